@@ -124,7 +124,7 @@ def measure(cell: Cell, methods: list[Method], tests: int, seed: int) -> dict[Me
         parts = draw(cell, min(BATCH, tests - start), rng)
         sites = [Site(part, cell.categories * min(BATCH, tests - start)) for part in parts]
         for method, own in outcomes.items():
-            own.append(decisions(cell, method, sites))
+            own.append(decisions(cell.categories, method, sites))
     return {method: figures(own) for method, own in outcomes.items()}
 
 
@@ -137,9 +137,9 @@ def figures(outcomes: list) -> dict:
     return {"tests": len(done), "done": float(done.mean()), "rates": named}
 
 
-def decisions(cell: Cell, method: Method, sites: list[Site]) -> tuple:
+def decisions(categories: tuple[int, ...], method: Method, sites: list[Site]) -> tuple:
     """Which tests are done, shape (B,), and found dependent, shape (levels, B)."""
-    width, n_variables = len(cell.categories), sites[0].n_variables
+    width, n_variables = len(categories), sites[0].n_variables
     tests = np.arange(n_variables).reshape(-1, width)
     if method.evidence == "vote":
         return votes(sites, tests, method)

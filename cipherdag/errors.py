@@ -123,7 +123,7 @@ class DifferencingError(PolicyRefusedError):
 class CohortError(PrivacyError):
     """A cohort has too few sites, or an unknown or duplicate one."""
 
-    default_remedy = "Run with at least three distinct sites, each pinned by every other."
+    default_remedy = "Run with as many distinct sites as are asked for, each known to every other."
 
 
 class SignatureError(PrivacyError):

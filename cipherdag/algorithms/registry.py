@@ -42,13 +42,18 @@ def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
     """
     defined = ALGORITHMS.get(name) or _installed().get(name)
     if defined is None:
-        known = ", ".join({**ALGORITHMS, **_installed()})
+        known = ", ".join(algorithm_names())
         raise ParameterError(
             f"there is no algorithm named '{name[:80]}'", remedy=f"Installed here are {known}."
         )
     module, _, own = defined.partition(":")
     found: type[Algorithm[Any, Any]] = getattr(import_module(module), own)
     return found
+
+
+def algorithm_names() -> tuple[str, ...]:
+    """The names of all algorithms that are installed, this package's first."""
+    return tuple({**ALGORITHMS, **_installed()})
 
 
 def _installed() -> dict[str, str]:

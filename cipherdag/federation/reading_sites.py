@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import ConstantColumnError, ParameterError, SchemaError
+from cipherdag.errors import CohortError, ConstantColumnError, ParameterError, SchemaError
 from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
@@ -21,6 +21,7 @@ from cipherdag.sites.drafts.overlap import (
 )
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
+from cipherdag.sites.study.study_names import check_site_name
 from cipherdag.sites.table.names import normalise_name
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -38,18 +39,23 @@ log = logging.getLogger("cipherdag.data")
 
 
 def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Data]:
-    """Sources by site; those of a list are called site-1, site-2 and so on.
+    """Sources by site; those of a list are called site-1, site-2 and so on. Nothing is read yet.
 
     Raises:
-        ParameterError: It is one source, not several.
+        ParameterError: It is one source, not several, or no site may have one of the names.
+        CohortError: There is none.
     """
-    if isinstance(data, Mapping):
-        return data
-    if not isinstance(data, list | tuple):
+    if not isinstance(data, Mapping | list | tuple):
         raise ParameterError(
             f"{type(data).__name__} is neither sources by site nor a list of them",
             remedy="Divide one source over sites with Federation.split, or give one for each site.",
         )
+    if not data:
+        raise CohortError("a federation needs at least one site")
+    if isinstance(data, Mapping):
+        for name in data:
+            check_site_name(name)
+        return data
     width = len(str(len(data)))
     return {f"site-{number:0{width}d}": own for number, own in enumerate(data, start=1)}
 
@@ -66,7 +72,8 @@ def read_sites(
     """Every site's table by one schema, which is inferred if there is none.
 
     What looks like a mistake is said in the log ``cipherdag.data``. Without a schema a column that
-    is constant at every site is left out, and one that is constant at some is kept; both are said.
+    is constant at every site is left out, and one that is constant or empty at some is kept; both
+    are said.
 
     Args:
         data: For each site's name its data; the name may be empty where there is one.
@@ -83,7 +90,7 @@ def read_sites(
     """
     drafted = schema is None
     if schema is None:
-        known = _drafted(list(data.values()), interventions, overlapping=fewest_alike > 0)
+        known = _drafted(data, interventions, overlapping=fewest_alike > 0)
     else:
         known = _given(schema)
     if fewest_alike:
@@ -121,7 +128,7 @@ def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schem
     return known
 
 
-def _drafted(data: Sequence[Data], interventions: str | None, *, overlapping: bool) -> Schema:
+def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping: bool) -> Schema:
     """A schema from all data together; any column may be constant at a site."""
     draft = infer_columns(data, overlapping=overlapping)
     named, unclear = normalise_name(interventions or ""), []
@@ -175,8 +182,14 @@ def without_constants(
         if name in gone:
             log.warning("column '%s' is left out: at every site it holds one value only", name)
         elif sites:
-            where = ", ".join(f"'{site}'" for site in sites)
-            log.warning("column '%s' holds one value only at %s; it is kept", name, where)
+            empty = [site for site in sites if not tables[site].has_values(name)]
+            for held, own in (
+                ("one value only", [site for site in sites if site not in empty]),
+                ("no value", empty),
+            ):
+                if own:
+                    where = ", ".join(f"'{site}'" for site in own)
+                    log.warning("column '%s' holds %s at %s; it is kept", name, held, where)
     if gone == set(schema.names):
         raise ConstantColumnError("every column holds one value only at every site")
     columns = tuple(

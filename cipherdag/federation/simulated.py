@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import msgspec
 import numpy as np
 
-from cipherdag.errors import (
-    CohortError,
-    ConstantColumnError,
-    ParameterError,
-    SchemaError,
-)
+from cipherdag.errors import CohortError, ParameterError
 from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.kept_run import kept_run
+from cipherdag.federation.marked_columns import check_marked
 from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.plan import fewest_alike
+from cipherdag.protocol.plan import fewest_alike, whole_seed
 from cipherdag.questions.presence import Measured
+from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 
 if TYPE_CHECKING:
@@ -121,7 +118,8 @@ class Federation:
         Raises:
             DataError: Data do not fit the schema.
             ProtectionError: There is no such protection.
-            CohortError: Two sites have the same name, or there is none.
+            ParameterError: No site may have one of the names; no data were read.
+            CohortError: There is no site.
         """
         own, sources = policy or _default_policy(protection), named_sources(data)
         n_sites = len(sources)
@@ -163,21 +161,18 @@ class Federation:
             policy: As for `simulate`.
 
         Raises:
-            ParameterError: The seed is negative, or the rows are too few for the sites.
+            ParameterError: The seed is no whole number from 0, or the rows are too few.
         """
         from cipherdag.federation.splitting import split_regimes, split_rows
 
-        if seed < 0:
+        if whole_seed(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")
         (table,) = read_sites({"": data}, schema, labels, interventions, constants=False).values()
         rng = np.random.default_rng(seed)
         if deal == "uneven":
             rows = split_rows(table.rows, n_sites, rng=rng)
         elif table.interventions is None:
-            raise SchemaError(
-                "no column names the interventions that are to be dealt out",
-                remedy='Name it by --interventions, or write kind = "intervention" in schema.toml.',
-            )
+            raise no_interventions("no column names the interventions that are to be dealt out")
         else:
             whole = deal == "vertical"
             rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
@@ -308,22 +303,22 @@ class Federation:
                 a stop or a crash; saving the result there takes them away.
 
         Raises:
-            ParameterError: There is no algorithm of this name.
+            ParameterError: There is no algorithm of this name, or the seed is no whole number.
             OutputError: ``keep`` holds another run, or cannot be written.
-            SchemaError: The algorithm reads labels, and no column is marked as one.
+            SchemaError: The algorithm reads labels, and no column is marked as one; or it reads
+                interventions, and no row of any site names one.
             ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
                 every site, unless the schema allows it.
             PrivacyError: A site refused, or a message was altered.
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
-        algorithm = chosen_algorithm(algorithm)
+        algorithm, seed = chosen_algorithm(algorithm), whole_seed(seed)
         schema = self.sites[0].table.schema
         algorithm.check_measured(
             Measured(tuple(schema.unmeasured_at(own.name) for own in self.sites))
         )
-        if "labels" in algorithm.reads:
-            _check_labels(self.sites)
+        check_marked(algorithm, self.sites)
         kept = None if keep is None else kept_run(self, algorithm, seed, Path(keep), source or {})
         done = run_in_process(
             self,
@@ -372,24 +367,6 @@ class Federation:
             What the questions leak: the coordinator sees the sums that the generator receives.
         """
         return run_in_process(self, name, questions, parameters={}, seed=seed, progress=progress)
-
-
-def _check_labels(sites: Sequence[Site]) -> None:
-    """Refuse constant labels, and features that are constant everywhere."""
-    variables = sites[0].table.schema.variables
-    varies = [site.table.varies() for site in sites]
-    for position, column in enumerate(variables):
-        idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]
-        if not idle or column.allow_constant:
-            continue
-        if column.label:
-            raise ConstantColumnError(
-                "the label holds one value only", column=column.name, site=idle[0]
-            )
-        if len(idle) == len(sites):
-            raise ConstantColumnError(
-                "the feature holds one value only at every site", column=column.name
-            )
 
 
 def _default_policy(protection: Protection) -> Policy:

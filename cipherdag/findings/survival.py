@@ -142,6 +142,7 @@ class SurvivalAnalysis:
     Attributes:
         time: Column of the times.
         event: Column that says whether the event ended them.
+        event_category: Which of its categories is the event, from 1.
         by: Column of the groups; empty of one group.
         edges: Upper edge of every bin of time.
         curves: Of every group, in the order of the column's categories.
@@ -165,6 +166,7 @@ class SurvivalAnalysis:
     test: GroupTest | None = None
     together: GroupTest | None = None
     model: HazardModel | None = None
+    event_category: int = 2
     restricted: bool = False
     all_rows: int = 0
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
@@ -193,6 +195,11 @@ class SurvivalAnalysis:
         """What a category is called by its place: a number from 1, without the schema."""
         del column
         return str(category + 1)
+
+    @property
+    def event_name(self) -> str:
+        """Which category is the event: its number, without the schema."""
+        return f"{self.event}, category {self.event_category}"
 
     @property
     def ratio_names(self) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -64,21 +66,22 @@ class EdgeEvidence:
     consensus: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Separation:
+# a run has tens of thousands, which the garbage collector need not look through
+class Separation(msgspec.Struct, frozen=True, gc=False):
     """Two variables that an algorithm takes for independent given others.
 
     Attributes:
         first: The one variable.
         second: The other.
         given: The separating set; None where no site found one.
-        support: The strength of that choice, as the algorithm compares it.
+        support: The strength of that choice, as the algorithm compares it; None where the two
+            count as independent though nothing was tested.
     """
 
     first: str
     second: str
     given: tuple[str, ...] | None
-    support: float
+    support: float | None
 
 
 @dataclass(frozen=True, slots=True)

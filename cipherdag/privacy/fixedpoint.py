@@ -4,10 +4,11 @@ A value x of a segment becomes the integer ``rint(x * 2**resolution_bits)``. Whe
 cohort does not fit one residue, the integer travels as residues modulo several moduli. The sum of
 the integers is therefore exact, and the aggregate bit-identical under every protection.
 
-The residues of one modulus form a plane: all values first, small ones several to a word (`packing`),
-then those that need a second modulus, and so on. Every row of 4096 words of a plane starts with a head: a check word that is zero at every
-site, so that a sum in which a share is missing, foreign or garbled has a random one, and room for
-the `tags` that show the sites a sum is theirs.
+The residues of one modulus form a plane: all values first, small ones several to a word
+(`packing`), then those that need a second modulus, and so on. Every row of 4096 words of a plane
+starts with a head: a check word that is zero at every site, so that a sum in which a share is
+missing, foreign or garbled has a random one, and room for the `tags` that show the sites a sum is
+theirs.
 
 Leaks:
     The sum of the integers, and nothing else; of a comparison only whether it is zero.
@@ -34,7 +35,7 @@ from cipherdag.privacy.aggregation import (
     Segment,
     WordVector,
 )
-from cipherdag.privacy.packing import Packing, pack, unpack
+from cipherdag.privacy.packing import Packing, impossible, pack, unpack
 from cipherdag.privacy.residues import (
     WORD_MODULI,
     Draw,
@@ -154,8 +155,10 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
     """
     layout = _Layout.of(declaration, moduli)
     planes = _planes(content, layout, moduli)
+    if declaration.blinded:
+        return Aggregate(values=np.zeros(0), content=content)
     planes[0] = unpack(planes[0], layout.packings, moduli[0], declaration.cohort_size)
-    values = np.zeros(0) if declaration.blinded else _values(planes, layout, moduli)
+    values = _values(planes, layout, moduli)
     return Aggregate(values=values, content=content)
 
 
@@ -383,7 +386,5 @@ def _values(planes: list[WordVector], layout: _Layout, moduli: Moduli) -> FloatV
         sums[chosen] = whole.astype(np.float64)
     if outside.any():
         segment = np.repeat(np.arange(len(layout.lengths)), layout.lengths)[outside.argmax()]
-        raise AggregateRangeError(
-            f"segment {segment} of the sum has a value that the cohort cannot produce"
-        )
+        raise AggregateRangeError(impossible(int(segment)))
     return sums * layout.per_value([2.0**-bits for bits in layout.bits], np.float64)

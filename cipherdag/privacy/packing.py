@@ -30,7 +30,7 @@ class Packing:
 
     Attributes:
         length: How many numbers.
-        base: One more than the largest sum of digits.
+        base: More than the largest sum of digits.
         lowest: The least number of a site, at most 0.
         digits: How many share a word, at least 1; one by itself stays the residue that it is.
     """
@@ -65,11 +65,10 @@ class Packing:
             found[: digit.size] += digit
         return found
 
-    def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector:
+    def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector | None:
         """The sums over that many sites, residues of shape (length,), of summed words.
 
-        Raises:
-            AggregateRangeError: A word has more than its digits.
+        None where a word has more than its digits.
         """
         if self.digits == 1:
             return words
@@ -80,12 +79,13 @@ class Packing:
             own[:], rest = digit[: own.size], higher
             beyond |= bool(digit[own.size :].any())
         if beyond or rest.any():
-            raise AggregateRangeError("a part of the sum is what the cohort cannot produce")
+            return None
         return from_integers(found.view(np.int64) + n_sites * self.lowest, modulus)
 
 
 def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> WordVector:
     """The words of one site's numbers, segment after segment."""
+    # the last part is empty, which is all there is of no segments
     parts = np.split(residues, np.cumsum([own.length for own in packings]))
     return np.concatenate(
         [own.pack(part, modulus) for own, part in zip(packings, parts, strict=False)] + parts[-1:]
@@ -95,7 +95,21 @@ def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> Wor
 def unpack(
     words: WordVector, packings: Sequence[Packing], modulus: int, n_sites: int
 ) -> WordVector:
-    """The sums of all numbers over that many sites; raises AggregateRangeError as one does."""
+    """The sums of all numbers over that many sites, residues.
+
+    Raises:
+        AggregateRangeError: A word has more than its digits; names the segment.
+    """
     parts = np.split(words, np.cumsum([own.words for own in packings]))
-    sums = zip(packings, parts, strict=False)
-    return np.concatenate([own.unpack(part, modulus, n_sites) for own, part in sums] + parts[-1:])
+    found = parts[-1:]
+    for segment, (own, part) in enumerate(zip(packings, parts, strict=False)):
+        sums = own.unpack(part, modulus, n_sites)
+        if sums is None:
+            raise AggregateRangeError(impossible(segment))
+        found.insert(-1, sums)
+    return np.concatenate(found)
+
+
+def impossible(segment: int) -> str:
+    """What is said of a sum beyond what honest sites add up to."""
+    return f"segment {segment} of the sum has a value that the cohort cannot produce"

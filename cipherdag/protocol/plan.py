@@ -49,6 +49,8 @@ MAX_TEXT: Final = 2000
 Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
 """The name of a protection; a message with any other is malformed."""
 _DIGITS = re.compile(r"[0-9a-f]{8,32}")
+_SHOWN = 200  # characters of why a text is no plan
+_UNREAD = (msgspec.DecodeError, ValueError, RecursionError)
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 
 
@@ -147,11 +149,11 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        """Undo `dumps`; raises MalformedMessageError."""
+        """Undo `dumps`; raises MalformedMessageError, which names the field that is wrong."""
         try:
             return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            raise MalformedMessageError("the text is not a plan") from None
+        except _UNREAD as error:
+            raise MalformedMessageError(f"the text is not a plan{_why(error)}") from None
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -161,10 +163,11 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             MalformedMessageError: It holds no plan.
         """
         try:
-            return cls.loads(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, MalformedMessageError):
+            return msgspec.json.decode(path.read_text("utf-8"), type=cls)
+        except (OSError, *_UNREAD) as error:
             raise MalformedMessageError(
-                f"{path} holds no plan", remedy="`cipherdag coordinator plan --out` writes one."
+                f"{path} holds no plan{_why(error)}",
+                remedy="`cipherdag coordinator plan --out` writes one.",
             ) from None
 
     def check(self, session: bytes) -> None:
@@ -187,6 +190,24 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             raise MalformedMessageError("the plan's parameters have no digest") from None
         if session != own:
             raise MalformedMessageError("the session is not that of the plan")
+
+
+def whole_seed(seed: object) -> int:
+    """A seed as an integer of Python.
+
+    Raises:
+        ParameterError: It is no whole number.
+    """
+    try:
+        return index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        raise ParameterError(f"a seed is a whole number, not {seed!r}") from None
+
+
+def _why(error: Exception) -> str:
+    """What is wrong with a plan's text, such as which field; it may come from anybody."""
+    said = str(error.strerror if isinstance(error, OSError) else error)[:_SHOWN]
+    return f": {said}" if said.isprintable() else ""  # it is shown on a terminal
 
 
 def make_plan(
@@ -223,6 +244,7 @@ def make_plan(
         raise ParameterError(f"purpose and requester have at most {MAX_TEXT} characters")
     if not (purpose + requester).isprintable():
         raise ParameterError("purpose and requester are one line each, without control characters")
+    seed = whole_seed(seed)
     if not -(2**63) <= seed < 2**64:
         raise ParameterError("the seed of a run has at most 64 bits")
     colluders = min(colluders, max(n_sites - 1, 0))
@@ -236,7 +258,7 @@ def make_plan(
     return Plan(
         algorithm=algorithm,
         parameters=_as_json(parameters or {}),
-        seed=index(seed),
+        seed=seed,
         program=program,
         versions=dict(versions or {}),
         cohort=tuple(cohort),

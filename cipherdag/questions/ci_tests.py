@@ -135,9 +135,10 @@ def fitting_tests(columns: ColumnTypes, *, two_categories: bool = True) -> str:
             if columns in CI_TESTS[name].computed
             and (two_categories or not CI_TESTS[name].two_categories)
         ]
-        if names:
-            parts.append(f"--test {' or '.join(names)} ({algorithm})")
-    cut = "" if columns == "discrete" else "cut continuous columns into declared bins"
-    ways = ([f"run with {', '.join(parts)}"] if parts else []) + ([cut] if cut else [])
-    said = ", or ".join(ways)
-    return f"{said[:1].upper()}{said[1:]}."
+        # stratified tests are no tests of a site's: they take any columns
+        option = f"--test {' or '.join(names)}" if names else "--evidence stratified"
+        parts.append(f"{option} ({algorithm})")
+    ways = [f"Run with {', '.join(parts)}"]
+    if columns != "discrete":
+        ways.append("cut continuous columns into declared bins")
+    return ", or ".join(ways) + "."

@@ -294,7 +294,9 @@ class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
     The answer has the site's rows, the sums, and the products of columns i <= j row by row.
 
     Leaks:
-        The coordinator learns the means and covariances of the pooled data.
+        The coordinator learns the means and covariances of the pooled data, or the covariances
+        within sites. In the latter, sites that restrict small counts weigh their rows by chance:
+        exact sums of squares of a column of 0 and 1 about three sites' means tell their counts.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -302,8 +304,7 @@ class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         origins: Packed 64-bit floats, one per column.
         units: Packed binary exponents, one per column.
         max_rows: Declared bound of a site's rows.
-        centred: Whether each site takes its own means off first: the sums are 0 then, and the
-            coordinator learns the covariances within sites only.
+        centred: Whether each site takes its own means off first: the sums are 0 then.
     """
 
     leaves: ClassVar[str] = "rows, sums and products of continuous columns"

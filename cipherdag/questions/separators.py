@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -17,6 +18,9 @@ from cipherdag.questions.encodings import (
     unpack_integers,
 )
 from cipherdag.questions.skeleton import Skeleton
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MAX_GRID_BITS = 48
 
@@ -109,7 +113,23 @@ class Candidates:
 
     def total(self, group: int) -> int:
         """Number of candidate sets of all sizes."""
-        return sum(self.count(group, size) for size in self.sizes(group))
+        first, *rest = self._pools(group)
+        total = self._ways(first.size)
+        for pool in rest:
+            common = int(np.count_nonzero(self._adjacency[self._pairs[group, 0], pool]))
+            total += self._ways(pool.size) - self._ways(common)
+        return total
+
+    def tests(self, groups: range) -> list[IndexArray]:
+        """The candidate sets of several pairs as rows (x, z, s1, ..., sl) by size l.
+
+        Those of one pair stand in their order, and the pairs in any.
+        """
+        pairs = self._pairs[groups.start : groups.stop]
+        sides = list(zip(*map(self._pools, groups), strict=True))
+        largest = max(map(len, chain.from_iterable(sides)), default=0)
+        limit = largest if self._limit is None else min(largest, self._limit)
+        return [self._rows(pairs, sides, size) for size in range(limit + 1)]
 
     def sets(self, group: int, size: int) -> IndexArray:
         """Candidate sets of one size, shape (K, size)."""
@@ -129,6 +149,29 @@ class Candidates:
                 return frozenset(int(member) for member in self.sets(group, size)[index])
             index -= count
         raise IndexError("no candidate set has this index")
+
+    def _rows(
+        self, pairs: IndexArray, sides: Sequence[Sequence[IndexArray]], size: int
+    ) -> IndexArray:
+        """The sets of one size, pools of one length at a time."""
+        found = [np.zeros((0, 2 + size), dtype=np.int64)]
+        for side, pools in enumerate(sides):
+            lengths = np.array([len(own) for own in pools], dtype=np.int64)
+            for length in np.unique(lengths[lengths >= size]).tolist():
+                alike = np.flatnonzero(lengths == length)
+                chosen = self._choose(length, size)
+                given = np.array([pools[own] for own in alike.tolist()])[:, chosen]
+                owners = np.repeat(pairs[alike], len(chosen), axis=0)
+                rows = np.column_stack([owners, given.reshape(len(owners), size)])
+                if side:
+                    rows = rows[~self._adjacency[rows[:, :1], rows[:, 2:]].all(axis=1)]
+                found.append(rows)
+        return np.concatenate(found)
+
+    def _ways(self, n: int) -> int:
+        """Number of sets of all sizes that a pool of so many variables gives."""
+        most = n if self._limit is None else min(n, self._limit)
+        return sum(math.comb(n, size) for size in range(most + 1))
 
     def _pools(self, group: int) -> tuple[IndexArray, ...]:
         x, z = self._pairs[group]

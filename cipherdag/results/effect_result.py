@@ -258,7 +258,7 @@ class EffectResult(EstimatedEffect, Run):
             yield (
                 f"  {self._pair(spread.arm)}, difference from each site's rows alone, mean of "
                 f"{spread.sites} sites: {shown(spread.estimate)}; scatter between them: "
-                f"I2 {spread.i2:.0%}, p {shown(spread.p_value)} (Cochran's Q)"
+                f"I2 {spread.i2:.0%}, p {spread.p_value:.2g} (Cochran's Q)"
             )
         yield from refutation_lines(own, self._pair)
 

@@ -170,9 +170,16 @@ def read_run_toml(path: Path) -> dict[str, Any]:
     """The description of a saved run.
 
     Raises:
-        OutputError: The file is not there or not a run's description.
+        OutputError: The file is not there or not a run's description, or says nothing, as that of
+            a run which was not started on the command line.
     """
     source: dict[str, Any] = _parsed(path, tomllib.loads)
+    if not source:
+        raise OutputError(
+            f"{path} names no data: the run was started in Python, where its rows lay in memory or "
+            "the program named the files, or over real sites",
+            remedy="Start it there again: result.json has the parameters and the seed.",
+        )
     needed = {"command", "files", "parameters", "protection", "seed", "device", "algorithm"}
     if not needed <= set(source):
         raise OutputError(f"{path} does not describe a run")

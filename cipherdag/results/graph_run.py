@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,7 +102,8 @@ class GraphRun(Run):
         """Pairs without an edge, and the set that separates each, as far as it was opened.
 
         Columns ``first``, ``second``, ``given`` (names joined by "; ", "" for the empty set, None
-        where no set was found) and ``support``, which ``evidence.support`` says of.
+        where no set was found) and ``support``, which ``evidence.support`` says of; None where the
+        two count as independent though too few sites could test them.
         """
         import pandas as pd
 
@@ -215,7 +215,7 @@ class GraphRun(Run):
 
 def _saved_evidence(evidence: GraphEvidence) -> dict[str, Any]:
     """The evidence as `result.json` has it: of every edge what is known, and no more."""
-    saved = asdict(evidence)
+    saved: dict[str, Any] = msgspec.to_builtins(evidence)
     for edge in saved["edges"]:
         if edge["p_value"] is None and edge["effect"] is None:
             del edge["given"]

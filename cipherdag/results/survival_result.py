@@ -48,7 +48,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
 
     @property
     def _counted(self) -> str:
-        return f"{sum(sum(own.events) for own in self.curves)} events"
+        return f"{sum(sum(own.events) for own in self.curves)} events ({self.event_name})"
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -56,6 +56,13 @@ class SurvivalResult(SurvivalAnalysis, Run):
         if not (self.by and self.schema):
             return super().group_names
         return category_names(self.schema, self.by, len(self.curves))
+
+    @property
+    def event_name(self) -> str:
+        """Which category is the event, such as "died = yes"."""
+        if not self.schema:
+            return super().event_name
+        return f"{self.event} = {self.category_name(self.event, self.event_category - 1)}"
 
     def category_name(self, column: str, category: int) -> str:
         """What a category is called, by its place."""
@@ -109,21 +116,23 @@ class SurvivalResult(SurvivalAnalysis, Run):
         ]
 
     def group_rows(self) -> list[tuple[Any, ...]]:
-        """Of every group its name, sites, rows, events, expected events, and median with ends.
+        """Of every group its name, sites, rows, events in the bins, median with its ends, and test.
 
-        Events at any time, and as many as the test within the sites expects; those in the bins, and
-        None expected, where there is none.
+        Of the test within the sites, which is over all follow-up, events and as many as it expects;
+        None where there is none, or where it leaves the group out.
         """
-        events: list[float] = [sum(own.events) for own in self.curves]
-        expected: list[float | None] = [None] * len(events)
+        observed: list[int | None] = [None] * len(self.curves)
+        expected: list[float | None] = [None] * len(self.curves)
         if self.test:
-            for k in self.test.groups or range(len(events)):
-                events[k], expected[k] = self.test.observed[k], self.test.expected[k]
+            for k in self.test.groups or range(len(observed)):
+                observed[k], expected[k] = int(self.test.observed[k]), self.test.expected[k]
         return [
-            (name, own.sites, own.at_risk[0], int(d), e, *own.median)
+            (name, own.sites, own.at_risk[0], sum(own.events), *own.median, d, e)
             if own.told
-            else (name, own.sites, *(None,) * 6)
-            for name, own, d, e in zip(self.group_names, self.curves, events, expected, strict=True)
+            else (name, own.sites, *(None,) * 7)
+            for name, own, d, e in zip(
+                self.group_names, self.curves, observed, expected, strict=True
+            )
         ]
 
     def _found(self) -> dict[str, Any]:
@@ -131,7 +140,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
             {
                 **{
                     name: getattr(self, name)
-                    for name in ("time", "event", "by", "n_sites", "edges")
+                    for name in ("time", "event", "event_category", "by", "n_sites", "edges")
                 },
                 "groups": self.group_names,
                 "curves": self.curves,
@@ -150,6 +159,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
         return {
             **{name: report[name] for name in ("time", "event", "by", "n_sites", "details")},
             "edges": tuple(map(float, report["edges"])),
+            "event_category": report.get("event_category", 2),
             "restricted": report.get("restricted", False),
             "all_rows": report.get("all_rows", 0),
             "curves": msgspec.convert(report["curves"], tuple[GroupCurve, ...]),
@@ -163,9 +173,10 @@ class SurvivalResult(SurvivalAnalysis, Run):
     def _summary(self) -> list[str]:
         rows = sum(own.at_risk[0] for own in self.curves if own.told)
         of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
+        until = f"up to {self.time} {self.edges[-1]:g}"
         lines = [
             "",
-            f"{rows:,}{of} rows of {self.n_sites} sites, up to {self.time} {self.edges[-1]:g}:",
+            f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:",
         ]
         wide = max(map(len, self.group_names))
         lines += shortened(
@@ -232,18 +243,21 @@ def _line(
     sites: int,
     rows: int | None,
     events: int,
-    expected: float | None,
     median: float | None,
     low: float | None,
     high: float | None,
+    observed: int | None,
+    expected: float | None,
 ) -> str:
     """A group in one line of a terminal."""
     if rows is None:
         return "not told of: too few sites have enough rows with the event, and without"
-    below = "" if expected is None else f" ({expected:.1f} expected)"
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
     half = "no median yet" if median is None else f"median {time} {shown(median)} (95 %: {ends})"
-    return f"{rows:,} rows at {sites} sites, {events:,} events{below}, {half}"
+    said = f"{rows:,} rows at {sites} sites, {events:,} events, {half}"
+    if observed is None:
+        return said
+    return f"{said}; over all follow-up {observed:,} events, {expected:.1f} expected"
 
 
 def _ratio(ratio: float, low: float, high: float, p_value: float) -> str:

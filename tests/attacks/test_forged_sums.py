@@ -349,14 +349,14 @@ def test_masking_votes_of_one_site_that_are_none_are_refused_in_words(vote):
     )
     coordinator = MASKING.coordinator(b"")
     combined = coordinator.combine(shares, declaration)
-    with pytest.raises(AggregateRangeError, match="of the sum .* cannot produce"):
+    with pytest.raises(AggregateRangeError, match="segment 1 of the sum .* cannot produce"):
         coordinator.open(combined, seeds, declaration)
     # a coordinator that goes on all the same does not get past the sites: tags are in order
     words = words_of(combined).copy()
     lengths = plane_lengths(declaration, WORD_MODULI)
     strip_masks(words, lengths, WORD_MODULI, seeds=seeds, declaration=declaration)
     for site in sites:
-        with pytest.raises(AggregateRangeError, match="of the sum .* cannot produce"):
+        with pytest.raises(AggregateRangeError, match="segment 1 of the sum .* cannot produce"):
             site.accept(words_to_bytes(words), declaration)
 
 

@@ -9,9 +9,17 @@ import pandas as pd
 import pytest
 
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.errors import ConstantColumnError, ParameterError, SchemaError
+from cipherdag.errors import (
+    CohortError,
+    ConstantColumnError,
+    DataError,
+    NotNumericError,
+    ParameterError,
+    SchemaError,
+)
 from cipherdag.federation.simulated import Federation
 from cipherdag.graphs.networks import asia
+from cipherdag.sites.table.schema import Schema
 
 WHOLE = asia().sample(1500, np.random.default_rng(3))
 
@@ -45,6 +53,81 @@ def test_a_column_that_is_constant_at_one_site_is_kept_with_a_warning(caplog):
     allowed = [c.name for c in federation.sites[0].table.schema.columns if c.allow_constant]
     assert allowed == ["Smoking"]
     assert "Smoking" in federation.run(FedPC()).graph.nodes
+
+
+def test_a_word_for_missing_values_is_told_as_codes_are_and_stays_a_category(caplog):
+    data = thirds(WHOLE.assign(income=["low"] * 700 + ["high"] * 700 + ["NA"] * 100))
+    federation = Federation.simulate(data, device="cpu")
+    assert "site 'b', column 'income': 'NA' is a category here" in caplog.text
+    assert 'missing = ["NA"]' in caplog.text
+    (income,) = (c for c in federation.sites[0].table.schema.columns if c.name == "income")
+    assert income.categories == ("NA", "high", "low")
+
+
+def odd_at_b(change):
+    data = thirds(WHOLE.assign(dose=np.linspace(0.0, 1.0, len(WHOLE))))
+    return {**data, "b": change(data["b"])}
+
+
+def with_cell(row, column, cell):
+    return lambda own: own.assign(**{column: [*own[column][:row], cell, *own[column][row + 1 :]]})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (with_cell(5, "dose", np.inf), "column 'dose', 500 rows: site 'b': 'inf' in row 6 "),
+        (with_cell(5, "dose", "-inf"), "column 'dose', 500 rows: site 'b': '-inf' in row 6 "),
+        (with_cell(7, "Smoking", "y\u200bs"), "site 'b': the cell in row 8 "),
+        (lambda own: own.iloc[:1], "site 'b': one row is too few"),
+        (lambda own: own.assign(z=1), "column 'z', 500 rows: site 'b': site 'a' lacks this column"),
+        (lambda own: own.drop(columns="dose"), "site 'b': site 'a' has this column"),
+        (lambda own: own.rename(columns={"dose": "Smoking"}), "site 'b': columns "),
+        (lambda _: "absent.csv", "absent.csv: site 'b': cannot be read"),
+    ],
+)
+def test_what_is_wrong_at_one_site_names_it_without_a_schema_too(change, said):
+    with pytest.raises(DataError) as refused:
+        Federation.simulate(odd_at_b(change), device="cpu")
+    assert refused.value.site == "b"
+    assert said in str(refused.value)
+
+
+def test_a_table_alone_is_refused_without_a_site_and_with_the_row():
+    frame = pd.DataFrame({"x": [0.5, np.inf, 1.5, None], "y": list("abab")})
+    with pytest.raises(NotNumericError, match="'inf' in row 2") as refused:
+        Schema.infer(frame)
+    assert refused.value.site is None
+
+
+@pytest.mark.parametrize("name", ["süd", "", "server", "../x", 1])
+def test_a_name_that_no_site_may_have_is_refused_before_anything_is_read(name):
+    with pytest.raises(ParameterError, match="cannot name a site") as refused:
+        Federation.simulate({name: "absent.csv", "north": "absent.csv"})
+    assert repr(name) in str(refused.value)
+
+
+@pytest.mark.parametrize("none", [{}, []])
+def test_no_site_at_all_is_refused_as_that(none):
+    with pytest.raises(CohortError, match="at least one site"):
+        Federation.simulate(none)
+
+
+def test_a_column_without_a_value_at_one_site_is_said_to_have_none(caplog):
+    data = thirds()
+    data["b"] = data["b"].assign(Smoking=None)
+    Federation.simulate(data, device="cpu")
+    assert "'Smoking' holds no value at 'b'; it is kept" in caplog.text
+    assert "'Smoking' holds one value only" not in caplog.text
+
+
+def test_with_a_schema_a_column_without_a_value_may_be_unmeasured():
+    data = thirds()
+    schema = Federation.simulate(data, device="cpu").sites[0].table.schema
+    data["b"] = data["b"].assign(Smoking=None)
+    with pytest.raises(ConstantColumnError, match="no value") as found:
+        Federation.simulate(data, schema=schema, device="cpu")
+    assert "unmeasured_at" in found.value.remedy
 
 
 def test_with_a_schema_constants_end_the_run_as_before():

@@ -222,6 +222,10 @@ def test_a_discriminating_path_needs_the_separating_set_of_its_ends():
     assert (out[2, 3], out[3, 2]) == (ARROW, TAIL)
     into = completed(marks, Grounds({(0, 3): frozenset({1}), (0, 2): frozenset()}))
     assert (into[2, 3], into[3, 2], into[1, 2]) == (ARROW, ARROW, ARROW)
+    # a collider and parent of c that the set lacks leaves t and c connected: nothing is told of b
+    for lacking in (frozenset(), frozenset({2})):
+        held = completed(marks, Grounds({(0, 3): lacking, (0, 2): frozenset()}))
+        assert (held[2, 3], held[3, 2]) == (ARROW, CIRCLE)
 
 
 def observed_case(seed):

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cipherdag import Describe, Federation
 from cipherdag.cli.main import cli
 from cipherdag.graphs.networks import asia
 
@@ -251,6 +252,15 @@ def test_two_files_of_one_name_end_with_code_2(call, tmp_path, three_files):
 def test_a_folder_that_is_no_result_ends_with_code_1(call, tmp_path):
     for command in (("audit", "verify"), ("audit", "show"), ("graph", "show"), ("repeat",)):
         assert call(*command, tmp_path)[0] == 1
+
+
+def test_a_run_over_data_frames_cannot_be_repeated_and_says_why(call, tmp_path):
+    rows = asia().sample(300, np.random.default_rng(0))
+    Federation.split(rows, 3).run(Describe()).save(tmp_path / "made")
+    code, _, error = call("repeat", tmp_path / "made")
+    assert code == 1
+    assert "its rows lay in memory" in " ".join(error.split())
+    assert "does not describe a run" not in error
 
 
 def test_an_unwritable_out_is_found_before_the_run(call, one_file, tmp_path):

@@ -386,6 +386,25 @@ def test_what_cannot_be_split_is_named():
         Federation.split(trial().drop(columns="experiment"), 3, deal="vertical", device="cpu")
 
 
+@pytest.mark.parametrize("column", [None, "experiment"])
+def test_without_any_intervention_no_direction_is_made_up(column):
+    frame = trial().drop(columns="experiment")
+    if column is not None:
+        frame[column] = ""
+    sites = {f"s{k}": frame.iloc[k::3] for k in range(3)}
+    federation = Federation.simulate(sites, interventions=column, device="cpu")
+    with pytest.raises(SchemaError, match="Fed-CD needs rows of known interventions") as refused:
+        federation.run(FedCD(**SMALL))
+    assert "--interventions" in refused.value.remedy
+
+
+def test_a_site_whose_schema_names_no_interventions_does_not_train():
+    table = replace(dealt("none").sites[0].table, interventions=None)
+    question = next(FedCD(**SMALL).ask(Facts(3, 3)))
+    with pytest.raises(SchemaError, match="no column names interventions"):
+        table_beliefs(table, device="cpu")(question)
+
+
 def test_a_site_without_observational_rows_is_not_ready():
     federation = dealt("none")
     table = federation.sites[0].table

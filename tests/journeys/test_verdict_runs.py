@@ -26,7 +26,7 @@ from adversary import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag import Federation, FedPC, Policy
+from cipherdag import Federation, FedFCI, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import (
     AggregateRangeError,
@@ -233,6 +233,20 @@ def test_a_plan_says_that_verdicts_are_opened():
 
 
 # what is written down of it
+
+
+@pytest.mark.parametrize("algorithm", [FedPC, FedFCI])
+@pytest.mark.parametrize(("evidence", "beside"), [("stratified", True), ("fisher", False)])
+def test_a_report_says_what_was_opened_beside_verdicts(algorithm, evidence, beside):
+    """Rounds of stratified evidence open counts of sites and variances; of fisher none does."""
+    result = Federation.split(sample(), 3, seed=6).run(
+        algorithm(evidence=evidence, reveal="verdicts", max_cond_size=0, colliders="sepset")
+    )
+    said = " ".join(result.evidence.remarks)
+    assert "stayed closed: of these verdicts alone were opened." in said
+    assert ("how many sites can do a test" in said) is beside
+    kinds = {kind for own in result.rounds for kind in own.kind.split("+")}
+    assert bool(kinds - {"evidence-verdicts", "combined-evidence"}) is beside, kinds
 
 
 def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):

@@ -97,8 +97,10 @@ def test_a_word_with_more_than_its_digits_is_refused(moduli):
 def test_a_digit_where_there_is_no_number_is_refused():
     own = Packing(length=5, base=10, lowest=0, digits=3)
     assert own.unpack(np.array([531, 42], np.uint64), 1009, 2).tolist() == [1, 2, 3, 4, 5]
-    with pytest.raises(AggregateRangeError):
-        own.unpack(np.array([531, 142], np.uint64), 1009, 2)
+    assert own.unpack(np.array([531, 142], np.uint64), 1009, 2) is None
+    packings = [Packing.of(1, 5, 0, 1009), own]
+    with pytest.raises(AggregateRangeError, match="segment 1 of the sum .* cannot produce"):
+        unpack(np.array([1, 531, 142], np.uint64), packings, 1009, 2)
 
 
 @pytest.mark.parametrize("moduli", MODULI)

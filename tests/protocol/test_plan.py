@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import plain_plan
 import pytest
 from hypothesis import given
@@ -66,6 +67,13 @@ plans = st.builds(
 def plan(**changes):
     about = {"algorithm": "fedpc", "protection": "masking"}
     return make_plan(MEMBERS, **(about | changes))
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", None])
+def test_a_seed_that_is_no_whole_number_is_refused_by_name(seed):
+    with pytest.raises(ParameterError, match="a seed is a whole number, not "):
+        plan(seed=seed)
+    assert plan(seed=np.int64(3)).seed == 3
 
 
 def shuffled(value):
@@ -250,3 +258,42 @@ def test_no_text_of_a_plan_passes_for_another_line_on_a_screen(field, text):
     if field in ("purpose", "requester"):
         with pytest.raises(ParameterError, match="one line"):
             plan(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"shade": 1}, "holds no plan: Object contains unknown field `shade`"),
+        ({"seed": "x"}, "Expected `int`, got `str` - at `$.seed`"),
+        ({"cohort": [{"name": "a"}]}, "missing required field `identity` - at `$.cohort[0]`"),
+        ({"\x1b[2J": 1}, "holds no plan"),
+        ({"x" * 10_000: 1}, "unknown field `xxx"),
+    ],
+)
+def test_a_file_that_holds_no_plan_is_refused_by_the_field_that_is_wrong(changes, said, tmp_path):
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({**json.loads(plan().dumps()), **changes}), "utf-8")
+    with pytest.raises(MalformedMessageError) as refused:
+        Plan.read(file)
+    assert said in refused.value.message
+    assert refused.value.message.isprintable()
+    assert len(refused.value.message) < len(str(file)) + 250
+    with pytest.raises(MalformedMessageError):
+        Plan.loads(file.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"seed: 1", "JSON is malformed"),
+        (b"", "truncated"),
+        (b"\xff\xfe", "utf-8"),
+        (None, "No su"),
+    ],
+)
+def test_a_file_that_is_no_json_is_refused_as_that(content, said, tmp_path):
+    file = tmp_path / "plan.json"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(MalformedMessageError, match=f"holds no plan: .*{said}"):
+        Plan.read(file)

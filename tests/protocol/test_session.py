@@ -228,7 +228,7 @@ def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum(vote):
     ward.session.open()
     votes = all_votes(vote)
     lie(ward.runtimes["hospital-0"], lambda share: share[: -len(votes)] + votes)
-    with pytest.raises(AggregateRangeError, match="of the sum .* cannot produce"):
+    with pytest.raises(AggregateRangeError, match="segment 0 of the sum .* cannot produce"):
         ward.session.ask(VOTES)
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from report_run import page_of
 
 from cipherdag import CausalGraph, Effect, EffectResult, Federation
+from cipherdag.algorithms.effect.report import BETWEEN_MOVED
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.effect import Contrast, e_value
 from cipherdag.pages.numerals import shown
@@ -73,6 +74,19 @@ def test_the_page_has_them_too_and_says_nothing_else(result):
         assert sentence in page.texts["main"]
     assert NAME in page.texts["main"]  # as text, hence escaped
     assert "<b>cured</b>" not in result.page()
+
+
+def test_the_scatter_between_sites_is_shown_no_finer_than_sites_move_it(result):
+    assert BETWEEN_MOVED in result.report.limits
+    assert BETWEEN_MOVED in page_of(result).texts["main"]
+    page, text = page_of(result), "\n".join(result.lines())
+    rows = result.between_rows()
+    assert page.column("between-table", "p", values=True) == [[str(row[7])] for row in rows]
+    assert page.column("between-table", "p") == [f"{row[7]:.2g}" for row in rows]
+    assert page.column("between-table", "I²") == [
+        f"{row[6]:.0%}".replace("%", " %") for row in rows
+    ]
+    assert all(f"p {row[7]:.2g} (Cochran's Q)" in text for row in rows)
 
 
 def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(result):

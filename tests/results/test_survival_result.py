@@ -34,12 +34,35 @@ def test_it_is_one_short_line_and_a_table(result):
     assert result._repr_html_().count("<table") == 2
 
 
+def test_everything_says_which_category_is_the_event(result):
+    assert "event: died = yes" in "\n".join(result.lines())
+    assert "(died = yes)" in repr(result)
+    assert "(event: died = yes)" in result.page()
+    assert replace(result, schema="").event_name == "died, category 2"
+    saved = result.to_dict()
+    assert SurvivalResult._read(saved)["event_category"] == saved.pop("event_category") == 2
+    assert SurvivalResult._read(saved)["event_category"] == 2  # saved before it was told
+
+
+def test_the_first_category_can_be_the_event():
+    codes = {name: own.assign(died=(own["died"] == "no") + 1) for name, own in wards().items()}
+    asked = Survival(time="months", event="died", edges=EDGES)
+    federation = Federation.simulate(codes)
+    assert "event: died = 2" in "\n".join(federation.run(asked).lines())
+    other = federation.run(replace(asked, event_category=1))
+    assert "event: died = 1" in "\n".join(other.lines())
+
+
 def test_every_number_of_the_page_is_the_result_s(result):
     page = page_of(result)
     assert page.column("group-table", "Group") == ["new", "old"]
-    events = [int(own) for own in result.test.observed]
-    shown = page.column("group-table", "Events", values=True)
-    assert shown == [[str(own)] for own in events]
+    for heading, numbers in (
+        ("Events", [sum(own.events) for own in result.curves]),
+        ("Observed", [int(own) for own in result.test.observed]),
+        ("Expected", result.test.expected),
+    ):
+        shown = page.column("group-table", heading, values=True)
+        assert shown == [[str(own)] for own in numbers]
     assert page.column("ratio-table", "Of") == ["arm old rather than new", "age"]
     for heading, name in (("Ratio", "ratio"), ("from", "low"), ("p", "p_value")):
         shown = page.column("ratio-table", heading, values=True)
@@ -68,13 +91,30 @@ def test_curves_are_drawn_in_steps_within_their_intervals(result):
 
 def test_the_terminal_has_every_group_and_the_test(result):
     text = "\n".join(result.lines())
-    for name, own in zip(result.group_names, result.test.observed, strict=True):
-        assert name in text
-        assert f"{own:,.0f} events" in text
+    counted = result.table.groupby("group")["events"].sum()
+    tested = zip(result.group_names, result.test.observed, result.test.expected, strict=True)
+    for name, own, expected in tested:
+        assert f"  {name}  " in text
+        assert f" sites, {counted[name]:,} events, " in text
+        assert f"over all follow-up {own:,.0f} events, {expected:.1f} expected" in text
     assert "Log-rank test within sites, 3 of them: chi-square" in text
     ratio = result.hazard_ratios["ratio"][0]
     assert f"arm old rather than new  {ratio:.4g} (" in text
     assert f"chi-square {result.test.statistic:.2f} with 1 degree of freedom" in text
+
+
+def test_events_beyond_the_last_edge_are_those_of_the_test_alone():
+    asked = Survival(time="months", event="died", by="arm", edges=EDGES[:3])
+    found = Federation.simulate(wards()).run(asked)
+    text, page = "\n".join(found.lines()), page_of(found)
+    events = found.table.groupby("group")["events"].sum()
+    tested = zip(found.group_names, found.test.observed, found.test.expected, strict=True)
+    for name, observed, expected in tested:
+        assert observed > events[name] + 100
+        assert f" sites, {events[name]:,} events, " in text
+        assert f"over all follow-up {observed:,.0f} events, {expected:.1f} expected" in text
+    assert page.column("group-table", "Events", values=True) == [[str(own)] for own in events]
+    assert sum(found.test.observed) == pytest.approx(sum(found.test.expected))
 
 
 def test_a_saved_analysis_is_the_same_and_says_its_kind(result, tmp_path):

@@ -26,6 +26,11 @@ LIMITS = (
         "the same rows makes them too small."
     ),
 )
+BETWEEN_MOVED = (
+    "How widely effects scatter between sites is near, not exact: a site that restricts small "
+    "counts moves the effect that its rows tell by up to a quarter of its standard error, and the "
+    "error by up to a tenth, and mean, Q, I2 and p between sites are those of what was moved."
+)
 _OF = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "
     "in each arm. Whether rows of the arms resemble one another is not looked at: where they "
@@ -115,7 +120,8 @@ def reported(found: EstimatedEffect) -> Report:
         f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
         for own, said in doubts
     )
-    limits = (_OF[found.estimator], *LIMITS, *_left_out(found))
+    between = (BETWEEN_MOVED,) if any(own.between for own in found.sets) else ()
+    limits = (_OF[found.estimator], *LIMITS, *between, *_left_out(found))
     return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 

@@ -125,7 +125,10 @@ def independent_within(
     compared = np.flatnonzero(limits > 0)
     independent = np.full(question.n_tests, np.nan)
     independent[question.owner[compared]] = 1.0
-    amounts, bits = difference_amounts(settings.row_bound, n_sites, fewest, quarters=quarters)
+    # no site has more rows than all; the shorter sums are, the shorter are the keys
+    most = 1 << max(settings.rows - 1, 1).bit_length() if settings.rows else settings.max_rows
+    rows = min(settings.max_rows, most)
+    amounts, bits = difference_amounts(rows, n_sites, fewest, quarters=quarters)
     for start in range(0, len(compared), ROUND_VERDICTS):
         own = compared[start : start + ROUND_VERDICTS]
         within = yield CellVerdicts(

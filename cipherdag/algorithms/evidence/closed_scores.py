@@ -80,6 +80,8 @@ class ClosedScores(RememberedTests):
         np.maximum.at(most, question.owner, able)
         constant = np.arange(len(most)) < len(tests[0])
         constant &= most < max(self._settings.fewest, 1)
+        if not np.isnan(self._constant):
+            self.leave_constant(tests[0][constant[: len(tests[0])]], self._name)
         return np.where(constant, self._constant, independent)
 
 

@@ -68,13 +68,19 @@ class CombinedTests(RememberedTests):
         question = self._about(tests)
         if self._fewest <= 1:
             sums = yield question
-            return self._told(question, sums, tests)
-        able = np.rint((yield Contributors(question=question)))
-        sums = yield from opened_where(question, able >= self._fewest)
-        p_value = self._told(question, sums, tests)
+            p_value, none = self._told(question, sums, tests), question.weights(sums) <= 0
+        else:
+            able = np.rint((yield Contributors(question=question)))
+            sums = yield from opened_where(question, able >= self._fewest)
+            p_value, none = self._told(question, sums, tests), able < self._fewest
         # of too few sites that x and y vary at
-        none = (able < self._fewest) & (np.arange(len(able)) < len(tests[0]))
-        return np.where(none, self._constant, p_value)
+        none &= np.arange(len(none)) < len(tests[0])
+        if self._fewest > 1:
+            p_value = np.where(none, self._constant, p_value)
+        self.leave_constant(
+            tests[0][(none & ~np.isnan(p_value))[: len(tests[0])]], self._combination
+        )
+        return p_value
 
     def _told(
         self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]

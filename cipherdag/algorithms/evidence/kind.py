@@ -20,6 +20,14 @@ AGAIN = (
     f"{DOUBTED}, too."
 )
 """What everybody learns besides where verdicts judge triples by all sets."""
+STAYED_CLOSED = (
+    "P-values, and the statistics that tests compare, stayed closed: of these verdicts alone were "
+    "opened."
+)
+OPENED_BESIDE = (
+    "Beside them were opened kinds of columns, how many sites can do a test, and of how much what "
+    "it compares varies: variances, or weights of scores."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +59,6 @@ class EvidenceSettings:
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
     ranked: bool = False
-
-    @property
-    def row_bound(self) -> int:
-        """A power of two that no site's rows are beyond: none has more than all together."""
-        most = 1 << max(self.rows - 1, 1).bit_length()
-        return min(self.max_rows, most) if self.rows else self.max_rows
 
 
 Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]
@@ -119,3 +121,8 @@ class EvidenceKind:
         if not closed:
             return self.discloses
         return f"{self.closed} {AGAIN}" if joining else self.closed
+
+    @property
+    def stayed_closed(self) -> str:
+        """What a report says of a run by verdicts: what stayed closed, and what did not."""
+        return f"{STAYED_CLOSED} {OPENED_BESIDE}" if self.asks_columns else STAYED_CLOSED

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 FALLBACK: Combination = "stouffer"
+INCOMPLETE = "incomplete: stouffer"
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ORIGIN_BITS = 8
 """Of a unit: a finer origin would not be the same wherever a library computes it."""
@@ -124,6 +125,7 @@ class MomentTests(RememberedTests):
         self._rows = rows
         self._incomplete = kinds.incomplete
         self._fallback = fallback
+        self._fallbacks = (fallback,)
 
     def _ask(self, tests: Tests) -> PValues:
         """No round, or the fallback's."""
@@ -133,8 +135,8 @@ class MomentTests(RememberedTests):
         count = sum(len(rows) for rows in left)
         self.tally["pooled"] += sum(len(rows) for rows in tests) - count
         if count:
-            self.tally["incomplete: stouffer"] += count
-            found = yield from self._fallback.p_values(left)
+            self.tally[INCOMPLETE] += count
+            found = yield from self.ask_instead(self._fallback, left, INCOMPLETE)
             for p_value, own, other in zip(p_values, missing, found, strict=True):
                 p_value[own] = other
         return p_values

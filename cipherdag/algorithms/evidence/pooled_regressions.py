@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
+WITHHELD = "withheld: statistic"
 MIXED = -1
 """The number of sites of a fit during which one left."""
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
@@ -80,6 +81,7 @@ class RegressionTests(RememberedTests):
         name = "regression-interactions" if settings.interactions else "regression"
         own = msgspec.structs.replace(settings.spec, name=name)
         self._fallback = CombinedTests("statistic", replace(settings, spec=own))
+        self._fallbacks = (self._fallback,)
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
@@ -106,13 +108,15 @@ class RegressionTests(RememberedTests):
         models = sorted({own for pair in pairs for own in pair} - set(self._known), key=IN_ORDER)
         kept = by_block(tests, given)
         left = [block[~own] for block, own in zip(tests, kept, strict=True)]
-        _, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
+        _, others = yield from lockstep(
+            [self._fit(models), self.ask_instead(self._fallback, left, WITHHELD)]
+        )
         over_one = [
             self._known[small][1] == self._known[large][1] != MIXED for small, large in pairs
         ]
         self.tally["regression"] += len(pairs)
         not_done = {
-            "withheld: statistic": int((~given).sum()),
+            WITHHELD: int((~given).sum()),
             "too many coefficients: none": int((~done).sum()),
             "a site left: none": over_one.count(False),
         }

@@ -106,7 +106,10 @@ class ScoreTests(RememberedTests):
         self.keep_strengths(np.sort(tests[0], axis=1), scores[: len(tests[0])])
         for rows, own in zip(tests, by_block(tests, np.isnan(p_value) & (able > 0)), strict=True):
             self.leave_undone(rows[own])
-        return np.where(marginal & (able < max(fewest, 1)), self._constant, p_value)
+        constant = marginal & (able < max(fewest, 1))
+        if not np.isnan(self._constant):
+            self.leave_constant(tests[0][constant[: len(tests[0])]], SCORES)
+        return np.where(constant, self._constant, p_value)
 
     def _tested(
         self, question: WithinScores, sums: FloatVector, tests: list[IndexArray]

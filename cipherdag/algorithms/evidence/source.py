@@ -31,6 +31,8 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 AskPiece = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
 NEVER_TOGETHER = "never measured together: none"
+CONSTANT = "varies at too few sites"
+"""Of pairs given nothing: too few sites can test them, and they count as independent."""
 ROUND_VALUES = 2_000_000
 """Values that a site answers in a round, unless one table has more."""
 
@@ -62,6 +64,9 @@ class EvidenceSource(Protocol):
 
     def left_undone(self, triplets: IndexArray) -> BoolVector:
         """See `RememberedTests.left_undone`."""
+
+    def never_tested(self) -> IndexArray:
+        """See `RememberedTests.never_tested`."""
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""
@@ -95,6 +100,8 @@ class RememberedTests(ABC):
         self._memories: dict[int, Memory] = {}
         self._strengths = Memory(1)
         self._left_undone: set[tuple[int, ...]] = set()
+        self._never_tested: list[IndexArray] = []
+        self._fallbacks: tuple[RememberedTests, ...] = ()
         self._estimates: dict[int, Memory] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
@@ -128,6 +135,38 @@ class RememberedTests(ABC):
         """Remember tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
         for x, y, *given in rows.tolist():
             self._left_undone.update((x, y, member) for member in given)
+
+    def never_tested(self) -> IndexArray:
+        """Pairs that count as independent given nothing though no test of them could be made.
+
+        Returns:
+            x < y, shape (B, 2), those of sources that this one falls back to among them.
+        """
+        others = [own.never_tested() for own in self._fallbacks]
+        return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._never_tested, *others])
+
+    def leave_constant(self, pairs: IndexArray, way: str) -> None:
+        """Remember new pairs that no test of could be made, and tally them as such.
+
+        Args:
+            pairs: They count as independent, shape (B, 2).
+            way: What they are tallied as already.
+        """
+        if len(pairs):
+            self._never_tested.append(np.sort(pairs, axis=1))
+            self._tally_constant(len(pairs), way)
+
+    def ask_instead(self, fallback: RememberedTests, tests: Tests, way: str) -> PValues:
+        """The p-values of tests by another source; see `leave_constant` of ``way``."""
+        before = fallback.tally[CONSTANT]
+        found = yield from fallback.p_values(tests)
+        if constant := fallback.tally[CONSTANT] - before:
+            self._tally_constant(constant, way)
+        return found
+
+    def _tally_constant(self, count: int, way: str) -> None:
+        self.tally[way] -= count
+        self.tally[CONSTANT] += count
 
     def keep_estimates(
         self, tests: Sequence[IndexArray], estimates: FloatVector, p_values: FloatVector
@@ -275,6 +314,10 @@ class MeasuredTogether:
     def left_undone(self, triplets: IndexArray) -> BoolVector:
         """See `RememberedTests.left_undone`; what was never measured together was left so, too."""
         return self._source.left_undone(triplets) | ~self._measured.together(triplets)
+
+    def never_tested(self) -> IndexArray:
+        """See `RememberedTests.never_tested`; edges stand that were never measured together."""
+        return self._source.never_tested()
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""

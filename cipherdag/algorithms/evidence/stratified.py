@@ -67,7 +67,7 @@ class WithinSites:
         self.kinds: ColumnKinds | None = kinds if opened is None else None
         self.doubted: EvidenceSource | None = None
         self._discrete = kinds.categories > 0
-        if settings.measured.everywhere and not kinds.incomplete.any():
+        if opened and settings.measured.everywhere and not kinds.incomplete.any():
             settings = replace(settings, rows=kinds.rows)
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
@@ -117,6 +117,10 @@ class WithinSites:
         of_any: BoolVector = np.any([own.left_undone(triplets) for own in self._sources], axis=0)
         return of_any
 
+    def never_tested(self) -> IndexArray:
+        """See `RememberedTests.never_tested`."""
+        return np.concatenate([own.never_tested() for own in self._sources])
+
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""
         discrete = int(self._discrete[list(test)].sum())
@@ -127,9 +131,9 @@ class WithinSites:
     def tally(self) -> dict[str, int]:
         """How many distinct tests were done in which way."""
         numbers, *others = (source.tally for source in self._sources)
-        count = numbers.get("stouffer", 0)
-        found = {NUMBERS: count} if count else {}
-        for own in others:
+        renamed = {NUMBERS if way == "stouffer" else way: count for way, count in numbers.items()}
+        found: dict[str, int] = {}
+        for own in (renamed, *others):
             found |= {way: found.get(way, 0) + number for way, number in own.items() if number}
         return found or {"stratified": 0}
 

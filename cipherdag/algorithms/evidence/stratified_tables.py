@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
+from cipherdag.algorithms.evidence.source import (
+    CONSTANT,
+    PValues,
+    RememberedTests,
+    Tests,
+    by_slices,
+)
 from cipherdag.algorithms.evidence.stratified_forms import faint_p, omnibus_p, stratified_forms
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks
@@ -31,14 +37,11 @@ if TYPE_CHECKING:
 FALLBACK: Combination = "statistic"
 VALUES_PER_CELL = 16
 """Values of a test, per cell of the largest table, beyond which it falls back."""
-LEAST_BOUND = 1 << 12
-"""Of a site's rows: the score of a test of few rows may be beyond a quarter of them."""
 DONE = "stratified"
 NOT_DONE = "no degrees of freedom or too few sites: none"
 TOO_LARGE = "too large: statistic"
 TOO_LARGE_NOT_DONE = "too large: none"
 TOO_FEW = "too few rows: none"
-CONSTANT = "varies at too few sites"
 
 
 class StratifiedTests(RememberedTests):
@@ -62,11 +65,9 @@ class StratifiedTests(RememberedTests):
         super().__init__(kinds, settings)
         self._kinds = kinds
         self._settings = settings
-        # twice as many as there are, since blurring moves a difference beyond what rows allow
-        bound = max(2 * settings.row_bound, LEAST_BOUND)
-        self._row_bound = min(settings.max_rows, bound)
         self._too_large = TOO_LARGE if kinds.categories.all() else TOO_LARGE_NOT_DONE
         self._fallback = CombinedTests(FALLBACK, settings)
+        self._fallbacks = (self._fallback,)
         # a variable that does not vary is independent of all, unless it is to be no test
         self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
 
@@ -78,10 +79,12 @@ class StratifiedTests(RememberedTests):
             for way in (DONE, TOO_LARGE)
         )
         found, others = yield from lockstep(
-            [self._stratified(wanted), self._fallback.p_values(large)]
+            [self._stratified(wanted), self.ask_instead(self._fallback, large, TOO_LARGE)]
         )
         for own in ways:
             self.tally.update(own[own != DONE].tolist())
+        if not np.isnan(self._constant):
+            self.leave_constant(tests[0][ways[0] == CONSTANT], CONSTANT)
         p_values = []
         for own, p_value, other in zip(ways, found, others, strict=True):
             all_ways = np.where(own == CONSTANT, self._constant, np.nan)
@@ -130,7 +133,7 @@ class StratifiedTests(RememberedTests):
             categories=tuple(self._kinds.categories.tolist()),
             counts=counts,
             members=members,
-            max_rows=self._row_bound,
+            max_rows=self._settings.max_rows,
         )
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -169,11 +172,12 @@ class StratifiedTests(RememberedTests):
         marginal = np.arange(len(p_value)) < len(tests[0])
         constant = marginal & (told < max(self._settings.fewest, 1))
         p_value = np.where(constant, self._constant, p_value)
-        done = ~np.isnan(p_value) & ~constant
-        self.tally[DONE] += int(done.sum())
-        for way, where in ((CONSTANT, constant), (NOT_DONE, np.isnan(p_value) & ~constant)):
+        not_done = np.isnan(p_value) & ~constant
+        self.tally[DONE] += int((~not_done & ~constant).sum())
+        for way, where in ((CONSTANT, constant), (NOT_DONE, not_done)):
             if where.any():
                 self.tally[way] += int(where.sum())
+        self.leave_constant(tests[0][(constant & ~np.isnan(p_value))[: len(tests[0])]], CONSTANT)
         return p_value
 
 

@@ -93,9 +93,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         rows, or with `within_sites` the covariances within sites; of categories the tables, summed
         over the sites, of the sets of variables that the search looks at, and which of these some
         site withholds; with ``sites``, of columns with missing values, and of categories where a
-        site restricts small counts, the summed log likelihoods in the place of tables. A site sees
-        which sets are asked about. With
-        `bootstrap` all of it once more for every replicate.
+        site restricts small counts, the summed log likelihoods in the place of tables, which such
+        sites move (see `LogLikelihoods`). A site sees which sets are asked about. With `bootstrap`
+        all of it once more for every replicate.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -197,7 +197,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     def _run(self, facts: Facts) -> Searching:
         known = (self.knowledge or Knowledge()).over(facts.names)
         budget = Budget(self.max_rounds, self.max_values)
-        scores = yield from open_scores(self, facts, budget)
+        scores, incomplete = yield from open_scores(self, facts, budget)
         required = dag_of(known.required)
         trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
         if self.search == "ges":
@@ -218,6 +218,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             sets=dict(scores.tally),
             cut_short=budget.refused,
             known=known,
+            incomplete=incomplete,
         )
 
     def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:

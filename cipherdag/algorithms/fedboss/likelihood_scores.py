@@ -3,6 +3,7 @@
 Every site says of a set how well its own distribution of these variables explains its rows, freed
 of what chance alone would explain; the sum stands for the likelihood of all rows, and the penalty
 is that of all rows. Differences between sites are no evidence: no site is compared with another.
+What a site that restricts small counts moves a set by counts alike in all families that share it.
 
 Leaks:
     Of every set that the search looks at, one number summed over the sites; see `LogLikelihoods`.

@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 
     Scores = MomentScores | TableScores | LikelihoodScores
     Opening = Generator[Question, FloatVector, Scores]
+    Opened = Generator[Question, FloatVector, tuple[Scores, tuple[int, ...]]]
 
 
-def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opening:
+def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opened:
     """The source of scores that the columns and the parameters ask for.
 
     Returns:
-        The source. Rounds: one for the kinds of columns, one for moments or for all pairs, one more
-        where a site restricts small counts.
+        The source, and which columns miss values at some site. Rounds: one for the kinds of
+        columns, one for moments or for all pairs, one more where a site restricts small counts.
 
     Raises:
         MixedTypesError: The columns are of both types.
@@ -57,6 +58,12 @@ def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opening:
             remedy='Cut continuous columns into bins (kind = "binned" in schema.toml), or run '
             "fedpc, which takes both.",
         )
+    scores = yield from _of_columns(own, facts, budget, kinds)
+    return scores, tuple(np.flatnonzero(kinds.incomplete).tolist())
+
+
+def _of_columns(own: FedBOSS, facts: Facts, budget: Budget, kinds: ColumnKinds) -> Opening:
+    discrete = kinds.categories > 0
     apart = own.scores == "sites" or kinds.incomplete.any()
     if discrete.any():
         if apart or own.within_sites or (kinds.restricted and own.in_place_of_tables):

@@ -43,6 +43,7 @@ class FedBOSSOutcome:
         cut_short: Whether the budget kept the search from asking.
         bootstrap: In how many replicates each edge stands; None without any.
         known: What was known before; None for nothing.
+        incomplete: Columns that miss values at some site.
     """
 
     dag: BoolMatrix
@@ -54,3 +55,4 @@ class FedBOSSOutcome:
     cut_short: bool = False
     bootstrap: EdgeCounts | None = field(repr=False, default=None)
     known: Constraints | None = field(repr=False, default=None)
+    incomplete: tuple[int, ...] = ()

@@ -13,6 +13,7 @@ from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN, known_of
@@ -33,10 +34,14 @@ POOLED = (
     "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
     "over all sites of the sets of variables that the search looks at."
 )
-CENTRED = "Of numbers, the covariances within sites, summed over them."
+CENTRED = (
+    "Of numbers, the covariances within sites, summed over them; a site that restricts small "
+    "counts weighs its rows by chance."
+)
 SITES = (
     "Of sets of variables, how well each site's own distribution explains its rows, summed over "
-    "the sites."
+    "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
+    "and moves it by up to a nat. How many sites have a category is not counted."
 )
 KINDS = "The kinds of columns, and about where and how widely numbers lie."
 RISES = {
@@ -74,7 +79,7 @@ def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
         "score_curve": list(outcome.curve),
         "sets": dict(outcome.sets),
         "cut_short": outcome.cut_short,
-    }
+    } | incomplete_detail(outcome.incomplete, names)
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
     found = LearntGraph.of_dag(
@@ -101,7 +106,12 @@ def reported(own: FedBOSS, found: LearntGraph) -> Report:
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
-    return Report(panels=(_curve(curve, steps),), notes=tuple(notes), limits=tuple(limits))
+    return Report(
+        panels=(_curve(curve, steps),),
+        notes=tuple(notes),
+        limits=tuple(limits),
+        warnings=scores_warnings(details),
+    )
 
 
 def _curve(curve: Sequence[float], steps: str) -> Curves:

@@ -43,6 +43,7 @@ from cipherdag.algorithms.fedpc.colliders import (
 )
 from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.fedpc.report import evidence_disclosed, reported
+from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
     from cipherdag.graphs.edges import BoolMatrix
@@ -85,8 +87,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     Attributes:
         alpha: Significance level of every test.
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
-            test says independent. That needs three sites, and evidence ``stratified`` of
-            categories, ``fisher`` or ``weighted_p``.
+            test says independent. That needs three sites, and evidence ``stratified``, of
+            categories, numbers or both, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
             neighbours or not (Possible-D-SEP: on paths between the two, of what may be a cause of
@@ -235,7 +237,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self._orient(source, known, found, facts.measured),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
-        return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
+        return _told_of(outcome, source, known, (*marginal, *given))
 
     def _learn_by_group(
         self, source: EvidenceSource, settings: EvidenceSettings, known: Constraints, facts: Facts
@@ -249,7 +251,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         given = yield from differences_given_neighbours(
             kinds, settings, marginal, outcome.marks != NONE
         )
-        return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
+        return _told_of(outcome, source, known, (*marginal, *given))
 
     def conclude(self, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
         """The PAG by name, and why its edges stand."""
@@ -347,3 +349,18 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
         rule = "joining" if self.colliders == "auto" else self.colliders
         return None if rule == "sepset" else rule
+
+
+def _told_of(
+    outcome: FedFCIOutcome,
+    source: EvidenceSource,
+    known: Constraints,
+    differences: tuple[SiteDifference, ...],
+) -> FedFCIOutcome:
+    """The outcome with how tests were done, and which could not be."""
+    return replace(
+        outcome,
+        tests=dict(source.tally),
+        differences=differences,
+        fallen=fallen_untested(source.never_tested(), tested_pairs(known)),
+    )

@@ -78,6 +78,10 @@ class Among:
         """See `RememberedTests.left_undone`."""
         return self._source.left_undone(self._variables[triplets])
 
+    def never_tested(self) -> IndexArray:
+        """Of all variables, as positions among all."""
+        return self._source.never_tested()
+
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""
         return self._source.effect(self._variables[list(test)].tolist())

@@ -33,6 +33,7 @@ class FedFCIOutcome:
         bootstrap: In how many replicates every mark occurs, if there were any.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
+        fallen: As in `FedPCOutcome`.
         groups: Where these are integrated, the PAG of every group of sites among its variables.
     """
 
@@ -48,4 +49,5 @@ class FedFCIOutcome:
     known: Constraints | None = field(repr=False, default=None)
     bootstrap: MarkCounts | None = None
     untested: BoolMatrix | None = field(repr=False, default=None)
+    fallen: BoolMatrix | None = field(repr=False, default=None)
     groups: tuple[Local, ...] = field(repr=False, default=())

@@ -10,9 +10,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
-from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
-from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, untested_edges
+from cipherdag.algorithms.fedpc.report import VERDICT, named, tested_facts
+from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, supported, untested_details
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.integration import DETAIL as INTEGRATED
@@ -62,8 +63,8 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details["reveal"] = algorithm.reveal
     if outcome.ambiguous:
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
-    if fitting is None or not fitting.settled:
-        details |= untested_edges(outcome.untested, names)
+    open_edges = outcome.untested if fitting is None or not fitting.settled else None
+    details |= untested_details(open_edges, outcome.fallen, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     evidence = _evidence(algorithm, outcome, graph, fitting)
@@ -108,7 +109,7 @@ def _evidence(
             f"Evidence: {algorithm.evidence}.",
             f"Tests over all sites: {ways}.",
             *((fell,) if algorithm.search == "rfci" else ()),
-            *((TESTS_STAYED_CLOSED,) if closed else ()),
+            *((EVIDENCE[algorithm.evidence].stayed_closed,) if closed else ()),
             SELECTED if algorithm.selection else UNSELECTED,
         ),
     )
@@ -146,6 +147,11 @@ def _edge(
 
 def _separations(outcome: FedFCIOutcome, names: Sequence[str]) -> list[Separation]:
     return [
-        Separation(first=names[x], second=names[z], given=named(own, names), support=p_value)
+        Separation(
+            first=names[x],
+            second=names[z],
+            given=named(own, names),
+            support=supported(p_value, (x, z), own, outcome.fallen),
+        )
         for (x, z), (own, p_value) in sorted(outcome.sepsets.items())
     ]

@@ -34,6 +34,7 @@ from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
 from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
+from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import one_of, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
@@ -75,9 +76,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
             edge falls, or a test says independent. Three sites at a time, which take turns, compare
             a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
-            sites, and evidence ``stratified`` of categories, ``fisher``, ``weighted_p``, or
-            ``vote`` with `sepset` ``max``. But for votes every separating set is as good as
-            another, so that the first is chosen.
+            sites, and evidence ``stratified``, of categories, numbers or both, ``fisher``,
+            ``weighted_p``, or ``vote`` with `sepset` ``max``. But for votes every separating set is
+            as good as another, so that the first is chosen.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
@@ -321,6 +322,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             apart=() if drawn else found.apart,
             known=known,
             untested=untested,
+            fallen=fallen_untested(source.never_tested(), known),
         )
 
     def _skeleton(

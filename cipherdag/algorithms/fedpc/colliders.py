@@ -30,21 +30,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import FLOOR, graded
-from cipherdag.algorithms.fedpc.pcstable import candidate_tests, strongest_separators
-from cipherdag.questions.encodings import row_keys
+from cipherdag.algorithms.evidence.remembering import key_rows, triplet_keys
+from cipherdag.algorithms.fedpc.pcstable import (
+    Separations,
+    candidate_tests,
+    strongest_of,
+    strongest_separators,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator
+    from collections.abc import Callable, Collection, Generator, Iterator
 
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.algorithms.fedpc.pcstable import Pair, Separations
+    from cipherdag.algorithms.evidence.source import EvidenceSource, Tests
+    from cipherdag.algorithms.fedpc.pcstable import Hear, Pair
     from cipherdag.graphs.orientation import Triple
-    from cipherdag.questions.encodings import FloatVector, IndexArray
+    from cipherdag.questions.encodings import BoolMatrix, BoolVector, FloatVector, IndexArray
     from cipherdag.questions.question import Question, SeparatorSearch
 
 JudgingRule = Literal["conservative", "majority", "joining"]
@@ -93,6 +99,10 @@ def separated(
         known: Sets from the search for the skeleton; None to look for the strongest.
         rule: Judges the triples; None for the separating sets alone.
     """
+    if known is None and rule is not None and source.doubted is None:
+        known = Separations()  # both from the same p-values
+        also = strongest_of(search, known)
+        return known, (yield from judge_triples(source, search, rule, also))
     if known is None:
         known = yield from strongest_separators(source, search)
     judged = None
@@ -102,35 +112,42 @@ def separated(
 
 
 def judge_triples(
-    source: EvidenceSource, search: SeparatorSearch, rule: JudgingRule
+    source: EvidenceSource,
+    search: SeparatorSearch,
+    rule: JudgingRule,
+    also: Hear = lambda *_: None,
 ) -> Generator[Question, FloatVector, JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`, and `graded` by verdicts; no test is asked twice.
+    Rounds: as `candidate_tests`, and `graded` by verdicts; no test is asked twice. ``also`` is told
+    what the rule is.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
     alpha = search.test.alpha
 
-    def hear(pair: Pair, sets: list[IndexArray], p_values: list[FloatVector]) -> None:
-        x, z = pair
-        if any((own > alpha).any() for own in p_values):
-            judged.separated.add(pair)
-        middles = np.flatnonzero(adjacent[x] & adjacent[z])
+    def hear(pairs: IndexArray, tests: Tests, p_values: list[FloatVector]) -> None:
+        also(pairs, tests, p_values)
+        triples = _triples(pairs, adjacent)
+        for rows, found in zip(tests, p_values, strict=True):
+            keys = np.unique(triplet_keys(rows[found > alpha, :2]))
+            judged.separated.update(map(tuple, key_rows(keys, 0).tolist()))
         if rule == "joining":
-            verdicts = _by_joining(sets, p_values, middles, alpha)
+            verdicts = _by_joining(triples, tests, p_values, adjacent, alpha)
         else:
-            verdicts = _by_share(sets, p_values, middles, alpha, rule)
-        judgements = list(zip(middles.tolist(), verdicts, strict=True))
-        found = [y for y, (verdict, _) in judgements if verdict == "collider"]
-        for y, (verdict, strength) in judgements:
-            others = [own for own in found if adjacent[own, y]]
-            if verdict == "collider" and _may_be_effect(source, pair, y, others):
-                judged.ambiguous.append((x, y, z))
-            elif verdict == "collider":
-                judged.colliders[x, y, z] = strength
-            elif verdict == "ambiguous":
-                judged.ambiguous.append((x, y, z))
+            verdicts = _by_share(triples, tests, p_values, adjacent, alpha, rule)
+        named = zip(triples.tolist(), verdicts, strict=True)
+        for (x, z), own in groupby(named, key=lambda told: told[0][:2]):
+            of_pair = [(y, *verdict) for (_, _, y), verdict in own]
+            colliders = [y for y, verdict, _ in of_pair if verdict == "collider"]
+            for y, verdict, strength in of_pair:
+                others = [other for other in colliders if adjacent[other, y]]
+                if verdict == "collider" and _may_be_effect(source, (x, z), y, others):
+                    judged.ambiguous.append((x, y, z))
+                elif verdict == "collider":
+                    judged.colliders[x, y, z] = strength
+                elif verdict == "ambiguous":
+                    judged.ambiguous.append((x, y, z))
 
     ask = partial(graded, source, alpha=alpha) if rule == "joining" else source.p_values
     yield from candidate_tests(ask, search, hear)
@@ -143,38 +160,87 @@ def _may_be_effect(source: EvidenceSource, ends: Pair, y: int, others: list[int]
     return bool(source.left_undone(np.array(asked, dtype=np.int64).reshape(-1, 3)).any())
 
 
+def _triples(pairs: IndexArray, adjacent: BoolMatrix) -> IndexArray:
+    """The middles of every pair, one after the other: rows (x, z, y)."""
+    middles = [np.flatnonzero(adjacent[x] & adjacent[z]) for x, z in pairs.tolist()]
+    counts = [len(own) for own in middles]
+    return np.column_stack([np.repeat(pairs, counts, axis=0), np.concatenate(middles)])
+
+
 def _by_joining(
-    sets: list[IndexArray],
+    triples: IndexArray,
+    tests: Tests,
     p_values: list[FloatVector],
-    middles: IndexArray,
+    adjacent: BoolMatrix,
     alpha: float,
 ) -> list[tuple[Verdict, float]]:
     """What p does as each middle joins the sets without it."""
-    keys = [row_keys(given) for given in sets]
-    orders = [np.argsort(own) for own in keys]
+    if len(tests) == 1:  # nothing may join
+        return [_by_falls([])] * len(triples)
+    told = chain.from_iterable(
+        _falls(*of_two_sizes, adjacent, alpha)
+        for of_two_sizes in zip(tests, tests[1:], p_values, p_values[1:], strict=False)
+    )
+    joining, alone, falls = map(np.concatenate, zip(*told, strict=True))
+    owner = _among(triples)(joining)
+    told_alone = np.zeros(len(triples), dtype=bool)
+    told_alone[owner[alone]] = True
+    kept = alone | ~told_alone[owner]
+    ends = np.cumsum(np.bincount(owner[kept], minlength=len(triples)))[:-1]
+    ordered = falls[kept][np.argsort(owner[kept], kind="stable")]
+    return [_by_falls(own.tolist()) for own in np.split(ordered, ends)]
 
-    def falls(y: int, without: IndexArray) -> list[float]:
-        """Logarithms of how far p falls as y joins a set that has none of some variables."""
-        found: list[float] = []
-        for size in range(len(sets) - 1):
-            joined = (sets[size + 1] == y).any(axis=1)
-            joined &= (sets[size + 1][:, :, None] != without).all(axis=(1, 2))
-            larger = sets[size + 1][joined]
-            rest = row_keys(larger[larger != y].reshape(len(larger), size))
-            place = np.searchsorted(keys[size], rest, sorter=orders[size])
-            own = orders[size][np.minimum(place, len(orders[size]) - 1)]
-            there = keys[size][own] == rest
-            before, after = p_values[size][own[there]], p_values[size + 1][joined][there]
-            # a comparison with NaN, a test that cannot be done, is False
-            told = (np.maximum(before, after) > alpha) & ~np.isnan(before + after)
-            low = FLOOR * alpha
-            found += np.log(np.maximum(before[told], low) / np.maximum(after[told], low)).tolist()
-        return found
 
-    return [
-        _by_falls(falls(y, middles[middles != y]) or falls(y, middles[:0]))
-        for y in middles.tolist()
-    ]
+def _falls(
+    smaller: IndexArray,
+    larger: IndexArray,
+    p_smaller: FloatVector,
+    p_larger: FloatVector,
+    adjacent: BoolMatrix,
+    alpha: float,
+) -> Iterator[tuple[IndexArray, BoolVector, FloatVector]]:
+    """How far p falls as a middle joins a set, where that tells; by the place where it joins.
+
+    Args:
+        smaller: Tests of all sets of one size.
+        larger: Those of the next.
+        p_smaller: The p-values of the former.
+        p_larger: Of the latter.
+        adjacent: The skeleton.
+        alpha: The level of the tests.
+
+    Yields:
+        Triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
+        logarithms of how far p falls, shape (K,).
+    """
+    place_of, low = _among(smaller), FLOOR * alpha
+    middle = _are_middles(larger, adjacent)
+    for place, own in enumerate(middle.T, start=2):
+        rows = np.flatnonzero(own)
+        # all candidate sets without a member are candidates, too
+        rest = place_of(np.delete(larger[rows], place, axis=1))
+        before, after = p_smaller[rest], p_larger[rows]
+        # a comparison with NaN, a test that cannot be done, is False
+        told = (np.maximum(before, after) > alpha) & ~np.isnan(before + after)
+        ratio = np.maximum(before[told], low) / np.maximum(after[told], low)
+        joined = rows[told]
+        alone = middle[joined].sum(axis=1) == 1
+        yield larger[joined][:, [0, 1, place]], alone, np.log(ratio)
+
+
+def _are_middles(rows: IndexArray, adjacent: BoolMatrix) -> BoolMatrix:
+    """Which members of the sets of tests, shape (B, 2 + l), are middles of x and z, (B, l)."""
+    x, z, members = rows[:, :1], rows[:, 1:2], rows[:, 2:]
+    found: BoolMatrix = adjacent[x, members] & adjacent[z, members]
+    return found
+
+
+def _among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
+    """Tells where tests stand among these, which have them all."""
+    keys = triplet_keys(rows)
+    order = np.argsort(keys)
+    ordered = keys[order]
+    return lambda wanted: order[np.searchsorted(ordered, triplet_keys(wanted))]
 
 
 def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
@@ -187,21 +253,29 @@ def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
 
 
 def _by_share(
-    sets: list[IndexArray],
+    triples: IndexArray,
+    tests: Tests,
     p_values: list[FloatVector],
-    middles: IndexArray,
+    adjacent: BoolMatrix,
     alpha: float,
     rule: str,
 ) -> list[tuple[Verdict, float]]:
     """In how many of the sets that separate each middle stands."""
-    separating = [given[found > alpha] for given, found in zip(sets, p_values, strict=True)]
-    total = sum(len(own) for own in separating)
-    verdicts: list[tuple[Verdict, float]] = []
-    for y in middles.tolist():
-        containing = sum(int((own == y).any(axis=1).sum()) for own in separating)
-        share = 1.0 - containing / total if total else 0.0
-        verdicts.append((_verdict(containing, total, rule), share))
-    return verdicts
+    separating = [rows[found > alpha] for rows, found in zip(tests, p_values, strict=True)]
+    pairs, pair = np.unique(triplet_keys(triples[:, :2]), return_inverse=True)
+    own = np.searchsorted(pairs, np.concatenate([triplet_keys(rows[:, :2]) for rows in separating]))
+    totals = np.bincount(own, minlength=len(pairs))[pair]
+    having = [
+        rows[middle][:, [0, 1, place]]
+        for rows in separating
+        for place, middle in enumerate(_are_middles(rows, adjacent).T, start=2)
+    ]
+    members = _among(triples)(np.concatenate([triples[:0], *having]))
+    containing = np.bincount(members, minlength=len(triples))
+    return [
+        (_verdict(count, total, rule), 1.0 - count / total if total else 0.0)
+        for count, total in zip(containing.tolist(), totals.tolist(), strict=True)
+    ]
 
 
 def _verdict(containing: int, total: int, rule: str) -> Verdict:

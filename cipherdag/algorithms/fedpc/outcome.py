@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.findings.confidence import EdgeCounts
     from cipherdag.graphs.edge_evidence import Effect
@@ -69,6 +71,8 @@ class FedPCOutcome:
         known: What was known before; None for nothing.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
+        fallen: Pairs that count as independent though too few sites could test them, shape (p, p);
+            None where there are none.
     """
 
     skeleton: BoolMatrix
@@ -84,6 +88,7 @@ class FedPCOutcome:
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
-    apart: tuple[tuple[tuple[int, int], tuple[int, ...], float], ...] = ()
+    apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
+    fallen: BoolMatrix | None = field(repr=False, default=None)

@@ -19,15 +19,18 @@ import numpy as np
 
 from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
-from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
+from cipherdag.questions.encodings import BoolMatrix, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
     from cipherdag.graphs.knowledge import Constraints
     from cipherdag.questions.presence import Presence
     from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
+
+    Hear = Callable[[IndexArray, Tests, list[FloatVector]], None]
+    """Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""
 
 Pair = tuple[int, int]
 
@@ -81,11 +84,11 @@ class StableSkeleton:
         return found
 
     @property
-    def apart(self) -> tuple[tuple[Pair, tuple[int, ...], float], ...]:
+    def apart(self) -> Iterable[tuple[Pair, tuple[int, ...], float]]:
         """Every pair that tests separated, the set and its p-value; none of too many to be read."""
         if len(self.skeleton) > MOST_TOLD:
             return ()
-        return tuple(self.weakest.of(~self.skeleton))
+        return self.weakest.of(~self.skeleton)
 
     def tested(self, source: EvidenceSource) -> dict[Pair, WeakestTest]:
         """The weakest test of every edge that was tested, with what the source says of it."""
@@ -325,40 +328,44 @@ def strongest_separators(
     rounded down to it. Rounds: as `candidate_tests`.
     """
     best = Separations()
-
-    def hear(pair: Pair, sets: list[IndexArray], p_values: list[FloatVector]) -> None:
-        for given, found in zip(sets, p_values, strict=True):
-            separating = np.flatnonzero(found > search.test.alpha)
-            if separating.size:
-                graded = np.floor(np.ldexp(found[separating], search.grid_bits))
-                first = int(separating[graded.argmax()])
-                grade = math.ldexp(float(graded.max()), -search.grid_bits)
-                best.offer(pair, frozenset(given[first].tolist()), grade)
-
-    yield from candidate_tests(source.p_values, search, hear)
+    yield from candidate_tests(source.p_values, search, strongest_of(search, best))
     return best
+
+
+def strongest_of(search: SeparatorSearch, best: Separations) -> Hear:
+    """Keeps of all candidate sets that it hears of the strongest of every pair."""
+    variables = search.skeleton.n_variables
+
+    def hear(_: IndexArray, tests: Tests, p_values: list[FloatVector]) -> None:
+        for rows, found in zip(tests, p_values, strict=True):
+            separating = np.flatnonzero(found > search.test.alpha)
+            grades = np.floor(np.ldexp(found[separating], search.grid_bits))
+            pair = rows[separating, 0] * variables + rows[separating, 1]
+            order = np.lexsort((-grades, pair))
+            first = order[np.unique(pair[order], return_index=True)[1]]
+            sets = rows[separating[first]].tolist()
+            p_value = np.ldexp(grades[first], -search.grid_bits).tolist()
+            for (x, z, *given), own in zip(sets, p_value, strict=True):
+                best.offer((x, z), frozenset(given), own)
+
+    return hear
 
 
 def candidate_tests(
     ask: Callable[[Tests], PValues],
     search: SeparatorSearch,
-    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
+    hear: Hear,
 ) -> Generator[Question, FloatVector, None]:
     """Test all candidate sets of every pair of a search.
 
-    ``hear`` is called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
-    Rounds: one batch of tests, and one more per 100,000 tests.
+    ``hear`` is told of some pairs at a time. Rounds: one batch of tests, and one more per 100,000
+    tests.
     """
-    candidates = search.candidates()
-    waiting: list[tuple[int, int, list[IndexArray]]] = []
-    total = 0
-    for group, (x, z) in enumerate(search.pair_array().tolist()):
-        sets = [candidates.sets(group, size) for size in candidates.sizes(group)]
-        waiting.append((x, z, sets))
-        total += sum(len(given) for given in sets)
+    candidates, pairs = search.candidates(), search.pair_array()
+    first = total = 0
+    for group in range(search.n_groups):
+        total += candidates.total(group)
         if total > LAYER_TESTS or group == search.n_groups - 1:
-            p_values = yield from ask(rows_of(waiting))
-            counts = [[len(given) for given in own] for _, _, own in waiting]
-            for (a, b, own), found in zip(waiting, by_owner(counts, p_values), strict=True):
-                hear((a, b), own, found)
-            waiting, total = [], 0
+            tests = candidates.tests(range(first, group + 1))
+            hear(pairs[first : group + 1], tests, (yield from ask(tests)))
+            first, total = group + 1, 0

@@ -7,6 +7,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.untested import (
     NEVER_TOGETHER,
-    UNTESTED_DETAIL,
-    untested_edges,
-    untested_warning,
+    support_told,
+    supported,
+    untested_details,
+    untested_warnings,
 )
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
@@ -78,7 +80,6 @@ SEPARATORS = {
 
 
 STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
-TESTS_STAYED_CLOSED = "Sums and p-values stayed closed: all that was opened are verdicts."
 VERDICT = "1 where the test over all sites says independent, and no number beside it"
 
 
@@ -109,7 +110,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             "spaced among its own."
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
-    details |= untested_edges(outcome.untested, names)
+    details |= untested_details(outcome.untested, outcome.fallen, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
@@ -161,8 +162,7 @@ def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Repor
     if "bootstrap" in found.details:
         notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
-    if pairs := found.details.get(UNTESTED_DETAIL):
-        warnings = (*warnings, untested_warning(pairs))
+    warnings = (*warnings, *untested_warnings(found.details))
     if triples := found.details.get("ambiguous_triples"):
         lines = tuple(" - ".join(triple) for triple in triples)
         notes.append(Note("Open whether a collider, so not directed by it:", lines))
@@ -220,7 +220,7 @@ def joint_evidence(
         remarks=(
             f"Evidence: {kind}.",
             f"Tests over all sites: {ways}.",
-            *((TESTS_STAYED_CLOSED,) if closed else ()),
+            *((EVIDENCE[kind].stayed_closed,) if closed else ()),
         ),
     )
 
@@ -304,9 +304,9 @@ class _Reader:
                 first=self._names[x],
                 second=self._names[z],
                 given=None if given is None else self._named(given),
-                support=p_value,
+                support=supported(p_value, (x, z), given, self._outcome.fallen),
             )
-            for (x, z), given, p_value in (*first, *others)
+            for (x, z), given, p_value in chain(first, others)
         )
 
     def remarks(self) -> tuple[str, ...]:
@@ -346,10 +346,11 @@ class _Reader:
                         f"Collider with {self._names[other]}: no site found a separating set."
                     )
             elif b not in given:
+                p_value, fallen = self._outcome.support[pair], self._outcome.fallen
                 found.append(
                     f"Collider with {self._names[other]}: the two causes are independent given "
                     f"{self._set(given)}, without {self._names[b]} "
-                    f"(support {self._outcome.support[pair]:.3g})."
+                    f"({support_told(p_value, pair, given, fallen)})."
                 )
         return found or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
 

@@ -1,39 +1,121 @@
-"""Edges that stand since no site measured both variables: what a report says of them.
+"""Pairs that nothing was tested of: edges that stand, and edges that were taken off.
 
 Leaks:
-    Nothing: the plan declares what sites measured.
+    Nothing: the plan declares what sites measured, and how many sites can test a pair was opened.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.knowledge import Constraints
+    from cipherdag.questions.question import IndexArray
 
 UNTESTED_DETAIL = "untested_edges"
-"""Where a conclusion's details list them."""
+"""Where a conclusion's details list edges that no site measured both ends of."""
+FALLEN_DETAIL = "untested_separations"
+"""Where they tell of pairs without an edge that no test could be made of."""
 _MOST_SHOWN = 10
 NEVER_TOGETHER = "No site measured both, so nothing was tested: whether the edge is there is open."
 
 
-def untested_edges(untested: BoolMatrix | None, names: Sequence[str]) -> dict[str, list[list[str]]]:
-    """The entry of a conclusion's details, by name; none where all edges were tested."""
-    if untested is None or not untested.any():
-        return {}
-    pairs = np.argwhere(np.triu(untested))
-    return {UNTESTED_DETAIL: [[names[x], names[z]] for x, z in pairs.tolist()]}
+def supported(
+    p_value: float, pair: tuple[int, int], given: Collection[int] | None, fallen: BoolMatrix | None
+) -> float | None:
+    """The support of a separation; None where its edge fell untested."""
+    return None if not given and fallen is not None and fallen[pair] else p_value
 
 
-def untested_warning(pairs: Sequence[Sequence[str]]) -> str:
-    """What makes a graph with such edges doubtful, in a sentence."""
-    shown = "; ".join(" and ".join(pair) for pair in pairs[:_MOST_SHOWN])
-    shown += f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
-    return (
-        "No site measured both ends of these edges, so that nothing was tested: whether they are "
-        f"there is open, and nothing is directed on the ground of them: {shown}."
-    )
+def support_told(
+    p_value: float, pair: tuple[int, int], given: Collection[int] | None, fallen: BoolMatrix | None
+) -> str:
+    """The same in words."""
+    support = supported(p_value, pair, given, fallen)
+    return "not tested" if support is None else f"support {support:.3g}"
+
+
+def fallen_untested(pairs: IndexArray, known: Constraints) -> BoolMatrix | None:
+    """Pairs whose edges fell untested, shape (p, p), symmetric; None where there are none.
+
+    Args:
+        pairs: What the source of tests says of them, shape (B, 2).
+        known: What is known of the variables: what has no edge by that was not to be tested.
+    """
+    fallen = np.zeros_like(known.apart)
+    fallen[pairs[:, 0], pairs[:, 1]] = fallen[pairs[:, 1], pairs[:, 0]] = True
+    fallen &= ~known.apart
+    return fallen if fallen.any() else None
+
+
+def untested_details(
+    standing: BoolMatrix | None, fallen: BoolMatrix | None, names: Sequence[str]
+) -> dict[str, Any]:
+    """The entries of a conclusion's details, by name; none where all pairs were tested.
+
+    Args:
+        standing: Edges that no site measured both ends of, shape (p, p).
+        fallen: Pairs without an edge that no test could be made of, shape (p, p).
+        names: Of the variables.
+    """
+    details: dict[str, Any] = {}
+    if standing is not None and standing.any():
+        details[UNTESTED_DETAIL] = _named(np.argwhere(np.triu(standing)), names)
+    if fallen is not None:
+        pairs = np.argwhere(np.triu(fallen))
+        details[FALLEN_DETAIL] = {
+            "pairs": len(pairs),
+            "shown": _named(pairs[:_MOST_SHOWN], names),
+            "variables": [names[v] for v in _covering(fallen)],
+        }
+    return details
+
+
+def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """What makes a graph with such pairs doubtful, in sentences."""
+    said = []
+    if pairs := details.get(UNTESTED_DETAIL):
+        more = f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
+        said.append(
+            "No site measured both ends of these edges, so that nothing was tested: whether they "
+            "are there is open, and nothing is directed on the ground of them: "
+            f"{_listed(pairs[:_MOST_SHOWN])}{more}."
+        )
+    if fallen := details.get(FALLEN_DETAIL):
+        shown = _listed(fallen["shown"])
+        if fallen["pairs"] > len(fallen["shown"]):
+            variables = fallen["variables"]
+            rest = len(variables) - _MOST_SHOWN
+            shown = f"{fallen['pairs']} pairs with {', '.join(variables[:_MOST_SHOWN])}"
+            shown += f" and {rest} more variables" if rest > 0 else ""
+        said.append(
+            "Too few sites could test these pairs, since a variable does not vary there, has no "
+            "value, or rows are too few. They count as independent, so that their edges were "
+            f"taken off though nothing was tested: {shown}."
+        )
+    return tuple(said)
+
+
+def _named(pairs: IndexArray, names: Sequence[str]) -> list[list[str]]:
+    return [[names[x], names[z]] for x, z in pairs.tolist()]
+
+
+def _listed(pairs: Sequence[Sequence[str]]) -> str:
+    return "; ".join(" and ".join(pair) for pair in pairs)
+
+
+def _covering(pairs: BoolMatrix) -> list[int]:
+    """Few variables of which every pair has one: again and again that of most pairs left."""
+    left, found = pairs.sum(axis=1), []
+    covered = np.zeros(len(pairs), dtype=bool)
+    while left.max(initial=0) > 0:
+        variable = int(left.argmax())
+        found.append(variable)
+        covered[variable] = True
+        left = np.where(covered, 0, left - pairs[variable])
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,29 @@ Pair = tuple[int, int]
 
 NO_SET = 2
 """Columns of tests given nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TestedPairs:
+    """Pairs x < z, ascending, each with its set and p-value; made as they are gone through.
+
+    Attributes:
+        x: The one position, shape (K,).
+        z: The other, shape (K,).
+        p_values: Shape (K,).
+        sets: Those that are not empty.
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    x: IndexArray
+    z: IndexArray
+    p_values: FloatVector
+    sets: dict[Pair, tuple[int, ...]]
+
+    def __iter__(self) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
+        for pair in zip(self.x.tolist(), self.z.tolist(), self.p_values.tolist(), strict=True):
+            yield pair[:2], self.sets.get(pair[:2], ()), pair[2]
 
 
 class WeakestTests:
@@ -51,14 +75,12 @@ class WeakestTests:
             pairs = zip(x.tolist(), z.tolist(), strict=True)
             self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
 
-    def of(self, pairs: BoolMatrix) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
-        """The set and the p-value of these pairs that were tested, shape (p, p), ascending."""
+    def of(self, pairs: BoolMatrix) -> TestedPairs:
+        """Those of these pairs that were tested, shape (p, p)."""
         x, z = np.nonzero(np.triu(pairs, k=1))
         p_values = self._p_values[self._places(x, z)]
-        tested = zip(x.tolist(), z.tolist(), p_values.tolist(), strict=True)
-        for a, b, p_value in tested:
-            if p_value > -np.inf:
-                yield (a, b), self._sets.get((a, b), ()), p_value
+        tested = p_values > -np.inf
+        return TestedPairs(x[tested], z[tested], p_values[tested], dict(self._sets))
 
     def summed(self) -> FloatVector:
         """The p-values of every variable's pairs, added up, shape (p,).

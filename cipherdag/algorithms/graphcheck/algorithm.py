@@ -81,6 +81,12 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     def __post_init__(self, tested: CausalGraph | None) -> None:
         if tested is not None:
+            if not isinstance(tested, CausalGraph):
+                raise ParameterError(
+                    f"GraphCheck tests a CausalGraph, not {type(tested).__name__}",
+                    remedy="Give a DAG or CPDAG; of a PAG, which leaves open what was not "
+                    "measured, draw the graph that you take for right. As text: graph=.",
+                )
             require(not self.graph, "the graph to test is given twice")
             object.__setattr__(self, "graph", tested.dumps())
         Algorithm.__post_init__(self)

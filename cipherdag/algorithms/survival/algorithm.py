@@ -157,6 +157,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         return SurvivalAnalysis(
             time=time,
             event=event,
+            event_category=self.event_category,
             by=by,
             edges=tuple(outcome.edges.tolist()),
             curves=tuple(curve_of(outcome, group) for group in groups),

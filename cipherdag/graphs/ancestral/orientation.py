@@ -80,7 +80,7 @@ class Grounds:
     Attributes:
         sepsets: Separating sets of the pairs that are not adjacent, for rule 4.
         ambiguous: Unshielded triples (x, y, z), x < z, that rules do not rest on.
-        paths: Discriminating paths that rule 4 may rest on; None for all.
+        paths: Discriminating paths that rule 4 may rest on; None for all whose sets fit them.
         doubtful: Where not all variables were measured together, the edges of which it is not known
             whether they are there, shape (p, p), symmetric: their marks stay, and no rule rests on
             them, nor on two variables being apart that such an edge joins. An edge that was tested
@@ -170,7 +170,11 @@ def _rule_3(marks: Marks, grounds: Grounds) -> Asked:
 
 
 def _rule_4(marks: Marks, grounds: Grounds) -> Asked:
-    """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b."""
+    """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b.
+
+    All between t and b are colliders and parents of c, without which nothing separates t and c: a
+    set that lacks one contradicts the path, and says nothing of b. Given paths were judged before.
+    """
     asked = Asked.nothing(marks)
     for c, b in np.argwhere(marks == CIRCLE).tolist():
         for path in discriminating(marks, b, c):
@@ -180,6 +184,8 @@ def _rule_4(marks: Marks, grounds: Grounds) -> Asked:
             pair = (min(t, c), max(t, c))
             if pair not in grounds.sepsets:
                 raise GraphError(f"no separating set is given for the pair {pair}")
+            if grounds.paths is None and not grounds.sepsets[pair].issuperset(path[1:-2]):
+                continue
             if b in grounds.sepsets[pair]:
                 asked.out_of(b, c)
             else:

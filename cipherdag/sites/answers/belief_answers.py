@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.errors import SchemaError
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
     FloatMatrix,
@@ -47,7 +48,8 @@ def table_beliefs(
 
     Returns:
         A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
-        raises TooFewRowsError where too few observational rows are whole.
+        raises TooFewRowsError where too few observational rows are whole, and SchemaError where
+        no column names interventions.
     """
 
     @cache
@@ -56,6 +58,10 @@ def table_beliefs(
         from cipherdag.sites.compute.device import resolve_device
 
         marks, own = table.interventions, resolve_device(device)
+        if marks is None:
+            raise no_interventions(
+                "no column names interventions: without one no direction can be told"
+            )
         return Regimes.of(table.numbers(), table.cardinalities, marks, device=own)
 
     def answer(question: LocalBeliefs) -> FloatVector:
@@ -65,6 +71,13 @@ def table_beliefs(
         return weighted_answer(question, learnt, regimes().counts().numpy(), table.rows)
 
     return answer
+
+
+def no_interventions(message: str) -> SchemaError:
+    """An error that says how to name the column of interventions."""
+    return SchemaError(
+        message, remedy='Name it by --interventions, or write kind = "intervention" in schema.toml.'
+    )
 
 
 def site_generator(question: LocalBeliefs, table: SiteTable) -> torch.Generator:

@@ -247,6 +247,12 @@ class Respondent:
         return self._made(msgspec.structs.replace(spec, alpha=0.5))
 
 
+def _asked(test: str) -> str:
+    """What a run calls the test: some questions name another that does its work."""
+    own = next((own for own, summed in SUMMED.items() if summed == test), test)
+    return "auto" if own == "by-type" else own
+
+
 def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:
     """Makes the tests that questions name, over one site's table.
 
@@ -262,7 +268,7 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
     def make(spec: CITestSpec) -> CITest:
         computed = CI_TESTS[spec.name].computed.get(table.kind)
         many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
-        asked = next((own for own, summed in SUMMED.items() if summed == spec.name), spec.name)
+        asked = _asked(spec.name)
         if computed is None:
             raise MixedTypesError(
                 f"the test '{asked}' cannot treat {table.kind} columns",

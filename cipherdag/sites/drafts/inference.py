@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.errors import (
+    DataError,
     ExtraColumnError,
     MissingColumnError,
-    NotNumericError,
     SchemaError,
     UnreadableDataError,
 )
+from cipherdag.sites.drafts.infinite_cells import refuse_infinite
 from cipherdag.sites.drafts.suspicions import (
     Suspicion,
     suspicious_categories,
@@ -35,7 +38,7 @@ from cipherdag.sites.table.site_table import UNMEASURED
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from cipherdag.sites.drafts.tally import Numbers
     from cipherdag.sites.table.cells import ColumnType, RawTable
@@ -48,7 +51,6 @@ _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore"
 _FEWEST_ROWS_TO_SHOW = 5
 _MOSTLY = 0.8
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
-_INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class Draft:
     constant: frozenset[str]
 
 
-def infer_columns(sources: Sequence[TableSource], *, overlapping: bool = False) -> Draft:
+def infer_columns(
+    sources: Sequence[TableSource] | Mapping[str, TableSource], *, overlapping: bool = False
+) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
     The rules, for the values of all tables together:
@@ -85,7 +89,7 @@ def infer_columns(sources: Sequence[TableSource], *, overlapping: bool = False) 
     What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
 
     Args:
-        sources: At least one path or DataFrame.
+        sources: At least one path or DataFrame; by site, where errors shall name it.
         overlapping: Whether tables may have different columns.
 
     Raises:
@@ -97,20 +101,20 @@ def infer_columns(sources: Sequence[TableSource], *, overlapping: bool = False) 
     declared: dict[str, ColumnType] = {}
     hidden: dict[str, UnreadableDataError] = {}
     rows = 0
-    for source in sources:
-        with open_table(source) as table:
+    by_site = [*sources.items()] if isinstance(sources, Mapping) else [("", own) for own in sources]
+    for site, source in by_site:
+        with _of_site(site), open_table(source) as table:
             known = () if overlapping else tuple(tallies)
             read = _count_table(table, tallies, hidden)
             if known:
-                _check_same_columns(table, known, read)
+                _check_same_columns(table, known, read, first=by_site[0][0])
             rows += read
+            for error in hidden.values():
+                error.site = error.site or site or None
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
-    for name, error in hidden.items():
-        values = tallies[name].values()
-        if any(map(hidden_character, values)) and not _is_free_text(values, rows):
-            raise error
+    _refuse_hidden(hidden, tallies, rows)
     columns, constant = [], set()
     for name, tally in tallies.items():
         numbers = None if name in declared else tally.numbers(_FEW_VALUES + 1)
@@ -118,10 +122,21 @@ def infer_columns(sources: Sequence[TableSource], *, overlapping: bool = False) 
             columns.append(_of_numbers(name, numbers, rows))
             continue
         values = tally.values()
+        refuse_infinite(name, values, tuple(_words(values)), by_site)
         columns.append(_looked_at(name, values, rows, declared.get(name)))
         if len(values.keys() - {""}) <= 1:
             constant.add(name)
     return Draft(tuple(columns), frozenset(constant))
+
+
+@contextmanager
+def _of_site(site: str) -> Iterator[None]:
+    """Names the site in what is wrong with its table."""
+    try:
+        yield
+    except DataError as error:
+        error.site = error.site or site or None
+        raise
 
 
 def _of_numbers(name: str, numbers: Numbers, rows: int) -> Column:
@@ -161,7 +176,8 @@ def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
         found.append(_odd_cells(odd))
     if column.kind == "discrete":
         found += suspicious_categories(column.categories) + suspicious_dates(texts)
-        found += [_odd_cells(odd)] * (0 < len(odd) < len(numbers))
+        others = [text for text in odd if not stands_for_missing(text)]
+        found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
     return found
 
 
@@ -237,11 +253,21 @@ def _note_hidden(
         return
 
 
-def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> None:
+def _refuse_hidden(
+    hidden: Mapping[str, UnreadableDataError], tallies: Mapping[str, ColumnTally], rows: int
+) -> None:
+    for name, error in hidden.items():
+        values = tallies[name].values()
+        if any(map(hidden_character, values)) and not _is_free_text(values, rows):
+            raise error
+
+
+def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int, *, first: str) -> None:
+    one = f"site '{first}'" if first else "another of the files"
     for name in names:
         if name not in table.names:
             raise MissingColumnError(
-                "another of the files has this column",
+                f"{one} has this column",
                 file=table.file,
                 column=name,
                 rows=rows,
@@ -250,7 +276,7 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
     for name in table.names:
         if name not in names:
             raise ExtraColumnError(
-                "another of the files lacks this column",
+                f"{one} lacks this column",
                 file=table.file,
                 column=name,
                 rows=rows,
@@ -261,9 +287,8 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
 def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
     values = counter.copy()
     gap = "Some values are missing. " if values.pop("", 0) else ""
-    words = sorted(value for value in values if value.lower() in _MISSING_WORDS)
+    words = _words(values)
     others = [value for value in values if value not in words]
-    _refuse_infinite(name, others)
     if len(values) <= 1:
         held = "one value only" if values else "no value"
         note = f"{gap}Ignored: the column holds {held}, which carries no information."
@@ -275,21 +300,11 @@ def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | N
         return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
     if _mostly_numbers(values, others):
         return Column(name, "continuous", missing=tuple(words), comment=f"{gap}Numbers.")
-    if words:
-        gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
     return _guess_texts(name, sorted(values), gap, rows)
 
 
-def _refuse_infinite(name: str, values: Sequence[str]) -> None:
-    """Refuse numbers one of which is infinite, rather than take them all for texts."""
-    infinite = [value for value in values if value.lower() in _INFINITE]
-    finite = [value for value in values if is_plain_number(value)]
-    if infinite and len(infinite) + len(finite) == len(values):
-        raise NotNumericError(
-            f"the column holds '{infinite[0]}', which is no finite number",
-            column=name,
-            remedy="Leave the field empty where the value is missing, or correct it.",
-        )
+def _words(values: Iterable[str]) -> list[str]:
+    return sorted(value for value in values if value.lower() in _MISSING_WORDS)
 
 
 def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.sites.drafts.spellings import grouped
+from cipherdag.sites.table.column_reader import stands_for_missing
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.notations import PLAIN, Notation
 
@@ -29,6 +30,7 @@ _POSITIVE = _SENTINELS - {1.0}
 _FEWEST_CODES = 30  # rows
 _FAR = 12.0  # robust standard deviations
 _NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
+_TRUE_WORDS = frozenset(("none", "nil", "*"))  # mostly "no complication", or a rank of stars
 _DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{2,4})([ T].*)?")
 
 
@@ -77,8 +79,8 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
 
 
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
-    """Categories that look like spellings of one."""
-    found = []
+    """Categories that look like spellings of one, or that often mark a missing value."""
+    found = _words(categories)
     for group in grouped(categories, {}, truths=True):
         if len(group) == 1:
             continue
@@ -93,6 +95,28 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
             )
         )
     return found
+
+
+def _words(categories: Sequence[str]) -> list[Suspicion]:
+    """Categories such as "NA", which may be a missing value, and may be Namibia."""
+    signs = any("+" in own for own in categories)  # where "-" is one, too
+    marks = [
+        own
+        for own in categories
+        if stands_for_missing(own)
+        and own.casefold() not in _TRUE_WORDS
+        and not (signs and set(own) == {"-"})
+    ]
+    if not marks:
+        return []
+    texts = ", ".join(f'"{own}"' for own in marks)
+    return [
+        Suspicion(
+            "a category that often marks a missing value",
+            f"{' or '.join(map(repr, marks))} is a category here and often marks a missing value.",
+            f"If so, take it out of `categories` and write missing = [{texts}].",
+        )
+    ]
 
 
 def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
@@ -126,9 +150,9 @@ def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
     for name, (low, middle, high) in inner.items():
         others = [own for other, own in inner.items() if other != name]
         middles = float(np.median([own[1] for own in others])) if others else 0.0
-        if middle * middles <= 0 or len(present[name]) < 20:
+        if np.sign(middle) * np.sign(middles) <= 0 or len(present[name]) < 20:
             continue
-        ratio = middle / middles
+        ratio = float(middle) / middles  # which may be beyond all floats, as inf
         apart = all(low > own[2] for own in others) or all(high < own[0] for own in others)
         if apart and not 1 / 3 < ratio < 3:
             found.append(

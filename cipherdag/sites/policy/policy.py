@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -11,11 +10,9 @@ import tomllib
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from cipherdag.algorithms.parameters import parameters_of
-from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
+from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.errors import (
     CohortError,
-    ParameterError,
     PolicyRefusedError,
     ProtectionError,
     SiteNotReadyError,
@@ -28,6 +25,7 @@ from cipherdag.questions.question import (
     opens_sums,
     question_kinds,
 )
+from cipherdag.sites.policy.parameter_rules import allows, fault_of_rule, parameters_used
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,8 +43,6 @@ A coordinator that chooses the coefficients of regressions freely can narrow the
 few rows; honest Newton steps do not.
 """
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
-_NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
-_RULE = re.compile(rf"[a-z_]+ ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*)")
 _SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
 _ONE_OF = {"reveal": ("sums", "variances", "verdicts")}
@@ -99,7 +95,8 @@ class Policy:
             limits for one UTC day, over all runs.
         min_cell_size: Smallest count that a pooled count may come from.
         approve_runs: Whether a person of the site approves each run (``manual``).
-        parameters: Rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C".
+        parameters: Rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C"; when a
+            policy is read, some algorithm has to have a parameter of this name.
         purposes: The purposes that a plan may have; any, if empty.
         max_runs: Most runs that ever opened a sum over the site's schema.
         allow_dropouts: Whether a round may end without a site that left; else all or nothing.
@@ -222,7 +219,9 @@ class Policy:
             raise ProtectionError(f"the site's policy does not accept protection '{protection}'")
         elif n_sites < self.min_sites:
             raise CohortError(
-                f"the cohort has {n_sites} sites, this site's policy asks for {self.min_sites}"
+                f"the cohort has {n_sites} sites, this site's policy asks for {self.min_sites}",
+                remedy=f"Run with at least {self.min_sites} distinct sites, each pinned by every "
+                "other.",
             )
         if algorithm not in self.algorithms:
             raise PolicyRefusedError(f"the site's policy does not allow '{algorithm}'")
@@ -270,14 +269,14 @@ class Policy:
             raise PolicyRefusedError("the plan does not say what its result is for")
         if self.purposes and plan.purpose not in self.purposes:
             raise PolicyRefusedError("the plan's purpose is none that the site's policy names")
-        used = _used(plan)
+        used = parameters_used(plan)
         if self.reveal != "sums" and used.get("reveal") != "verdicts":
             raise PolicyRefusedError(
                 "the site's policy asks for reveal verdicts, and the plan opens sums"
             )
         for rule in sorted(self.parameters):
             name, allowed = rule.split(" ", 1)
-            if name in used and not _allows(allowed, used[name]):
+            if name in used and not allows(allowed, used[name]):
                 raise PolicyRefusedError(
                     f"the site's policy asks for {rule}, and the plan has {used[name]}"
                 )
@@ -338,26 +337,9 @@ def _texts(key: str, value: Any) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise _invalid(f"{key} is not a list of texts")
     for text in value:
-        if key == "parameters" and not _RULE.fullmatch(text):
-            raise _invalid(f'{text!r} is neither "NAME LOW..HIGH" nor "NAME A|B|C"')
+        if key == "parameters" and (fault := fault_of_rule(text)):
+            raise _invalid(fault)
     return frozenset(value)
-
-
-def _used(plan: Plan) -> dict[str, Any]:
-    """The parameters that a plan runs with: one that it leaves out has its default."""
-    usual = {}
-    with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
-        known = parameters_of(algorithm_class(plan.algorithm))
-        usual = {name: own.written(own.default) for name, own in known.items()}
-    return {**usual, **plan.parameters}
-
-
-def _allows(allowed: str, value: Any) -> bool:
-    """Whether a rule's right half holds for a parameter's value."""
-    low, dots, high = allowed.partition("..")
-    if dots:
-        return isinstance(value, int | float) and float(low) <= value <= float(high)
-    return str(value) in allowed.split("|")
 
 
 def _names(key: str, value: Any) -> frozenset[str]:

@@ -23,10 +23,11 @@ def check_site_name(name: str) -> str:
     Raises:
         ParameterError: It cannot.
     """
-    if not _SITE.fullmatch(name) or name.lower() in _RESERVED:
+    # from Python a name may be a number, such as a group's
+    if not isinstance(name, str) or not _SITE.fullmatch(name) or name.lower() in _RESERVED:
         raise ParameterError(
-            f"{name[:80]!r} cannot name a site",
-            remedy="Use 1 to 63 letters, digits, '_' or '-', and no reserved word.",
+            f"{name!r:.80} cannot name a site",
+            remedy="Use a text of 1 to 63 letters A to Z, digits, '_' or '-', no reserved word.",
         )
     return name
 

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from cipherdag.sites.table.schema import Schema
 
 RowIndex = NDArray[np.int64]
+NEVER_MEASURED = (
+    "If the site did not measure it, name the site under unmeasured_at of the column in "
+    "schema.toml at every site. Else drop the column, or set allow_constant = true for it."
+)
 UNMEASURED = (
     "Add the column, or, where the site did not measure it, name the site under unmeasured_at in "
     "schema.toml at every site (in one process: overlapping=True, or --overlapping)."
@@ -112,6 +116,10 @@ class SiteTable:
         """Whether every variable has at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))
         return np.array([len(own) > 0 and own.min() != own.max() for own in present], dtype=bool)
+
+    def has_values(self, name: str) -> bool:
+        """Whether any row has a value of a variable."""
+        return len(_present(self, self.names.index(name))) > 0
 
     def take(self, rows: RowIndex) -> SiteTable:
         """The table of some rows, by position, shape (m,); a column may then be constant."""
@@ -304,7 +312,10 @@ def _check_varies(table: SiteTable, measured: list[int]) -> None:
         if column.allow_constant or varies[variable]:
             continue
         held = "one bin only" if column.kind == "binned" else "one value only"
-        held = held if len(_present(table, variable)) else "no value"
+        if not table.has_values(column.name):
+            raise ConstantColumnError(
+                "the column holds no value", column=column.name, remedy=NEVER_MEASURED
+            )
         raise ConstantColumnError(f"the column holds {held}", column=column.name)
 
 

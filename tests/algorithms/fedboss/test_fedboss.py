@@ -185,6 +185,29 @@ def test_columns_with_missing_values_are_scored_by_the_sites():
         assert outcome.dag.any()
 
 
+@pytest.mark.parametrize("of", ["patients", "numbers"])
+def test_rows_that_scores_leave_out_are_told(of, caplog):
+    whole = patients() if of == "patients" else numbers()
+    first, *_, last = whole.columns
+    rng = np.random.default_rng(7)
+    holes = whole.copy()
+    holes[first] = whole[first].mask(rng.random(len(whole)) < 0.1)
+    holes[last] = whole[last].mask(rng.random(len(whole)) < 0.1)
+    policy = Policy(min_cell_size=1)
+    found = Federation.split(holes, 3, seed=2, policy=policy).run(FedBOSS(bootstrap=2, restarts=0))
+    assert found.details["incomplete_columns"] == sorted([first, last])
+    (said,) = found.report.warnings
+    assert said.startswith(f"Some sites miss values of {', '.join(sorted([first, last]))}.")
+    left = [own.getMessage() for own in caplog.records if own.name == "cipherdag.site"]
+    assert len(left) == 3  # once at every site, not for every replicate
+    assert all("rows miss a value" in own for own in left)
+    caplog.clear()
+    found = Federation.split(whole, 3, seed=2).run(FedBOSS())
+    assert "incomplete_columns" not in found.details
+    assert not found.report.warnings
+    assert "miss a value" not in caplog.text
+
+
 def test_columns_of_both_types_are_refused_by_name():
     mixed = numbers().assign(ward=np.arange(len(numbers())) % 3)
     mixed["ward"] = mixed["ward"].astype(str)

@@ -16,6 +16,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.stratified import STRATIFIED
 from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
+from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.networks import asia
 from cipherdag.results.kinds import load_run
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -53,6 +54,13 @@ def partial(rows, x, y, given):
     left = [own - X @ np.linalg.lstsq(X, own, rcond=None)[0]
             for own in (rows[x].to_numpy(), rows[y].to_numpy())]  # fmt: skip
     return np.arctanh(np.corrcoef(*left)[0, 1]), len(rows) - len(given) - 3
+
+
+@pytest.mark.parametrize("other", [PAG(("a", "b"), np.zeros((2, 2), dtype=np.int8)), "a --> b"])
+def test_what_is_no_causal_graph_is_refused_by_name(other):
+    with pytest.raises(ParameterError, match=f"not {type(other).__name__}") as refused:
+        GraphCheck(other)
+    assert "DAG or CPDAG" in refused.value.remedy
 
 
 def test_every_p_value_is_that_of_correlations_within_the_sites():

@@ -44,6 +44,18 @@ def test_the_options_that_are_named_work():
     Federation.split(table().drop(columns="weight"), 3, device="cpu").run(RFcd())
 
 
+def test_fedcmfs_is_told_what_it_takes_where_a_label_has_three_categories():
+    error = refused(FedCMFS(), table(), labels=["hue"])
+    assert "--evidence stratified (fedcmfs)" in error.remedy
+    done = Federation.split(table(), 3, labels=["hue"], device="cpu")
+    assert set(done.run(FedCMFS(evidence="stratified")).features) == {"hue"}
+    assert (
+        "likelihood-ratio (fedcmfs)"
+        in refused(FedCMFS(test="g2"), table(colours=2), labels=["hue"]).remedy
+    )
+    assert "'by-type'" not in str(error)
+
+
 def test_no_test_is_named_that_nobody_asked_for():
     assert "the test 'auto' cannot" in str(refused(FedPC(evidence="fisher"), table()))
 

@@ -14,6 +14,7 @@ from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
 from cipherdag.questions.question import pack_integers
+from cipherdag.questions.stratified import SPREAD
 from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
@@ -127,3 +128,55 @@ def test_moments_within_a_site_are_free_of_its_means():
     assert np.abs(total).max() < 1e-6
     scaled = (values - values.mean(axis=0)) / np.array([1.0, 2.0, 0.5])
     assert products == pytest.approx((scaled.T @ scaled)[np.triu_indices(3)], rel=1e-9)
+
+
+def test_moments_within_three_sites_do_not_tell_their_counts():
+    """Nor where one of them sides with the coordinator: two counts are left to be found."""
+    rng = np.random.default_rng(4)
+    sites = [(rng.random(rows) < 0.4).astype(float) for rows in (230, 310)]
+    true = [int(own.sum()) for own in sites]
+    question = Moments(
+        n_variables=1,
+        variables=pack_integers(np.zeros(1)),
+        origins=np.zeros(1).tobytes(),
+        units=pack_integers(np.zeros(1)),
+        centred=True,
+    )
+
+    def found(least):
+        """Which counts have the sum of squares, to a millionth."""
+        answers = [
+            PoolableData(None, own[:, None], (0,), min_cell_size=least).answer(question)
+            for own in sites
+        ]
+        for rows, total, _ in answers:
+            assert rows in (230, 310)
+            assert abs(total) < 1e-9
+        first, second = np.arange(231)[:, None], np.arange(311)
+        squares = first * (230 - first) / 230 + second * (310 - second) / 310
+        return np.argwhere(np.abs(squares - sum(answers)[2]) < 1e-6).tolist()
+
+    exact = found(0)
+    assert true in exact
+    assert len(exact) == 4  # either category of either site
+    assert true not in found(11)
+
+
+def test_moments_weighed_by_chance_are_those_of_weighted_rows():
+    values = np.random.default_rng(5).normal(size=(9000, 3)) + 7.0
+    pool = PoolableData(None, values, (0, 0, 0), min_cell_size=11)
+    question = Moments(
+        n_variables=3,
+        variables=pack_integers(np.arange(3)),
+        origins=np.zeros(3).tobytes(),
+        units=pack_integers(np.zeros(3)),
+        centred=True,
+    )
+    _, total, products = np.split(pool.answer(question), [1, 4])
+    weights = pool.blur.weights(9000)
+    assert (np.abs(weights - 1.0) <= SPREAD).all()
+    centred = values - np.average(values, axis=0, weights=weights)
+    assert (total == 0.0).all()
+    expected = (centred.T * weights) @ centred
+    assert products == pytest.approx(expected[np.triu_indices(3)], rel=1e-9)
+    assert (pool.answer(question) == pool.answer(question)).all()

@@ -92,7 +92,7 @@ def test_the_same_family_has_the_same_bits_whatever_is_asked_with_it():
         assert together.tolist() == alone
 
 
-def test_constant_determined_and_missing_values():
+def test_constant_determined_and_missing_values(caplog):
     rng = np.random.default_rng(3)
     values = rng.normal(size=(50, 4))
     values[:, 1] = 7.0
@@ -106,6 +106,8 @@ def test_constant_determined_and_missing_values():
     gaps = values.copy()
     gaps[10:, 2] = np.nan
     with_gaps = GaussianBic(gaps, device="cpu").evaluate([(0, 0b100)])
+    (said,) = caplog.messages
+    assert said == "40 of 50 rows miss a value; scores leave them out"
     assert with_gaps == GaussianBic(values[:10], device="cpu").evaluate([(0, 0b100)])
     with pytest.raises(TooFewRowsError):
         GaussianBic(np.full((5, 2), np.nan), device="cpu")

@@ -103,10 +103,37 @@ def test_spellings_of_one_category_are_pointed_out(categories):
 
 @pytest.mark.parametrize(
     "categories",
-    [("no", "yes"), ("0", "1"), ("f", "m"), ("a", "b", "c"), ("1", "2", "10"), ("+", "-")],
+    [
+        ("no", "yes"),
+        ("0", "1"),
+        ("f", "m"),
+        ("a", "b", "c"),
+        ("1", "2", "10"),
+        ("+", "-"),
+        ("-", "--", "+", "++"),
+        ("none", "mild", "severe"),
+        ("*", "**"),
+    ],
 )
 def test_other_categories_are_left_in_peace(categories):
     assert suspicious_categories(categories) == []
+
+
+@pytest.mark.parametrize("word", ["NA", "n/a", "NaN", "null", "?", ".", "-", "unknown"])
+def test_a_category_that_often_marks_a_missing_value_is_pointed_out(word):
+    (found,) = suspicious_categories((word, "no", "yes"))
+    assert found.kind == "a category that often marks a missing value"
+    assert f"'{word}'" in found.detail
+    assert f'missing = ["{word}"]' in found.remedy
+
+
+def test_a_draft_and_a_table_say_alike_which_category_may_be_a_missing_value():
+    frame = pd.DataFrame({"country": ["NA", "ZA", "BW"] * 20, "n": np.arange(60) % 2})
+    schema = Schema.infer(frame)
+    ((column, found),) = table_suspicions(load_table(frame, schema))
+    assert column == "country"
+    assert f"LOOK: {found}" in schema.columns[0].comment
+    assert schema.columns[0].categories == ("BW", "NA", "ZA")  # Namibia stays
 
 
 @pytest.mark.parametrize(
@@ -131,6 +158,14 @@ def test_sites_apart_by_a_factor_are_pointed_out_and_shifted_ones_are_not():
     (found,) = suspicious_sites({**sites, "b": sites["b"] / 18})
     assert "'b' are about 0.05" in found.detail
     assert suspicious_sites({"a": sites["a"], "b": np.full(5, np.nan)}) == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("size", "others"), [(1e300, 1e300), (1e300, 1e-300), (-1e300, 1e300)])
+def test_numbers_near_the_largest_are_compared_without_a_warning(size, others):
+    sites = {name: others * RNG.uniform(1, 2, 50) for name in "abc"}
+    odd = suspicious_sites(sites | {"b": size * RNG.uniform(1, 2, 50)})
+    assert len(odd) == (size > 0 and size != others)
 
 
 # in a draft

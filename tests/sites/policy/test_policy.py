@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag import Describe, Federation
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import (
@@ -21,6 +22,7 @@ from cipherdag.errors import (
     ProtectionError,
     SiteNotReadyError,
 )
+from cipherdag.graphs.networks import asia
 from cipherdag.protocol.plan import make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.questions.question import CITestSpec, Skeleton
@@ -193,6 +195,19 @@ def test_the_study_s_minimum_holds_where_the_policy_s_is_lower(hospitals):
     hospitals.pin(min_sites=4)
     with pytest.raises(CohortError, match="asks for 4"):
         run(hospitals)
+
+
+def test_what_to_do_about_too_few_sites_names_no_other_number():
+    """A site's own screen names its number; what a refusal carries has it in the message."""
+    with pytest.raises(CohortError, match="asks for 5") as refused:
+        Policy(min_sites=5).check_run(algorithm="fedpc", protection="masking", n_sites=3, rows=9)
+    assert refused.value.remedy.startswith("Run with at least 5 distinct sites")
+    federation = Federation.split(
+        asia().sample(300, np.random.default_rng(0)), 3, policy=Policy(min_sites=5)
+    )
+    with pytest.raises(CohortError, match="asks for 5") as refused:
+        federation.run(Describe())
+    assert "three" not in refused.value.remedy
 
 
 def test_a_study_without_bfv_refuses_it_at_the_site(hospitals):
@@ -377,6 +392,28 @@ def test_the_runs_of_a_site_are_counted_from_what_it_opened(hospitals):
 def test_a_malformed_rule_stops_the_site(rule):
     with pytest.raises(SiteNotReadyError):
         Policy.loads(f"parameters = {json.dumps([rule])}")
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("alfa 0.001..0.05", "did you mean alpha"),
+        ("evidnce vote|pooled", "did you mean evidence"),
+        ("xyzzy 0..1", "no algorithm has the parameter 'xyzzy'"),
+        ("alpha 0.05..0.001", "0.05 is above 0.001"),
+    ],
+)
+def test_a_rule_that_never_applies_or_never_holds_stops_the_site(rule, said):
+    with pytest.raises(SiteNotReadyError, match=said) as refused:
+        Policy.loads(f"parameters = {json.dumps(['evidence vote', rule])}")
+    assert rule in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "rule", ["k1 0..0.1", "beam 1..2", "alpha 0.01..0.01", "reveal verdicts", "event_category 2..2"]
+)
+def test_a_rule_on_a_parameter_of_any_algorithm_is_read(rule):
+    assert Policy.loads(f"parameters = {json.dumps([rule])}").parameters == {rule}
 
 
 @pytest.mark.parametrize(

@@ -184,16 +184,20 @@ def test_what_looks_like_a_mistake_is_named_by_column_without_its_value(site, un
     table["dose"] = [f"{20 + number % 40}.5" for number in range(len(table))]
     table.loc[7, "dose"] = "-9999"
     table["ward"] = ["Upper", "upper"] * (len(table) // 2) + ["upper"] * (len(table) % 2)
+    table["race"] = ["n/a", *["f", "m"] * len(table)][: len(table)]
     table.to_csv(site.path / "data.csv", index=False)
     with (site.path / "schema.toml").open("a") as schema:
         schema.write('\n[columns.dose]\nkind = "continuous"\n[columns.ward]\nkind = "discrete"\n')
-        schema.write('categories = ["Upper", "upper"]\n')
+        schema.write('categories = ["Upper", "upper"]\n[columns.race]\nkind = "discrete"\n')
+        schema.write('categories = ["f", "m", "n/a"]\n')
     found = findings(site)
     assert found["data"].state == "ok"
     assert found["odd values"].state == "warn"
     assert "'dose': a number that often marks a missing value" in found["odd values"].finding
     assert "'ward': two spellings of a category" in found["odd values"].finding
+    assert "'race': a category that often marks a missing value" in found["odd values"].finding
     assert "9999" not in shown(found)
+    assert "n/a" not in shown(found)
 
 
 # clock

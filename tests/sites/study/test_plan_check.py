@@ -6,7 +6,7 @@ import hospital_folders
 import msgspec
 import pytest
 
-from cipherdag import FedPC
+from cipherdag import FedCD, FedPC
 from cipherdag.protocol.plan import Member
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.study.plan_check import plan_findings
@@ -79,6 +79,13 @@ def test_what_the_policy_forbids_is_said_with_the_rule(hospitals, policy, said):
     found = findings(hospitals, plan(hospitals))
     assert states(found)["policy"] == "fail"
     assert said in found["policy"].finding
+
+
+def test_fed_cd_without_a_column_of_interventions_is_found(hospitals):
+    hospitals.folders[NAME].policy_path.write_text(Policy(questions=QUESTION_KINDS).dumps())
+    found = findings(hospitals, plan(hospitals, FedCD()))
+    assert states(found) == GOOD | {"data": "fail"}
+    assert "no column names interventions" in found["data"].finding
 
 
 def test_a_first_question_that_the_policy_forbids_is_found(hospitals):

@@ -390,7 +390,7 @@ def test_inference_rules():
     assert by_name["truth"].categories == ("False", "True")
     text = schema.dumps()
     assert "patient" not in text
-    assert "'NA' means a missing value" in text
+    assert "LOOK: 'NA' is a category here and often marks a missing value." in text
     assert "no value" in by_name["empty"].comment
     assert "missing" in by_name["marked"].comment
     assert "missing" not in by_name["thirteen"].comment

@@ -57,6 +57,6 @@ def half(memory_bytes: int) -> int:
 
 def not_done(rows: IndexArray) -> FloatMatrix:
     """Outcomes of tests that used so many rows each and are not done, shape (B, N_COLUMNS)."""
-    outcomes = np.full((len(rows), N_COLUMNS), np.nan)
+    outcomes = np.full((N_COLUMNS, len(rows)), np.nan).T  # `evidence_of` wants them by column
     outcomes[:, 4] = rows
     return outcomes

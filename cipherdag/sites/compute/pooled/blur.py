@@ -111,6 +111,10 @@ class Blur:
         spreads = (1.0 + SPREAD * numbers[first[:, None] + np.arange(2)]).prod(axis=1)
         return spreads, np.delete(numbers, np.concatenate([first, first + 1]))
 
+    def weights(self, rows: int) -> FloatVector:
+        """What each row counts, shape (rows,): whole numbers do not follow from weighted sums."""
+        return 1.0 + SPREAD * self.uniform(b"row weights", (rows,))
+
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""
         entropy = hashlib.sha256(self._digest + about).digest()

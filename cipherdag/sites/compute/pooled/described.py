@@ -193,7 +193,9 @@ class DescribedColumns:
     def _most(self, variable: int) -> BoolVector:
         """As many rows as can be told of: almost all values, those of complete rows, or none."""
         present: BoolVector = ~np.isnan(self._column(variable))
-        if self._least <= 1:
+        if self._least <= 1 or (
+            self._complete is None and self._least <= present.sum() == self.rows
+        ):
             return present
         candidates = [self._almost_all(variable, present)]
         candidates += [] if self._complete is None else [self._complete & present]
@@ -264,6 +266,14 @@ def _spread(values: FloatVector, spare: BoolVector, count: int) -> BoolVector:
 
 def _few(count: int, least: int) -> bool:
     return 0 < count < least
+
+
+def levels_of(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
+    """Highest code + 1 of every column, at least 1, shape (n_variables,)."""
+    if codes is None:
+        return np.ones(n_variables, dtype=np.int64)
+    highest: IndexArray = codes.max(axis=0, initial=0).astype(np.int64)
+    return highest + 1
 
 
 def rows_of(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> int:

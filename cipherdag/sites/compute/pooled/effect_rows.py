@@ -18,7 +18,6 @@ import numpy as np
 
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
-from cipherdag.questions.stratified import SPREAD
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
 from cipherdag.sites.compute.pooled.own_effects import own_effect
@@ -82,7 +81,7 @@ def effect_answer(
         return nothing(question)
     if least > 1 and question.site_effect:
         # exact sums about means of three sites have one solution in whole numbers: their counts
-        rows = replace(rows, weights=1.0 + SPREAD * blur.uniform(b"row weights", (rows.count,)))
+        rows = replace(rows, weights=blur.weights(rows.count))
 
     def answer(own: EffectSums, changed: Rows = rows) -> FloatVector:
         return _Answer(own, changed, least).answer()

@@ -16,6 +16,8 @@ import numpy as np
 from cipherdag.errors import MixedTypesError
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.left_out import tell_left_out
+from cipherdag.sites.compute.pooled.own_scores import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,11 +25,52 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from cipherdag.questions.likelihoods import LogLikelihoods
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.blur import Blur
 
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
 BATCH = 4096
+JOLT = 1.0
+"""How many nats a site that restricts small counts moves a number by at most, either way."""
+ALIKE_BITS = 20
+"""Likelihoods that are alike to so many bits below one are moved alike, whatever the rounding."""
+
+
+def likelihoods_answer(
+    question: LogLikelihoods,
+    own: SetLikelihoods,
+    *,
+    blur: Blur | None,
+    within: SetLikelihoods | None = None,
+) -> FloatVector:
+    """The answer to `LogLikelihoods`.
+
+    What moves a number follows from the number itself without the discount, so that sets which
+    split the rows alike, in whichever run, are one equation and not many.
+
+    Args:
+        question: Which sets.
+        own: Of the site's rows.
+        blur: What moves numbers; None: nothing does.
+        within: Of the rows that these were drawn from, if they were: a mean over replicates is
+            moved as these are, and a difference of two by what moves the drawn rows beside.
+    """
+    sets = question.sets()
+    found = own.answer(sets, question.discount)
+    if blur is None or not len(found):
+        return found
+    found = found + _moves(blur, b"likelihood", (within or own).answer(sets, 0))
+    return found if within is None else found + _moves(blur, b"drawn", own.answer(sets, 0))
+
+
+def _moves(blur: Blur, about: bytes, likelihoods: FloatVector) -> FloatVector:
+    """Nats, of like likelihoods the same, shape as given."""
+    alike = np.rint(np.ldexp(likelihoods, ALIKE_BITS)).astype("<i8")
+    _, drawn = blur.moves([about + one.tobytes() for one in alike], [1] * len(alike))
+    moves: FloatVector = JOLT * drawn
+    return moves
 
 
 class SetLikelihoods:
@@ -38,6 +81,10 @@ class SetLikelihoods:
         values: Numbers, shape (n, p), NaN where missing; None of categories.
         categories: Number of categories of every variable, shape (p,).
         device: Where to count.
+        least: Rows below which a category counts with another one, see `own_scores.joined`.
+        within: Codes of the rows that these were drawn from, if they were: what is rare there is
+            rare here.
+        drawn: Whether these are rows drawn from others, of which was told what they miss.
 
     Raises:
         MixedTypesError: There are columns of both types.
@@ -49,6 +96,10 @@ class SetLikelihoods:
         values: NDArray[np.float64] | None,
         categories: IndexArray,
         device: torch.device,
+        *,
+        least: int = 0,
+        within: NDArray[np.integer] | None = None,
+        drawn: bool = False,
     ) -> None:
         if codes is not None and values is not None:
             raise MixedTypesError("likelihoods of sets take columns of one type")
@@ -56,15 +107,19 @@ class SetLikelihoods:
         self._discrete = codes is not None
         if codes is not None:
             whole = codes[(codes >= 0).all(axis=1)]
-            self._rows = len(whole)
+            rows, self._rows = len(codes), len(whole)
+            if least > 1:
+                _join_rare(whole, whole if within is None else within, categories, least)
             self._columns = DiscreteColumns(
                 whole, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
             )
         else:
             assert values is not None, "a table has codes or values"
             complete = values[~np.isnan(values).any(axis=1)]
-            self._rows = len(complete)
+            rows, self._rows = len(values), len(complete)
             self._correlations = _correlations(complete)
+        if not drawn:
+            tell_left_out(rows, self._rows)
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
         """One number per set, of positions by size, shape (B_k, k); see `LogLikelihoods`."""
@@ -92,6 +147,20 @@ class SetLikelihoods:
             least = np.clip(log_determinant, LEAST_DETERMINANT * size, 0.0)
             found.append(-0.5 * self._rows * least - chance)
         return np.concatenate(found)
+
+
+def _join_rare(
+    codes: NDArray[np.integer],
+    within: NDArray[np.integer],
+    categories: IndexArray,
+    least: int,
+) -> None:
+    """Give rare categories the code of one beside, column by column; see `SetLikelihoods`."""
+    for v, size in enumerate(categories.tolist()):
+        own, whole = codes[:, v], within[:, v]
+        counts = np.bincount(own, minlength=size)
+        drawn_from = np.bincount(whole[whole >= 0], minlength=size)
+        codes[:, v] = joined(np.minimum(counts, drawn_from), least)[own]
 
 
 def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVector:

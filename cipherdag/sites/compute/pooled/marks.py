@@ -39,13 +39,13 @@ BLOCK_VALUES = 2**17
 def column_marks(columns: Iterable[FloatVector], least: int) -> FloatMatrix:
     """`marks_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
     found: list[Marks] = []
-    for block in _blocks(columns):
+    for block in column_blocks(columns):
         found += _block_marks(np.stack(block), least)
     told = [(place, *spread, *size) for place, spread, size in found]
     return np.array(told, dtype=np.float64).reshape(-1, 5).T
 
 
-def _blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]:
+def column_blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]:
     """Columns of as many rows as their neighbours, few at a time."""
     block: list[FloatVector] = []
     for own in columns:

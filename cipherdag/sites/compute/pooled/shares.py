@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cipherdag.questions.site_differences import BLUR
+from cipherdag.sites.compute.pooled.marks import column_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.site_differences import SiteDifferences
@@ -129,19 +132,26 @@ def _of_numbers(
     variables: IndexArray, column: Callable[[int], FloatVector], marks: FloatVector, blur: Blur
 ) -> _Shares:
     """What there is of numbers that nothing is given for; as `_shares` of each of them."""
-    n, coded = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.bool_)
-    counts = np.zeros((len(variables), marks.shape[1]), dtype=np.int64)
+    shares, own_marks = marks.shape[1], iter(marks[variables])
+    n, coded, up_to = [], [], []
+    for block in column_blocks(map(column, variables.tolist())):
+        held = np.stack(block)
+        n += np.count_nonzero(~np.isnan(held), axis=1).tolist()
+        coded += _coded(held)
+        # what is missing stands beyond all marks
+        places = (np.searchsorted(own, of) for of, own in zip(held, own_marks, strict=False))
+        up_to += [np.bincount(own, minlength=shares)[:shares] for own in places]
+    counts = np.array(up_to, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
     drawn = np.zeros(counts.shape)
     for place, v in enumerate(variables.tolist()):
-        held = column(v)
-        values = held[~np.isnan(held)]
-        n[place], coded[place] = len(values), code_in(values) is not None
-        up_to = np.bincount(np.searchsorted(marks[v], values), minlength=counts.shape[1])
-        counts[place] = up_to[: counts.shape[1]]
-        drawn[place] = BLUR * blur.uniform(blur.column(v) + marks[v].tobytes(), (marks.shape[1],))
-    counts = counts.cumsum(axis=1)
-    alone = np.ones(len(variables), dtype=np.bool_)
-    return _Shares(counts.ravel(), n, _one_where_alike(drawn, counts).ravel(), coded, alone)
+        drawn[place] = BLUR * blur.uniform(blur.column(v) + marks[v].tobytes(), (shares,))
+    return _Shares(
+        counts.ravel(),
+        np.array(n, dtype=np.int64),
+        _one_where_alike(drawn, counts).ravel(),
+        np.array(coded, dtype=np.bool_),
+        np.ones(len(variables), dtype=np.bool_),
+    )
 
 
 def _table(
@@ -171,6 +181,15 @@ def _table(
         strata *= sides[position]
     table = np.bincount(stratum * kinds + code, minlength=strata * kinds)
     return table.reshape(strata, kinds)
+
+
+def _coded(columns: NDArray[np.float64]) -> list[bool]:
+    """In which columns `code_in` finds a value, shape (k, n)."""
+    low = np.fmin.reduce(columns, axis=1, initial=np.inf, keepdims=True)
+    high = np.fmax.reduce(columns, axis=1, initial=-np.inf, keepdims=True)
+    alike = np.maximum(*(np.count_nonzero(columns == end, axis=1) for end in (low, high)))
+    often = (alike >= FEWEST_ALIKE).tolist()  # looked at together, as nearly none has any
+    return [own and code_in(held) is not None for own, held in zip(often, columns, strict=True)]
 
 
 def code_in(values: FloatVector) -> tuple[float, int] | None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class GaussianBic:
 
     def __init__(self, values: NDArray[np.float64], *, device: str = "auto") -> None:
         complete = values[~np.isnan(values).any(axis=1)]
+        tell_left_out(len(values), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
         self._rows = len(complete)
@@ -140,6 +142,7 @@ class DiscreteBic:
         self, codes: NDArray[np.integer], levels: Sequence[int], *, device: str = "auto"
     ) -> None:
         complete = codes[(codes >= 0).all(axis=1)]
+        tell_left_out(len(codes), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
         self._rows = len(complete)

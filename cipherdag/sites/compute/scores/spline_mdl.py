@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from cipherdag.errors import TooFewRowsError
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.scores.mars import Knots, Spline, fit_splines, make_knots
 from cipherdag.sites.compute.scores.scores import by_size, standardised
 
@@ -47,6 +48,7 @@ class SplineMdl:
 
     def __init__(self, values: NDArray[np.float64], *, device: str = "auto") -> None:
         complete = values[~np.isnan(values).any(axis=1)]
+        tell_left_out(len(values), len(complete))
         if len(complete) < 10:  # noqa: PLR2004
             raise TooFewRowsError("splines need ten rows without a missing value")
         columns = np.ascontiguousarray(standardised(complete).T)

@@ -1,0 +1,34 @@
+"""Columns that miss values, so that whole rows are left out: what a report warns of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DETAIL = "incomplete_columns"
+"""Where a conclusion's details list them."""
+_MOST_SHOWN = 10
+
+
+def incomplete_detail(incomplete: Sequence[int], names: Sequence[str]) -> dict[str, list[str]]:
+    """The entry of a conclusion's details, by name; none where no row is left out for them."""
+    return {DETAIL: [names[v] for v in incomplete]} if incomplete else {}
+
+
+def scores_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is left out of scores, if a conclusion's details say that rows are."""
+    if not (columns := details.get(DETAIL)):
+        return ()
+    said = (
+        f"Some sites miss values of {_listed(columns)}. Scores are of the rows that miss no value "
+        "of any column, and the penalty counts all rows; every site's log says how many it left "
+        "out."
+    )
+    return (said,)
+
+
+def _listed(columns: Sequence[str]) -> str:
+    rest = len(columns) - _MOST_SHOWN
+    return ", ".join(columns[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

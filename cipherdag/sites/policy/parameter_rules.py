@@ -1,0 +1,57 @@
+"""A site's rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C"."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.registry import algorithm_class, algorithm_names
+from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from cipherdag.protocol.plan import Plan
+
+_NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
+_RULE = re.compile(rf"[a-z_][a-z0-9_]* ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*)")
+
+
+def fault_of_rule(rule: str) -> str:
+    """What is wrong with a rule; empty if nothing is.
+
+    One whose name no algorithm has would never apply, and one from a number down to a smaller one
+    would refuse every plan.
+    """
+    if not _RULE.fullmatch(rule):
+        return f'{rule!r} is neither "NAME LOW..HIGH" nor "NAME A|B|C"'
+    name, allowed = rule.split(" ", 1)
+    low, dots, high = allowed.partition("..")
+    if dots and float(low) > float(high):
+        return f"no number is allowed by {rule!r}, as {low} is above {high}"
+    known: set[str] = set()
+    for own in map(algorithm_class, algorithm_names()):
+        known |= {*parameters_of(own), *own.retired}
+        if name in known:  # the others need not be imported
+            return ""
+    close = get_close_matches(name, sorted(known))
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"no algorithm has the parameter '{name}' of {rule!r}{hint}"
+
+
+def parameters_used(plan: Plan) -> dict[str, Any]:
+    """The parameters that a plan runs with: one that it leaves out has its default."""
+    usual = {}
+    with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
+        known = parameters_of(algorithm_class(plan.algorithm))
+        usual = {name: own.written(own.default) for name, own in known.items()}
+    return {**usual, **plan.parameters}
+
+
+def allows(allowed: str, value: Any) -> bool:
+    """Whether a rule's right half holds for a parameter's value."""
+    low, dots, high = allowed.partition("..")
+    if dots:
+        return isinstance(value, int | float) and float(low) <= value <= float(high)
+    return str(value) in allowed.split("|")

@@ -1,0 +1,109 @@
+"""Pairs of which nothing is tested lose their edge, and a run says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cipherdag import Federation, FedFCI, FedPC
+from cipherdag.algorithms.evidence.source import CONSTANT
+from cipherdag.algorithms.fedpc.untested import (
+    FALLEN_DETAIL,
+    fallen_untested,
+    untested_details,
+    untested_warnings,
+)
+from cipherdag.graphs.knowledge import Constraints, Knowledge
+
+
+def sites_of(*, silent: float | None, discrete: bool = False) -> dict[str, pd.DataFrame]:
+    """Three sites of a -> b -> c, the last of which has one value of b, or none."""
+    sites = {}
+    for number in range(3):
+        rng = np.random.default_rng(number)
+        a = rng.normal(size=300)
+        b = 0.7 * a + rng.normal(size=300)
+        c = 0.7 * b + rng.normal(size=300)
+        own = pd.DataFrame({"a": a, "b": b, "c": c})
+        if discrete:
+            own = own.gt(0).replace({True: "yes", False: "no"}).astype(object)
+        if number == 2 and silent is not None:
+            own["b"] = np.nan if np.isnan(silent) else ("no" if discrete else silent)
+        sites[f"s{number}"] = own
+    return sites
+
+
+WAYS = [
+    ("stratified", "sums"),
+    ("stratified", "verdicts"),
+    ("fisher", "sums"),
+    ("fisher", "verdicts"),
+    ("stouffer", "sums"),
+    ("statistic", "sums"),
+]
+
+
+@pytest.mark.parametrize(("evidence", "reveal"), WAYS)
+@pytest.mark.parametrize("silent", [np.nan, 0.0])
+def test_edges_that_fall_untested_are_told_without_support(
+    evidence, reveal, silent, caplog, tmp_path
+):
+    federation = Federation.simulate(sites_of(silent=silent))
+    result = federation.run(FedPC(evidence=evidence, reveal=reveal), seed=0)
+    assert [{e.source, e.target} for e in result.graph.edges] == [{"a", "c"}]
+    assert result.details["tests"][CONSTANT] == 2
+    assert sum(result.details["tests"].values()) == 3
+    assert result.separations["support"].isna().all()
+    assert set(result.separations["given"]) == {""}
+    assert "nothing was tested: a and b; b and c." in caplog.text
+    assert result.details[FALLEN_DETAIL]["variables"] == ["b"]
+    folder = result.save(tmp_path / "result")
+    assert "not tested" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_fci_tells_edges_that_fall_untested(discrete, caplog):
+    federation = Federation.simulate(sites_of(silent=np.nan, discrete=discrete))
+    result = federation.run(FedFCI(), seed=0)
+    assert [{e.source, e.target} for e in result.graph.edges] == [{"a", "c"}]
+    assert result.details["tests"][CONSTANT] == 2
+    assert [own.support for own in result.evidence.separations] == [None, None]
+    assert "nothing was tested: a and b; b and c." in caplog.text
+
+
+@pytest.mark.parametrize("evidence", ["stratified", "statistic", "pooled"])
+def test_what_falls_to_tests_has_support_and_no_warning(evidence, caplog):
+    federation = Federation.simulate(sites_of(silent=None))
+    result = federation.run(FedPC(evidence=evidence), seed=0)
+    assert result.separations["support"].between(0.01, 1.0).all()
+    assert FALLEN_DETAIL not in result.details
+    assert CONSTANT not in result.details["tests"]
+    assert "nothing was tested" not in caplog.text
+
+
+def test_incomplete_numbers_of_pooled_moments_are_told(caplog):
+    federation = Federation.simulate(sites_of(silent=np.nan))
+    result = federation.run(FedPC(evidence="pooled"), seed=0)
+    assert result.details["tests"] == {"pooled": 1, "incomplete: stouffer": 0, CONSTANT: 2}
+    assert "nothing was tested: a and b; b and c." in caplog.text
+
+
+def test_pairs_known_to_have_no_edge_were_not_to_be_tested(caplog):
+    known = Knowledge(forbidden=(("a", "b"), ("b", "a")))
+    federation = Federation.simulate(sites_of(silent=np.nan))
+    result = federation.run(FedPC(knowledge=known), seed=0)
+    assert result.details[FALLEN_DETAIL]["shown"] == [["b", "c"]]
+    assert "nothing was tested: b and c." in caplog.text
+
+
+def test_of_many_pairs_the_variables_are_named():
+    names = [f"v{i:02}" for i in range(40)]
+    pairs = np.array([(min(v, 7), max(v, 7)) for v in range(40) if v != 7])
+    fallen = fallen_untested(pairs, Constraints.none(40))
+    details = untested_details(None, fallen, names)
+    assert details[FALLEN_DETAIL]["pairs"] == 39
+    assert details[FALLEN_DETAIL]["variables"] == ["v07"]
+    (said,) = untested_warnings(details)
+    assert said.endswith("nothing was tested: 39 pairs with v07.")
+    assert fallen_untested(pairs[:0], Constraints.none(40)) is None
