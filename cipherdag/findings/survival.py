@@ -50,7 +50,7 @@ class GroupCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupTest:
-    """A log-rank test of all groups.
+    """A log-rank test of groups.
 
     Attributes:
         statistic: Chi-square.
@@ -59,6 +59,8 @@ class GroupTest:
         observed: Events of every group.
         expected: How many it would have if it had them as fast as all together.
         sites: How many sites tell of it.
+        groups: Which groups it compares, by place from 0; of the others no event is observed, and
+            none expected. Empty in results of earlier revisions, which compare all.
     """
 
     statistic: float
@@ -67,6 +69,7 @@ class GroupTest:
     observed: tuple[float, ...]
     expected: tuple[float, ...]
     sites: int
+    groups: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,8 @@ class HazardModel:
         statistic: Twice the difference, chi-square; None where that is not known.
         dof: Its degrees of freedom.
         p_value: Chance of a larger one if no predictor matters.
+        few: Columns and places from 0 of the categories that too few sites have rows of, so that
+            nothing is told of the model.
     """
 
     sites: int
@@ -122,6 +127,7 @@ class HazardModel:
     statistic: float | None = None
     dof: int = 0
     p_value: float | None = None
+    few: tuple[tuple[str, int], ...] = ()
 
     @property
     def decisions(self) -> tuple[object, ...]:
@@ -176,6 +182,14 @@ class SurvivalAnalysis:
         """The groups that too few sites tell of."""
         named = zip(self.group_names, self.curves, strict=True)
         return tuple(name for name, own in named if not own.told)
+
+    @property
+    def not_compared(self) -> tuple[str, ...]:
+        """The groups that have a curve and no part in the test within the sites."""
+        if self.test is None or not self.test.groups:
+            return ()
+        named = enumerate(zip(self.group_names, self.curves, strict=True))
+        return tuple(n for k, (n, own) in named if own.told and k not in self.test.groups)
 
     def category_name(self, column: str, category: int) -> str:
         """What a category is called by its place: a number from 1, without the schema."""

@@ -4,9 +4,10 @@ Where one site alone can do a test, the sum over all sites is that site's answer
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
 A test without degrees of freedom at a site says nothing there. Of `SiteDifferences` every stratum
 counts as a test of its own, and so do the sites' own tests of stratified tables, every column of a
-description, and of `Columns` where it is asked for one, every group of `SurvivalCounts`, and a Cox
-model; of an effect the arms, once for all its questions. A site that left in between may have been
-one of those counted; sites leave out what may then be of too few (`Covered.without`).
+description, and of `Columns` where it is asked for one, every group of `SurvivalCounts` and their
+test, and a Cox model; of an effect the arms, once for all its questions. A site that left in
+between may have been one of those counted; sites leave out what may then be of too few
+(`Covered.without`).
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites say something; not which. Of

@@ -119,11 +119,13 @@ class SurvivalResult(SurvivalAnalysis, Run):
         """Of every group its name, sites, rows, events in the bins, median with its ends, and test.
 
         Of the test within the sites, which is over all follow-up, events and as many as it expects;
-        None where there is none.
+        None where there is none, or where it leaves the group out.
         """
-        none = (None,) * len(self.curves)
-        observed = tuple(map(int, self.test.observed)) if self.test else none
-        expected = self.test.expected if self.test else none
+        observed: list[int | None] = [None] * len(self.curves)
+        expected: list[float | None] = [None] * len(self.curves)
+        if self.test:
+            for k in self.test.groups or range(len(observed)):
+                observed[k], expected[k] = int(self.test.observed[k]), self.test.expected[k]
         return [
             (name, own.sites, own.at_risk[0], sum(own.events), *own.median, d, e)
             if own.told

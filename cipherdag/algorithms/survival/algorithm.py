@@ -14,6 +14,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.algorithms.survival.bins import round_edges
+from cipherdag.algorithms.survival.groups import compared
 from cipherdag.algorithms.survival.hazard_ratios import first_step, fitted, model_of
 from cipherdag.algorithms.survival.outcome import (
     SurvivalOutcome,
@@ -66,9 +67,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         The coordinator learns what `Columns` opens, its marks of columns that enough sites have;
         and of every group that enough sites tell of the events, and the rows at risk, in each bin
         of time over all sites (`SurvivalCounts`), hence how many rows end there without the event;
-        and of the log-rank test within the sites the sums of events, expected events and their
-        covariances; of a Cox model what `HazardSteps` opens, or without ``site_effect`` what
-        `HazardSums` does, at each step towards its maximum.
+        and of the log-rank test within the sites, which are then those of the curves, the sums of
+        events, expected events and their covariances; of a Cox model what `HazardSteps` opens, or
+        without ``site_effect`` what `HazardSums` does, at each step towards its maximum.
     """
 
     name: ClassVar[str] = "survival"
@@ -104,8 +105,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         """The run as a generator: yields questions, receives sums, returns a `SurvivalOutcome`.
 
         Returns:
-            The outcome, after four rounds, or two where one site alone may answer; two more, or
-            one, for every step of a Cox model.
+            The outcome, after four rounds, or two where one site alone may answer; of groups one or
+            two more, and one for each time that groups are left out of the test; two more, or one,
+            for every step of a Cox model.
 
         Raises:
             ParameterError: A column is not there, or not of its kind.
@@ -132,7 +134,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         edges = np.array(self._edges(kinds, time), dtype="<f8").tobytes()
         self._check_model(kinds, adjust)
         question = SurvivalCounts(**rows, edges=edges, by=by)
-        sums = yield from covered(question, facts.fewest)
+        question, sums = yield from compared(question, facts.fewest)
         found = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
         found = replace(found, all_rows=kinds.rows)
         if not found.told.any():

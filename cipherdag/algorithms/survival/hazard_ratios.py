@@ -16,7 +16,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.findings.survival import HazardModel, HazardRatio
-from cipherdag.questions.coverage import covered
+from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums, column_count
@@ -45,12 +45,14 @@ class Fitted:
         fit: The maximum; None where too few sites tell.
         sites: How many sites tell.
         own_hazards: Whether each site has a hazard of its own.
+        few: Of which categories, position and code, too few sites have rows.
     """
 
     first: HazardSteps
     fit: HazardFit | None
     sites: int
     own_hazards: bool
+    few: tuple[tuple[int, int], ...] = ()
 
 
 def first_step(
@@ -84,23 +86,51 @@ def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
     Args:
         first: The question of the first step, whose coefficients are 0.
         edges: Edges of bins, packed, where all sites have one hazard; else None.
-        fewest: How many sites have to tell.
+        fewest: How many sites have to tell, and to have rows of any category, and of any two, that
+            one has: a gradient and a Hessian are told of these sites alone.
 
     Leaks:
-        See `HazardSteps` and `HazardSums`.
+        See `HazardSteps` and `HazardSums`; and how many sites have rows of each category, and of
+        each two.
     """
     fit, sites = HazardFit(first.coefficient_array()), 0
     while not fit.finished:
         coefficients = np.ascontiguousarray(fit.proposed, dtype="<f8").tobytes()
         model = msgspec.structs.replace(first, coefficients=coefficients)
         question = model if edges is None else HazardSums(model=model, edges=edges)
-        sums = yield from covered(question, fewest)
-        sites = int(sums[-1])
+        if fewest <= 1:
+            sums = yield question
+        else:
+            counts = np.rint((yield Contributors(question=question)))
+            if few := _few(model, counts, fewest):
+                return Fitted(first, None, 0, edges is None, few)
+            sums = yield from opened_where(question, counts >= fewest)
+        sites = int(segments(question.encodings, sums)[-1][0])
         if not sites:
             return Fitted(first, None, 0, edges is None)
         step = _summed(question, sums) if isinstance(question, HazardSums) else _own(model, sums)
         fit.hear(*step)
     return Fitted(first, fit, sites, edges is None)
+
+
+def _few(model: HazardSteps, counts: FloatVector, fewest: int) -> tuple[tuple[int, int], ...]:
+    """The categories that few sites have rows of, or of which and another few have, if sites tell.
+
+    Args:
+        model: The model.
+        counts: How many sites tell, and have rows of each category, and of each two.
+        fewest: How many have to, unless none does.
+    """
+    if counts[0] < fewest:
+        return ()
+    named = model.indicated
+    rows = np.zeros((len(named),) * 2)
+    rows[np.triu_indices(len(named))] = counts[1:]
+    few = (rows > 0) & (rows < fewest)
+    alone = few.diagonal().copy()
+    # of two the pair is told only where neither is one of few sites by itself
+    pairs = few & ~alone & ~alone[:, None]
+    return tuple(named[k] for k in np.flatnonzero(alone | pairs.any(axis=0) | pairs.any(axis=1)))
 
 
 def _own(model: HazardSteps, sums: FloatVector) -> Step:
@@ -121,7 +151,8 @@ def model_of(found: Fitted, names: Sequence[str]) -> HazardModel:
     fit, first = found.fit, found.first
     ratios = tuple(_ratios(found, names))
     if fit is None:
-        return HazardModel(sites=0, own_hazards=found.own_hazards, ratios=ratios)
+        few = tuple((names[v], code) for v, code in found.few)
+        return HazardModel(sites=0, own_hazards=found.own_hazards, ratios=ratios, few=few)
     gained = max(2.0 * (fit.value - fit.null), 0.0)
     known = fit.rank > 0 and not fit.endless.any()
     return HazardModel(

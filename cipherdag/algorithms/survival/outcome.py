@@ -10,6 +10,7 @@ import numpy as np
 from cipherdag.errors import DataError
 from cipherdag.findings.survival import GroupCurve, GroupTest
 from cipherdag.questions.encodings import require_possible, segments
+from cipherdag.questions.survival.counts import FEWEST_GROUPS
 from cipherdag.statistics.survival import (
     LogRankParts,
     kaplan_meier,
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from cipherdag.questions.survival.counts import SurvivalCounts
     from cipherdag.statistics.survival import LogRank
 
-FEWEST_GROUPS = 2
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOutcome:
@@ -39,6 +38,7 @@ class SurvivalOutcome:
         sites: How many sites tell of a group, shape (G,).
         within: What the test within the sites needs, summed over them.
         comparing: How many sites tell of that.
+        compared: Which groups it is of.
         n_sites: How many were asked.
         restricted: Whether some site restricts small counts.
         all_rows: How many rows the sites hold.
@@ -52,6 +52,7 @@ class SurvivalOutcome:
     sites: IndexArray
     within: LogRankParts
     comparing: int
+    compared: tuple[int, ...]
     n_sites: int
     restricted: bool
     all_rows: int = 0
@@ -95,6 +96,7 @@ def counted_of(
         sites=sites[:-1].astype(np.int64),
         within=LogRankParts(observed, expected, covariance + np.triu(covariance, k=1).T),
         comparing=int(sites[-1]),
+        compared=question.compared,
         n_sites=n_sites,
         restricted=restricted,
     )
@@ -120,19 +122,22 @@ def curve_of(outcome: SurvivalOutcome, group: int) -> GroupCurve:
 
 def tested(outcome: SurvivalOutcome) -> GroupTest | None:
     """The log-rank test within the sites; None of one group, or where too few sites tell of it."""
-    return _told(log_rank(outcome.within), outcome.comparing) if outcome.comparing else None
+    if not outcome.comparing:
+        return None
+    return _told(log_rank(outcome.within), outcome.comparing, outcome.compared)
 
 
 def tested_together(outcome: SurvivalOutcome) -> GroupTest | None:
-    """The log-rank test of all rows as if of one site, in bins; None where one is not told of."""
-    if len(outcome.sites) < FEWEST_GROUPS or not outcome.told.all():
+    """The log-rank test of all rows as if of one site, in bins; None of one group."""
+    groups = np.flatnonzero(outcome.told)
+    if len(groups) < FEWEST_GROUPS:
         return None
     found = log_rank(log_rank_parts(outcome.events, outcome.at_risk))
-    return _told(found, int(outcome.sites.min()))
+    return _told(found, int(outcome.sites[groups].min()), tuple(groups.tolist()))
 
 
-def _told(found: LogRank, sites: int) -> GroupTest:
-    return GroupTest(**asdict(found), p_value=found.p_value, sites=sites)
+def _told(found: LogRank, sites: int, groups: tuple[int, ...]) -> GroupTest:
+    return GroupTest(**asdict(found), p_value=found.p_value, sites=sites, groups=groups)
 
 
 def _known(numbers: FloatVector) -> tuple[float | None, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.findings.conclusion import Report
 from cipherdag.findings.curves import MOST_SERIES, Curves, Series
+from cipherdag.questions.survival.counts import FEWEST_GROUPS
 
 if TYPE_CHECKING:
     from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
@@ -46,16 +47,25 @@ NO_MODEL = (
     "smaller count in a table of two among the event and the model's columns of categories."
 )
 STEPS = (
-    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
-    "the sums of their partial likelihoods, each with a hazard of its own, of the gradients and "
-    "Hessians, and so its coefficients over all sites."
+    "How many sites tell of the Cox model, and have rows of each category of its columns and of "
+    "each two; where they are enough, at each step towards its maximum the sums of their partial "
+    "likelihoods, each with a hazard of its own, of the gradients and Hessians, and so its "
+    "coefficients over all sites."
 )
 SUMS = (
-    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
-    "sums over all sites of weights, of weighted columns and of products of these: of the rows at "
-    "risk in each public bin of time, and of those with the event there. By subtraction they tell "
-    "of the rows that end in a bin how many have each category, and about how numbers are "
-    "distributed; of few rows, each one's values."
+    "How many sites tell of the Cox model, and have rows of each category of its columns and of "
+    "each two; where they are enough, at each step towards its maximum sums over all sites of "
+    "weights, of weighted columns and of products of these: of the rows at risk in each public bin "
+    "of time, and of those with the event there. By subtraction they tell of the rows that end in "
+    "a bin how many have each category, and about how numbers are distributed; of few rows, each "
+    "one's values."
+)
+FEW_HAVE = "too few sites have rows of these categories, or of two of them:"
+JOIN_CATEGORIES = "Join them with others in the data, or leave their rows or columns out."
+FEW_OF_ALL = "too few sites, or fewer than half of those of a curve, tell of all groups"
+JOIN = (
+    "Join groups of few rows in the data, or leave their rows out, or ask sites whether they can "
+    "lower their min_cell_size."
 )
 
 
@@ -75,7 +85,8 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
             "has a time below 0."
         ),
         (
-            "Where there are groups, and enough sites tell of all of theirs: over all sites the "
+            "Where there are groups: how many sites tell of all that may be compared. Where they "
+            "are enough, the curves of these groups are of these sites, and over them are told the "
             "events of each group at any time, how many are expected within the sites if groups do "
             "not differ, and their covariances. A site that restricts small counts tells what is "
             "expected to a sixteenth, and covariances moved by up to a fifth."
@@ -118,12 +129,19 @@ def _series(name: str, own: GroupCurve, edges: tuple[float, ...]) -> Series:
 def _warnings(found: SurvivalAnalysis) -> list[str]:
     said, left = [], found.not_told
     if left:
-        test = "" if found.test else ", and no test of the groups"
-        said.append(f"Too few sites tell of {', '.join(left)}, so there is no curve of it{test}.")
+        test = "the test leaves it out" if found.test else "no test of the groups"
+        told = f"so there is no curve of it, and {test}."
+        said.append(f"Too few sites tell of {', '.join(left)}, {told} {JOIN}")
+    if found.not_compared:
+        apart = ", ".join(found.not_compared)
+        said.append(f"The test leaves out {apart}, as {FEW_OF_ALL}. {JOIN}")
+    if found.test is None and sum(own.told for own in found.curves) >= FEWEST_GROUPS:
+        said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
     if any(own.told and own.sites < found.n_sites for own in found.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "
-            "without: what is told is of the others."
+            "without, in these or in a group that they are compared with: what is told is of the "
+            "others."
         )
     if not any(sum(own.events) for own in found.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
@@ -134,6 +152,9 @@ def _model_warnings(found: SurvivalAnalysis) -> list[str]:
     model = found.model
     if model is None:
         return []
+    if model.few:
+        named = ", ".join(f"{own} {found.category_name(own, code)}" for own, code in model.few)
+        return [f"There is no Cox model, as {FEW_HAVE} {named}. {JOIN_CATEGORIES}"]
     if not model.sites:
         return [NO_MODEL]
     said = []

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 MOST_BINS = 1024
 MOST_GROUPS = 64
+FEWEST_GROUPS = 2
+"""That can be compared."""
 
 
 class Survived(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,13 +64,15 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
     every bin up to that of its time, and beyond the last edge nothing is told of it. The answer
     has, group by group, the events in each bin; then the rows at risk in each, likewise; whether
     some time lies below 0 (a comparison; such a site tells nothing else); of the log-rank test
-    within the site, at its own times and not in bins, the events of every group, how many are
-    expected, and the upper triangle by rows of their covariances; and of each group, and of the
-    test, whether the site tells of it.
+    within the site of the groups that are compared, at its own times and not in bins, the events of
+    every group, how many are expected, and the upper triangle by rows of their covariances; and of
+    each group, and of the test, whether the site tells of it.
 
     A site that restricts small counts moves events, and ends of follow-up, to a near edge, so that
     no count of either is below its ``min_cell_size``, but for 0; and tells nothing of a group that
-    has too few of either, nor of the test then; see `cipherdag.sites.compute.pooled.followed`.
+    has too few of either; see `cipherdag.sites.compute.pooled.followed`. Of the groups that are
+    compared a site tells, and of their test, if it tells of them all: so curves and test are of the
+    same sites, and the difference of the two of no site alone.
 
     Leaks:
         The coordinator learns the counts summed over the sites, of groups that enough sites tell
@@ -79,12 +83,14 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
     Attributes:
         edges: Packed 64-bit floats above 0, ascending.
         by: Position of the variable whose categories are the groups; -1 for one group of all.
+        compared: Which groups the test compares, ascending; none for no test.
     """
 
     leaves: ClassVar[str] = "events and rows at risk in public bins of time, and log-rank tests"
 
     edges: bytes
     by: int = -1
+    compared: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,6 +99,11 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
             raise ValueError("the groups' variable must leave rows out, too")
         if not 1 <= self.n_groups <= MOST_GROUPS:
             raise ValueError(f"there are 1 to {MOST_GROUPS} groups")
+        within = {*self.compared} <= {*range(self.n_groups)}
+        if list(self.compared) != sorted({*self.compared}) or not within:
+            raise ValueError("groups that are compared must ascend, and be some of the groups")
+        if 0 < len(self.compared) < FEWEST_GROUPS:
+            raise ValueError("one group is compared with nothing")
 
     def edge_array(self) -> FloatVector:
         """The upper edge of every bin, shape (B,)."""
@@ -142,8 +153,9 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
         """
         groups = self.n_groups
         cells = np.repeat(chosen[:-1], self.n_bins)
-        compared = np.repeat(chosen[-1:], 2 * groups + groups * (groups + 1) // 2)
-        return np.concatenate([cells, cells, [True], compared, chosen])
+        tested = chosen[-1] and chosen[list(self.compared)].all()
+        test = np.repeat(tested, 2 * groups + groups * (groups + 1) // 2)
+        return np.concatenate([cells, cells, [True], test, chosen])
 
 
 def check_edges(packed: bytes) -> None:

@@ -35,7 +35,9 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
     predictors in common units from common origins, and of an indicator of every category but 0 of a
     discrete one. The site's own hazard is any function of time. With m coefficients the answer has
     the logarithm of the site's partial likelihood, its gradient, and minus its Hessian's upper
-    triangle by rows, at the site's own times and not in bins; and whether the site tells them.
+    triangle by rows, at the site's own times and not in bins; whether the site tells them; and then
+    whether it has rows of every category of the predictors, and of every two, an upper triangle by
+    rows: what a site alone has, gradient and Hessian tell of it alone.
 
     A site that restricts small counts tells nothing where a table of two among the event, whose
     counts by category the gradient has, and discrete predictors, whose counts the Hessian is made
@@ -92,8 +94,20 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The step on the grid of `Moments`, and one number."""
-        return self.on_grid(step_length(self.n_columns)), Encoding(length=1, bound=1.0)
+        """The step on the grid of `Moments`, and what it is told of."""
+        return self.on_grid(step_length(self.n_columns)), self.told
+
+    @property
+    def indicated(self) -> tuple[tuple[int, int], ...]:
+        """Position and code of every category of the predictors that have two at least."""
+        discrete = [v for v in self.predictors if self.categories[v] > 1]
+        return tuple((v, code) for v in discrete for code in range(self.categories[v]))
+
+    @property
+    def told(self) -> Encoding:
+        """Whether the site tells anything, and has rows of every category and of every two."""
+        count = len(self.indicated)
+        return Encoding(length=1 + count * (count + 1) // 2, bound=1.0)
 
     def on_grid(self, length: int) -> Encoding:
         """So many values on the grid of `Moments`."""
@@ -102,8 +116,8 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
         return Encoding(length=length, bound=bound, resolution_bits=bits, signed=True)
 
     def where(self, chosen: BoolVector) -> BoolVector:
-        """All values of an answer where it is chosen, shape (1,); shape (number of values,)."""
-        return np.repeat(chosen, sum(encoding.length for encoding in self.encodings))
+        """All values of an answer, if enough sites tell; shape (number of values,)."""
+        return np.full(sum(encoding.length for encoding in self.encodings), bool(chosen[0]))
 
 
 class HazardSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hazard-sums"):
@@ -113,7 +127,7 @@ class HazardSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="h
     `SurvivalCounts`. The answer has, bin by bin, the events; of each predictor's column the sum
     over all events; then bin by bin, with w the exponential of a row's linear combination and x its
     columns, the sums of w, of w x, and of w x x' (upper triangle by rows) over the rows at risk,
-    and the same over the rows with the event there; and whether the site tells all this.
+    and the same over the rows with the event there; and what `HazardSteps` has of the categories.
 
     A site that restricts small counts tells nothing: from the sums of adjacent bins follow those of
     the rows that end between them, category by category.
@@ -147,17 +161,17 @@ class HazardSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="h
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Events, their columns, sums by bin, and one number."""
+        """Events, their columns, sums by bin, and what they are told of."""
         bins, columns = len(self.edges) // 8, self.model.n_columns
         return (
             Encoding(length=bins, bound=float(self.model.max_rows)),
             self.model.on_grid(columns + 2 * bins * step_length(columns)),
-            Encoding(length=1, bound=1.0),
+            self.model.told,
         )
 
     def where(self, chosen: BoolVector) -> BoolVector:
-        """All values of an answer where it is chosen, shape (1,); shape (number of values,)."""
-        return np.repeat(chosen, sum(encoding.length for encoding in self.encodings))
+        """All values of an answer, if enough sites tell; shape (number of values,)."""
+        return np.full(sum(encoding.length for encoding in self.encodings), bool(chosen[0]))
 
 
 def column_count(predictors: Sequence[int], categories: Sequence[int]) -> int:

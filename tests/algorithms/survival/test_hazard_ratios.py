@@ -178,6 +178,69 @@ def test_sites_with_small_counts_stay_out_and_it_is_said():
     assert any("Too few sites tell of the Cox model" in own for own in with_two.report.warnings)
 
 
+def with_stages(**sites):
+    """The patients of as many hospitals, with these stages."""
+    return {
+        name: ward(400, k).assign(stage=np.random.default_rng(k).choice(stages, 400))
+        for k, (name, stages) in enumerate(sites.items())
+    }
+
+
+def opened(data, site_effect):
+    """What the coordinator asks of a model of stages, and the outcome."""
+    schema = Schema.infer(list(data.values()))
+    schema = Schema(tuple(_constant(own) for own in schema.columns))
+    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
+    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    facts = Facts(5, len(sites), names=schema.names, fewest=3)
+    own = Survival(time="months", event="died", adjust=("stage",), site_effect=site_effect)
+    outcome, asked = drive(own.ask(facts), sites)
+    kinds = HazardSteps | HazardSums
+    return outcome.fitted, [
+        q for q in asked if isinstance(q, Covered) and isinstance(q.question, kinds)
+    ]
+
+
+@pytest.mark.parametrize("site_effect", [True, False])
+@pytest.mark.parametrize(
+    ("sites", "few"),
+    [
+        (("I II III", "I II", "I II"), [2]),
+        (("I II", "II III", "II I", "II III I"), [2]),
+        (("I II", "I II", "I II", "I III", "I III", "I II III"), [1, 2]),  # together at one site
+    ],
+)
+def test_what_one_site_alone_has_in_a_model_is_not_opened(sites, few, site_effect):
+    data = with_stages(**{f"s{k}": own.split() for k, own in enumerate(sites)})
+    found, asked = opened(data, site_effect)
+    assert not asked
+    assert found.fit is None
+    assert [code for _, code in found.few] == few
+
+
+def test_a_category_that_few_sites_have_is_named():
+    data = with_stages(north=STAGES, south=STAGES[:2], west=STAGES[:2])
+    schema = Schema.infer(list(data.values()))
+    schema = Schema(tuple(_constant(own) for own in schema.columns))
+    result = fitted(data, schema=schema, least=11, adjust=("age", "stage"))
+    (said,) = [own for own in result.report.warnings if "Cox model" in own]
+    assert "stage III. Join" in said
+    assert result.model.sites == 0
+    assert (result.hazard_ratios["fault"] == "not told of").all()
+
+
+@pytest.mark.parametrize("site_effect", [True, False])
+def test_a_category_that_enough_sites_have_or_none_is_in_the_model(site_effect):
+    data = with_stages(a=STAGES, b=STAGES, c=STAGES, d=STAGES[:2])
+    found, asked = opened(data, site_effect)
+    assert (found.sites, found.few, found.fit.rank) == (4, (), 2)
+    assert asked
+    schema = Schema.infer([*data.values(), ward(9, 1).assign(stage="IV")])
+    schema = Schema(tuple(_constant(own) for own in schema.columns))
+    result = fitted(data, schema=schema, adjust=("stage",), site_effect=site_effect)
+    assert result.hazard_ratios["fault"].tolist() == ["", "", "not determined"]
+
+
 def test_one_hazard_needs_sites_that_restrict_no_small_counts():
     with pytest.raises(ParameterError, match="restricts small counts"):
         fitted(wards(), least=11, adjust=("arm",), site_effect=False)
@@ -259,6 +322,7 @@ def test_rows_and_sums_have_one_likelihood_which_is_that_of_statsmodels(drawn, e
         HazardSums(model=model, edges=edges.tobytes()), lambda v: table[:, v], least=0
     )
     at_risk, tied = sums[12 + m : -1].reshape(2, 12, step_length(m))
+    assert sums[-1] == 1.0
     parts = RiskSums(sums[:12], sums[12 : 12 + m], at_risk, tied)
     for value, gradient, hessian in (
         own_likelihood(own, design, coefficients, efron=efron),

@@ -185,13 +185,13 @@ def test_small_counts_move_the_curve_little():
         assert own.at_risk[0] == other.at_risk[0]
 
 
-def drawn(data, least, **parameters):
+def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     """What the coordinator opens, and the sites."""
-    schema = Schema.infer(list(data.values()))
+    schema = loose(data) if wide else Schema.infer(list(data.values()))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [table_respondent(s.table, min_cell_size=least, device="cpu") for s in federation.sites]
     facts = Facts(len(schema.names), len(sites), names=schema.names, fewest=3)
-    return drive(Survival(**OWN, edges=EDGES, **parameters).ask(facts), sites), sites
+    return drive(Survival(**OWN, edges=edges, **parameters).ask(facts), sites), sites
 
 
 def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
@@ -235,7 +235,79 @@ def test_an_empty_group_has_no_curve_and_the_others_are_compared():
     assert found.test.statistic == pytest.approx(whole.test.statistic, rel=0.25)
     assert found.test.dof == 1
     assert [own for own in found.curves if own.told] == list(whole.curves)
-    assert "no curve of it." in " ".join(found.report.warnings)
+    assert "no curve of it, and the test leaves it out." in " ".join(found.report.warnings)
+
+
+def three_groups(**sites):
+    """Patients of groups a, b and c in these shares, by site."""
+    found = {}
+    for k, (name, shares) in enumerate(sites.items()):
+        groups = np.random.default_rng(k).choice(list("abc"), 400, p=shares)
+        found[name] = ward(400, k).assign(arm=groups)
+    return found
+
+
+HAVE, LACK, FEW = (0.4, 0.35, 0.25), (0.5, 0.5, 0.0), (0.5, 0.47, 0.03)
+
+
+@pytest.mark.parametrize("least", [0, 11])
+def test_of_a_group_at_one_site_alone_the_test_tells_nothing(least):
+    """Its curve is closed; the other two groups are still compared, without its rows."""
+    data = three_groups(north=HAVE, south=LACK, west=LACK)
+    (outcome, _), _ = drawn(data, least, by="arm", wide=True)
+    assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 0], 3)
+    within = outcome.within
+    for opened in (within.observed[2], within.expected[2], *within.covariance[2]):
+        assert opened == 0.0
+    assert outcome.compared == (0, 1)
+    whole = pd.concat([own.assign(site=name) for name, own in data.items()])
+    whole = whole[whole["arm"] != "c"]
+    ended = whole["died"] == "yes"
+    statistic, _ = survdiff(whole["months"], ended, whole["arm"], strata=whole["site"])
+    found = survived(data, least=least, by="arm", schema=loose(data))
+    assert found.test.dof == 1
+    assert found.test.statistic == pytest.approx(statistic, rel=0.3 if least else 1e-9, abs=0.05)
+    assert any(
+        "tell of c, so there is no curve of it, and the test leaves it out. Join" in own
+        for own in found.report.warnings
+    )
+
+
+@pytest.mark.parametrize(("least", "fourth"), [(11, FEW), (0, LACK)])
+def test_curves_less_the_test_are_of_no_site_alone(least, fourth):
+    """The fourth site cannot tell of c, and so tells of no group that c is compared with."""
+    data = three_groups(north=HAVE, south=HAVE, west=HAVE, east=fourth)
+    # in one bin the curves have all events
+    (outcome, _), _ = drawn(data, least, by="arm", wide=True, edges=(1000.0,))
+    assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 3], 3)
+    assert not (outcome.within.observed - outcome.events.sum(axis=1)).any()
+    found = survived(data, least=least, by="arm", schema=loose(data))
+    assert (found.test.dof, found.test.sites) == (2, 3)
+    assert any("Some sites tell nothing" in own for own in found.report.warnings)
+
+
+def test_a_group_that_few_of_many_sites_have_does_not_keep_the_others_from_the_test():
+    few = {f"s{k}": HAVE if k < 3 else LACK for k in range(8)}
+    data = three_groups(**few)
+    found = survived(data, by="arm", schema=loose(data))
+    assert [own.sites for own in found.curves] == [8, 8, 3]
+    assert (found.test.sites, found.test.groups) == (8, (0, 1))
+    assert found.not_compared == ("c",)
+    assert any("The test leaves out c" in own for own in found.report.warnings)
+    events = {row[0]: row[-2:] for row in found.group_rows()}
+    assert events["c"] == (None, None)
+    assert events["a"] == (found.test.observed[0], found.test.expected[0])
+    assert "The test leaves out c" in found.page()
+
+
+def test_groups_that_too_few_sites_have_together_have_curves_and_no_test():
+    one, other = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
+    names = {f"s{k}": (one, other, (0.5, 0.5, 0.0))[k % 3] for k in range(6)}
+    data = three_groups(**names)
+    found = survived(data, by="arm", schema=loose(three_groups(a=HAVE)))
+    assert [own.sites for own in found.curves] == [4, 4, 0]
+    assert found.test is None
+    assert any("There is no test of the groups" in own for own in found.report.warnings)
 
 
 def loose(data):

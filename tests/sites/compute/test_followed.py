@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.duration.survfunc import survdiff
 
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.sites.compute.pooled.followed import survival_counts, told_groups
@@ -50,11 +51,12 @@ def rows(draw):
     )
 
 
-@given(rows(), st.integers(0, 8))
+@given(rows(), st.integers(0, 8), st.sampled_from([(), (0, 1), (1, 2), (0, 1, 2)]))
 @settings(max_examples=300, deadline=None)
-def test_no_count_and_no_difference_of_counts_is_of_few_rows(drawn, least):
+def test_no_count_and_no_difference_of_counts_is_of_few_rows(drawn, least, compared):
     table, groups = drawn
-    own = question(groups)
+    compared = compared if groups > max(compared, default=0) else ()
+    own = question(groups, compared=compared)
     answer = survival_counts(own, lambda v: table[:, v], least=least)
     cells = groups * len(EDGES)
     events = answer[:cells].reshape(groups, -1)
@@ -73,9 +75,11 @@ def test_no_count_and_no_difference_of_counts_is_of_few_rows(drawn, least):
     assert (at_risk[~told] == 0).all()
     if not answer[-1]:
         assert (test == 0).all()
+        assert not told[list(compared)].any()
     else:
-        assert (test[:groups] == truly[0]).all()
-        assert told[truly[0] + truly[1] > 0].all()
+        there = np.isin(np.arange(groups), compared)
+        assert (test[:groups] == np.where(there, truly[0], 0)).all()
+        assert told[there].all()
     # a table of group by event tells how many there are of either kind
     kinds = [*events[told].ravel(), *others[told, :-1].ravel(), *beyond[0][told]]
     kinds += [*(others[told, -1] - beyond[0][told])]
@@ -142,6 +146,11 @@ def test_a_group_of_few_is_hidden_among_others(events, others, told):
         {"complete_in": (0, 2)},
         {"categories": (0, 2, 65)},
         {"max_rows": 1},
+        {"compared": (1,)},
+        {"compared": (1, 0)},
+        {"compared": (0, 0)},
+        {"compared": (-1, 0)},
+        {"compared": (1, 3)},
     ],
 )
 def test_a_hostile_question_cannot_be_made(changes):
@@ -155,7 +164,8 @@ def patients(rng, n=120):
 
 
 def log_rank_part(table, *, least, spread=1.0):
-    answer = survival_counts(question(2), lambda v: table[:, v], least=least, spread=spread)
+    asked = question(2, compared=(0, 1))
+    answer = survival_counts(asked, lambda v: table[:, v], least=least, spread=spread)
     observed, expected, upper = np.split(answer[2 * 2 * len(EDGES) + 1 : -3], [2, 4])
     return observed, expected, upper
 
@@ -172,6 +182,36 @@ def test_whoever_knows_all_rows_but_one_does_not_see_in_the_test_when_its_event_
         told.add(tuple(np.concatenate(log_rank_part(table, least=11, spread=1.07))))
     assert len(exact) > 12
     assert len(told) <= 4
+
+
+@pytest.mark.parametrize("least", [0, 5])
+def test_a_site_tells_of_all_groups_that_are_compared_or_of_none(least):
+    """Of the other groups as of any: they take no part in the test."""
+    table = patients(np.random.default_rng(3))
+    table[:40, 2] = 2
+    part = question(3, compared=(0, 1))
+    answer = survival_counts(part, lambda v: table[:, v], least=least)
+    assert answer[-4:].tolist() == [1.0, 1.0, 1.0, 1.0]
+    observed, expected, upper = np.split(answer[2 * 3 * len(EDGES) + 1 : -4], [3, 6])
+    two = table[40:]
+    known = survdiff(two[:, 0], two[:, 1], two[:, 2].astype(int))[0]
+    if not least:
+        assert (observed - expected)[0] ** 2 / upper[0] == pytest.approx(known, rel=1e-9)
+    assert observed[2] == expected[2] == upper[[2, 4, 5]].any() == 0.0
+    table[table[:, 2] == 1, 2] = 0
+    answer = survival_counts(part, lambda v: table[:, v], least=least)
+    assert answer[-4:].tolist() == [0.0, 0.0, 1.0, 0.0]
+    cells = answer[: 2 * 3 * len(EDGES)].reshape(2, 3, -1)
+    assert not cells[:, :2].any()
+    assert cells[:, 2].any()
+
+
+def test_the_test_is_opened_only_with_all_of_its_groups():
+    asked = question(3, compared=(0, 2))
+    cells = 2 * 3 * len(EDGES)
+    for chosen, tested in (((1, 0, 1, 1), True), ((1, 1, 0, 1), False), ((1, 1, 1, 0), False)):
+        told = asked.where(np.array(chosen, dtype=bool))
+        assert set(told[cells + 1 : -4].tolist()) == {tested}
 
 
 @given(st.integers(0, 2**32), st.floats(0.81, 1.21))

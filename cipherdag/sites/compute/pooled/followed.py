@@ -5,7 +5,7 @@ be 0 or at least ``least``, and so must what follows from several: rows at risk 
 that two adjacent bins tell the rows that end between them. A group tells all its rows, but at other
 edges: its events and its other rows stay as many as in a table of group by event, so that nothing
 new follows from the two. A group that has too few of either is not told of, and neither is another
-one where too few would be left; the log-rank test within the site is then not told of, either.
+one where too few would be left. Groups that are compared are told of all together, or not at all.
 What the test needs is at exact times, so that its digits would tell of single rows: expected events
 and covariances are told on a grid, and the covariances multiplied by what the site draws.
 
@@ -15,7 +15,7 @@ Leaks:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.survival.counts import SurvivalCounts, Survived
 
-FEWEST_GROUPS = 2
 GRID_BITS = 4
 """Below one, of expected events and of their covariances, where small counts may not leave."""
 
@@ -90,6 +89,9 @@ def survival_counts(
         member = column(question.by)[own.rows].astype(np.int64)
     ended, others = (np.bincount(member[own.ended == way], minlength=groups) for way in (1, 0))
     told = told_groups(ended, others, least)
+    compared = np.isin(np.arange(groups), question.compared)
+    comparable = bool(compared.any() and told[compared].all())
+    told &= comparable | ~compared
     for group in np.flatnonzero(told):
         up_to = [
             _up_to(own.time[(member == group) & (own.ended == way)], question.edge_array(), least)
@@ -98,10 +100,12 @@ def survival_counts(
         events[group] = np.diff(up_to[0], prepend=0)
         gone = up_to[0] + up_to[1]
         at_risk[group] = ended[group] + others[group] - np.concatenate([[0], gone[:-1]])
-    comparable = told.sum() >= FEWEST_GROUPS and told[ended + others > 0].all()
-    parts = own_parts(own, member, groups) if comparable else None
-    if parts is not None and least > 1:
-        parts = coarse(parts, spread)
+    parts = None
+    if comparable:
+        there = compared[member]
+        rows = replace(own, time=own.time[there], ended=own.ended[there])
+        parts = own_parts(rows, member[there], groups)
+        parts = coarse(parts, spread) if least > 1 else parts
     return _answer(events, at_risk, False, parts, told)
 
 

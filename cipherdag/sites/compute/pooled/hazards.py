@@ -45,7 +45,7 @@ def hazard_step(
         return np.zeros(sum(encoding.length for encoding in question.encodings))
     design = design_of(question, column, own)
     step = own_likelihood(own, design, question.coefficient_array(), efron=question.efron)
-    return np.append(pack_step(*step), 1.0)
+    return np.concatenate([pack_step(*step), present(question, column, own)])
 
 
 def hazard_sums(
@@ -75,8 +75,8 @@ def hazard_sums(
     np.add.at(tied, bins[ended], each[ended])
     at_risk = np.cumsum(at_risk[::-1], axis=0)[::-1]
     events = np.bincount(bins[ended], minlength=len(edges))
-    parts = events, design[ended].sum(axis=0), at_risk[:-1].ravel(), tied[:-1].ravel(), [1.0]
-    return np.concatenate(parts, dtype=np.float64)
+    sums = events, design[ended].sum(axis=0), at_risk[:-1].ravel(), tied[:-1].ravel()
+    return np.concatenate([*sums, present(model, column, own)], dtype=np.float64)
 
 
 def design_of(
@@ -92,6 +92,17 @@ def design_of(
         else:
             columns.append(np.ldexp(values - origin, -unit))
     return np.column_stack(columns)
+
+
+def present(
+    question: HazardSteps, column: Callable[[int], FloatVector], own: Followed
+) -> FloatVector:
+    """1; and for each category, and each two, whether there are rows of them, as 0 or 1."""
+    each = np.array(
+        [(column(v)[own.rows] == code).any() for v, code in question.indicated], dtype=bool
+    )
+    pairs = (each[:, None] & each)[np.triu_indices(len(each))]
+    return np.append(1.0, pairs.astype(np.float64))
 
 
 def own_likelihood(

@@ -1,0 +1,58 @@
+"""Which groups can be compared, so that curves and test are of the same sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.coverage import Contributors, covered, opened_where
+from cipherdag.questions.survival.counts import FEWEST_GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.questions.survival.counts import SurvivalCounts
+
+    Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
+
+SHARE = 0.5
+"""Of the sites of a curve, which the test leaves at least: those that do not tell of all groups
+that are compared tell of none of them."""
+
+
+def compared(question: SurvivalCounts, fewest: int) -> Comparing:
+    """The sums of groups, and of the test of those that enough sites tell of together.
+
+    Sites say of which groups they tell, and then whether they tell of all that may be compared.
+    Groups that the fewest sites tell of are left out as long as too few tell of all.
+
+    Args:
+        question: The groups, of which none is compared yet.
+        fewest: How many sites have to tell.
+
+    Returns:
+        The question that was asked, and its sums.
+
+    Leaks:
+        How many sites tell of each group, and how many of all those that may be compared.
+    """
+    if question.n_groups < FEWEST_GROUPS:
+        return question, (yield from covered(question, fewest))
+    needed = max(fewest, 1)
+    counts = np.rint((yield Contributors(question=question)))
+    left = counts[:-1] >= needed
+    while left.sum() >= FEWEST_GROUPS:
+        chosen = tuple(np.flatnonzero(left).tolist())
+        asked = msgspec.structs.replace(question, compared=chosen)
+        able = np.rint((yield Contributors(question=asked)))
+        if able[-1] >= max(needed, SHARE * counts[:-1][left].max()):
+            break
+        left &= counts[:-1] > counts[:-1][left].min()
+    else:
+        asked, able = question, counts
+    if fewest <= 1:
+        return asked, (yield asked)
+    return asked, (yield from opened_where(asked, able >= needed))
