@@ -139,6 +139,8 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         enough = self.enough_array()
         if not (enough & lost).any():
             return answer
+        if isinstance(self.question, HazardSteps | HazardSums):
+            lost = np.ones_like(lost)  # a step is of all its categories, or of none
         fewer = np.packbits(enough & ~lost).tobytes()
         return msgspec.structs.replace(self, enough=fewer).keep(answer)
 

@@ -44,8 +44,8 @@ class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         three sites have one solution in whole numbers: every site's tables. How many sites add
         anything is not counted. What one site alone adds is known to some nats: of a category that
         no other site has, and this one in ``min_cell_size`` rows or more, about how many they are;
-        in many rows of which few have it, how many. Where no site restricts small counts, nothing
-        is moved.
+        in many rows of which few have it, how many. Two runs that differ in the discount
+        differ by how many cells are filled. Where no site restricts small counts, nothing is moved.
 
     Attributes:
         n_variables: Number of aligned variables, p.

@@ -215,7 +215,8 @@ class GraphRun(Run):
 
 def _saved_evidence(evidence: GraphEvidence) -> dict[str, Any]:
     """The evidence as `result.json` has it: of every edge what is known, and no more."""
-    saved: dict[str, Any] = msgspec.to_builtins(evidence)
+    # an algorithm of another package may give numbers of numpy
+    saved: dict[str, Any] = msgspec.to_builtins(evidence, enc_hook=lambda own: own.item())
     for edge in saved["edges"]:
         if edge["p_value"] is None and edge["effect"] is None:
             del edge["given"]

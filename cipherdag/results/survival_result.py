@@ -159,7 +159,9 @@ class SurvivalResult(SurvivalAnalysis, Run):
         return {
             **{name: report[name] for name in ("time", "event", "by", "n_sites", "details")},
             "edges": tuple(map(float, report["edges"])),
-            "event_category": report.get("event_category", 2),
+            "event_category": report.get(
+                "event_category", report.get("parameters", {}).get("event_category", 2)
+            ),
             "restricted": report.get("restricted", False),
             "all_rows": report.get("all_rows", 0),
             "curves": msgspec.convert(report["curves"], tuple[GroupCurve, ...]),

@@ -134,6 +134,13 @@ def test_every_number_of_a_feature_report_is_the_results(selection):
     assert [kind.startswith("brought back") for kind in kinds] == [o.retrieved for _, o in rows]
 
 
+def test_numbers_of_numpy_are_saved_as_what_they_are(result, tmp_path):
+    edge, *others = result.evidence.edges
+    evidence = replace(result.evidence, edges=(replace(edge, strength=np.float32(0.5)), *others))
+    replace(result, evidence=evidence).save(tmp_path / "run")
+    assert Result.load(tmp_path / "run").evidence.edges[0].strength == 0.5
+
+
 def hostile(result):
     names = dict(zip(result.graph.nodes, HOSTILE, strict=True))
     return replace(

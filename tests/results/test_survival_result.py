@@ -42,6 +42,8 @@ def test_everything_says_which_category_is_the_event(result):
     saved = result.to_dict()
     assert SurvivalResult._read(saved)["event_category"] == saved.pop("event_category") == 2
     assert SurvivalResult._read(saved)["event_category"] == 2  # saved before it was told
+    saved["parameters"] = {"event_category": 1}
+    assert SurvivalResult._read(saved)["event_category"] == 1
 
 
 def test_the_first_category_can_be_the_event():

@@ -18,7 +18,7 @@ from cipherdag.algorithms.fedboss.likelihood_scores import Likelihoods, Likeliho
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.table_scores import TableScores
 from cipherdag.algorithms.parameters import require
-from cipherdag.errors import MixedTypesError
+from cipherdag.errors import DataError, MixedTypesError
 from cipherdag.graphs.dags import members
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.pooled_data import Columns
@@ -112,6 +112,12 @@ def _from_tables(own: FedBOSS, kinds: ColumnKinds, budget: Budget) -> Opening:
 
 
 def _from_likelihoods(own: FedBOSS, kinds: ColumnKinds, budget: Budget) -> Opening:
+    if not kinds.rows:
+        raise DataError(
+            "no site has rows enough that miss no value",
+            remedy="Leave out columns that miss many values, or run fedpc, which tests what rows "
+            "each test has.",
+        )
     levels = np.maximum(kinds.categories, 1)
     score = own.set_score(kinds.rows)
     scores = LikelihoodScores(

@@ -95,8 +95,9 @@ def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
             shown += f" and {rest} more variables" if rest > 0 else ""
         said.append(
             "Too few sites could test these pairs, since a variable does not vary there, has no "
-            "value, or rows are too few. They count as independent, so that their edges were "
-            f"taken off though nothing was tested: {shown}."
+            "value, or rows are too few. They count as independent, so that what is directed "
+            "because two of them are apart rests on nothing, and their edges were taken off though "
+            f"nothing was tested: {shown}."
         )
     return tuple(said)
 

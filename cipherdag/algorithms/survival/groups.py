@@ -27,7 +27,8 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
     """The sums of groups, and of the test of those that enough sites tell of together.
 
     Sites say of which groups they tell, and then whether they tell of all that may be compared.
-    Groups that the fewest sites tell of are left out as long as too few tell of all.
+    The group that the fewest sites tell of, of several the last, is left out as long as too few
+    tell of all.
 
     Args:
         question: The groups, of which none is compared yet.
@@ -50,7 +51,8 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
         able = np.rint((yield Contributors(question=asked)))
         if able[-1] >= max(needed, SHARE * counts[:-1][left].max()):
             break
-        left &= counts[:-1] > counts[:-1][left].min()
+        fewest_tell = left & (counts[:-1] == counts[:-1][left].min())
+        left[np.flatnonzero(fewest_tell)[-1]] = False
     else:
         asked, able = question, counts
     if fewest <= 1:

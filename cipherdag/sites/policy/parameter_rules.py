@@ -31,8 +31,10 @@ def fault_of_rule(rule: str) -> str:
     if dots and float(low) > float(high):
         return f"no number is allowed by {rule!r}, as {low} is above {high}"
     known: set[str] = set()
-    for own in map(algorithm_class, algorithm_names()):
-        known |= {*parameters_of(own), *own.retired}
+    for algorithm in algorithm_names():
+        with contextlib.suppress(ImportError):  # what cannot be imported cannot run here at all
+            own = algorithm_class(algorithm)
+            known |= {*parameters_of(own), *own.retired}
         if name in known:  # the others need not be imported
             return ""
     close = get_close_matches(name, sorted(known))

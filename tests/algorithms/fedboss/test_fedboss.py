@@ -12,7 +12,7 @@ from regretting import linear_data
 
 from cipherdag import FedBOSS, Federation, Knowledge, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import MixedTypesError, ParameterError
+from cipherdag.errors import DataError, MixedTypesError, ParameterError
 from cipherdag.graphs.dags import dag_of
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.protections import PROTECTIONS
@@ -183,6 +183,15 @@ def test_columns_with_missing_values_are_scored_by_the_sites():
         assert not sets_of(asked, "Tables")
         assert outcome.sets["sites"] > 0
         assert outcome.dag.any()
+
+
+def test_where_no_row_is_complete_it_is_said_so():
+    holes = patients().copy()
+    first, second, *_ = holes.columns
+    odd = np.arange(len(holes)) % 2 == 0
+    holes[first], holes[second] = holes[first].mask(odd), holes[second].mask(~odd)
+    with pytest.raises(DataError, match="no site has rows enough that miss no value"):
+        Federation.split(holes, 3, seed=2).run(FedBOSS())
 
 
 @pytest.mark.parametrize("of", ["patients", "numbers"])

@@ -218,6 +218,28 @@ def test_what_one_site_alone_has_in_a_model_is_not_opened(sites, few, site_effec
     assert [code for _, code in found.few] == few
 
 
+def test_rows_that_are_never_at_risk_count_for_no_category():
+    """They are in neither gradient nor Hessian: what is told would be the other site's own."""
+    data = with_stages(a=STAGES, b=STAGES, c=STAGES)
+    for name in "bc":
+        early = data[name]["stage"] == "III"
+        data[name].loc[early, ["died", "months"]] = "no", 0.0
+        data[name].loc[~early, "months"] += 0.5
+    found, asked = opened(data, site_effect=True)
+    assert not asked
+    assert [code for _, code in found.few] == [2]
+
+
+@pytest.mark.parametrize("site_effect", [True, False])
+def test_a_site_that_leaves_after_categories_were_counted_closes_the_whole_step(site_effect):
+    data = with_stages(a=STAGES, b=STAGES, c=STAGES, d=STAGES[:2], e=STAGES[:2], f=STAGES[:2])
+    _, (question, *_) = opened(data, site_effect)
+    answer = np.ones(sum(own.length for own in question.encodings))
+    lost = np.arange(len(question.enough_array())) == 2
+    assert question.without(answer, np.zeros_like(lost)).any()
+    assert not question.without(answer, lost).any()
+
+
 def test_a_category_that_few_sites_have_is_named():
     data = with_stages(north=STAGES, south=STAGES[:2], west=STAGES[:2])
     schema = Schema.infer(list(data.values()))

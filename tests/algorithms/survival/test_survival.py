@@ -286,6 +286,13 @@ def test_curves_less_the_test_are_of_no_site_alone(least, fourth):
     assert any("Some sites tell nothing" in own for own in found.report.warnings)
 
 
+def test_of_groups_that_as_few_sites_tell_of_one_is_left_out_at_a_time():
+    data = three_groups(a=HAVE, b=HAVE, c=LACK, d=(0.5, 0.0, 0.5))
+    found = survived(data, by="arm", schema=loose(data))
+    assert (found.test.sites, found.test.groups) == (3, (0, 1))
+    assert found.not_compared == ("c",)
+
+
 def test_a_group_that_few_of_many_sites_have_does_not_keep_the_others_from_the_test():
     few = {f"s{k}": HAVE if k < 3 else LACK for k in range(8)}
     data = three_groups(**few)

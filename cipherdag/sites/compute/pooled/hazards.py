@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import FloatVector, IndexArray
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 
     FloatMatrix = NDArray[np.float64]
@@ -45,7 +45,8 @@ def hazard_step(
         return np.zeros(sum(encoding.length for encoding in question.encodings))
     design = design_of(question, column, own)
     step = own_likelihood(own, design, question.coefficient_array(), efron=question.efron)
-    return np.concatenate([pack_step(*step), present(question, column, own)])
+    at_risk = own.time >= own.time[own.ended].min()
+    return np.concatenate([pack_step(*step), present(question, column, own, at_risk)])
 
 
 def hazard_sums(
@@ -76,7 +77,8 @@ def hazard_sums(
     at_risk = np.cumsum(at_risk[::-1], axis=0)[::-1]
     events = np.bincount(bins[ended], minlength=len(edges))
     sums = events, design[ended].sum(axis=0), at_risk[:-1].ravel(), tied[:-1].ravel()
-    return np.concatenate([*sums, present(model, column, own)], dtype=np.float64)
+    everybody = np.ones(len(own.time), dtype=bool)  # all rows are at risk in the first bin
+    return np.concatenate([*sums, present(model, column, own, everybody)], dtype=np.float64)
 
 
 def design_of(
@@ -95,11 +97,18 @@ def design_of(
 
 
 def present(
-    question: HazardSteps, column: Callable[[int], FloatVector], own: Followed
+    question: HazardSteps,
+    column: Callable[[int], FloatVector],
+    own: Followed,
+    at_risk: BoolVector,
 ) -> FloatVector:
-    """1; and for each category, and each two, whether there are rows of them, as 0 or 1."""
+    """1; and for each category, and each two, whether there are rows of them, as 0 or 1.
+
+    Rows that end before anybody is at risk tell nothing, and do not count.
+    """
     each = np.array(
-        [(column(v)[own.rows] == code).any() for v, code in question.indicated], dtype=bool
+        [(column(v)[own.rows][at_risk] == code).any() for v, code in question.indicated],
+        dtype=bool,
     )
     pairs = (each[:, None] & each)[np.triu_indices(len(each))]
     return np.append(1.0, pairs.astype(np.float64))
