@@ -130,18 +130,23 @@ def test_moments_within_a_site_are_free_of_its_means():
     assert products == pytest.approx((scaled.T @ scaled)[np.triu_indices(3)], rel=1e-9)
 
 
+def within_sites(variables):
+    """Of so many columns, none of them scaled."""
+    return Moments(
+        n_variables=variables,
+        variables=pack_integers(np.arange(variables)),
+        origins=np.zeros(variables).tobytes(),
+        units=pack_integers(np.zeros(variables)),
+        centred=True,
+    )
+
+
 def test_moments_within_three_sites_do_not_tell_their_counts():
     """Nor where one of them sides with the coordinator: two counts are left to be found."""
     rng = np.random.default_rng(4)
     sites = [(rng.random(rows) < 0.4).astype(float) for rows in (230, 310)]
     true = [int(own.sum()) for own in sites]
-    question = Moments(
-        n_variables=1,
-        variables=pack_integers(np.zeros(1)),
-        origins=np.zeros(1).tobytes(),
-        units=pack_integers(np.zeros(1)),
-        centred=True,
-    )
+    question = within_sites(1)
 
     def found(least):
         """Which counts have the sum of squares, to a millionth."""
@@ -165,13 +170,7 @@ def test_moments_within_three_sites_do_not_tell_their_counts():
 def test_moments_weighed_by_chance_are_those_of_weighted_rows():
     values = np.random.default_rng(5).normal(size=(9000, 3)) + 7.0
     pool = PoolableData(None, values, (0, 0, 0), min_cell_size=11)
-    question = Moments(
-        n_variables=3,
-        variables=pack_integers(np.arange(3)),
-        origins=np.zeros(3).tobytes(),
-        units=pack_integers(np.zeros(3)),
-        centred=True,
-    )
+    question = within_sites(3)
     _, total, products = np.split(pool.answer(question), [1, 4])
     weights = pool.blur.weights(9000)
     assert (np.abs(weights - 1.0) <= SPREAD).all()
