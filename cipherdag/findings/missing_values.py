@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.graphs.listing import first_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -22,13 +24,8 @@ def scores_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
     if not (columns := details.get(DETAIL)):
         return ()
     said = (
-        f"Some sites miss values of {_listed(columns)}. Scores are of the rows that miss no value "
-        "of any column, and the penalty counts all rows; every site's log says how many it left "
-        "out."
+        f"Some sites miss values of {first_of(columns, _MOST_SHOWN)}. Scores are of "
+        "the rows that miss no value of any column, and the penalty counts all rows; every site's "
+        "log says how many it left out."
     )
     return (said,)
-
-
-def _listed(columns: Sequence[str]) -> str:
-    rest = len(columns) - _MOST_SHOWN
-    return ", ".join(columns[:_MOST_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
+from cipherdag.graphs.listing import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,20 +96,16 @@ class SiteDifferences:
         if self.named:
             verb = "is" if len(self.named) == 1 else "are"
             said.append(
-                f"{_listed(self.named)} {verb} distributed differently at the sites, beyond chance."
+                f"{first_of(self.named, MOST_NAMED)} {verb} distributed differently at the "
+                "sites, beyond chance."
             )
         if self.coded:
             verb = "has" if len(self.coded) == 1 else "have"
             said.append(
-                f"{_listed(self.coded)} {verb} at some site one value far from all others, again "
-                "and again: a code for missing values?"
+                f"{first_of(self.coded, MOST_NAMED)} {verb} at some site one value far from "
+                "all others, again and again: a code for missing values?"
             )
         return tuple(said)
-
-
-def _listed(names: Sequence[str]) -> str:
-    left = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def own_note(found: Sequence[Sequence[str]]) -> Note:

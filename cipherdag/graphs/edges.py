@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.errors import GraphError
+from cipherdag.graphs.listing import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,9 +107,7 @@ def writable(nodes: Iterable[str], size: int) -> tuple[str, ...]:
 
 def listed(names: list[str]) -> str:
     """Up to five names in quotation marks."""
-    text = ", ".join(f"'{name}'" for name in names[:MOST_LISTED])
-    left = len(names) - MOST_LISTED
-    return text if left <= 0 else f"{text} and {left} more"
+    return first_of([f"'{name}'" for name in names], MOST_LISTED)
 
 
 def ends_of(mark: str) -> tuple[End, End]:

@@ -252,11 +252,11 @@ class _Layout:
             _packing(segment, declaration.cohort_size, bound, count, moduli[0])
             for segment, bound, count in zip(segments, bounds, counts, strict=True)
         )
-        values = [
+        whole = [
             sum(n for n, count in zip(lengths, counts, strict=True) if count > position)
-            for position in range(len(moduli))
+            for position in range(1, len(moduli))
         ]
-        values[0] = sum(own.words for own in packings)
+        values = [sum(own.words for own in packings), *whole]
         heads = [head_words(modulus) for modulus in moduli]
         rows = [-(-n // (ROW_WORDS - head)) for n, head in zip(values, heads, strict=True)]
         rows[0] = max(rows[0], 1)

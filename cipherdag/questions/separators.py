@@ -20,7 +20,7 @@ from cipherdag.questions.encodings import (
 from cipherdag.questions.skeleton import Skeleton
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MAX_GRID_BITS = 48
 
@@ -100,25 +100,17 @@ class Candidates:
     def sizes(self, group: int) -> range:
         """Conditioning sizes that the pair has candidates of."""
         largest = max((pool.size for pool in self._pools(group)), default=0)
-        return range((largest if self._limit is None else min(largest, self._limit)) + 1)
+        return range(self._most(largest) + 1)
 
     def count(self, group: int, size: int) -> int:
         """Number of candidate sets of one size."""
-        first, *rest = self._pools(group)
-        total = math.comb(first.size, size)
-        for pool in rest:
-            common = np.intersect1d(first, pool, assume_unique=True).size
-            total += math.comb(pool.size, size) - math.comb(common, size)
-        return total
+        return self._counted(group, lambda n: math.comb(n, size))
 
     def total(self, group: int) -> int:
         """Number of candidate sets of all sizes."""
-        first, *rest = self._pools(group)
-        total = self._ways(first.size)
-        for pool in rest:
-            common = int(np.count_nonzero(self._adjacency[self._pairs[group, 0], pool]))
-            total += self._ways(pool.size) - self._ways(common)
-        return total
+        return self._counted(
+            group, lambda n: sum(math.comb(n, size) for size in range(self._most(n) + 1))
+        )
 
     def tests(self, groups: range) -> list[IndexArray]:
         """The candidate sets of several pairs as rows (x, z, s1, ..., sl) by size l.
@@ -128,8 +120,7 @@ class Candidates:
         pairs = self._pairs[groups.start : groups.stop]
         sides = list(zip(*map(self._pools, groups), strict=True))
         largest = max(map(len, chain.from_iterable(sides)), default=0)
-        limit = largest if self._limit is None else min(largest, self._limit)
-        return [self._rows(pairs, sides, size) for size in range(limit + 1)]
+        return [self._rows(pairs, sides, size) for size in range(self._most(largest) + 1)]
 
     def sets(self, group: int, size: int) -> IndexArray:
         """Candidate sets of one size, shape (K, size)."""
@@ -168,10 +159,18 @@ class Candidates:
                 found.append(rows)
         return np.concatenate(found)
 
-    def _ways(self, n: int) -> int:
-        """Number of sets of all sizes that a pool of so many variables gives."""
-        most = n if self._limit is None else min(n, self._limit)
-        return sum(math.comb(n, size) for size in range(most + 1))
+    def _counted(self, group: int, ways: Callable[[int], int]) -> int:
+        """Number of sets of which a pool of n variables gives so many, each counted once."""
+        first, *rest = self._pools(group)
+        total = ways(first.size)
+        for pool in rest:
+            common = int(np.count_nonzero(self._adjacency[self._pairs[group, 0], pool]))
+            total += ways(pool.size) - ways(common)
+        return total
+
+    def _most(self, n: int) -> int:
+        """Largest size of the sets that a pool of so many variables gives."""
+        return n if self._limit is None else min(n, self._limit)
 
     def _pools(self, group: int) -> tuple[IndexArray, ...]:
         x, z = self._pairs[group]

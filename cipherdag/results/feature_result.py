@@ -10,6 +10,7 @@ import msgspec
 
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.graphs.exports import csv_text
+from cipherdag.graphs.listing import first_of
 from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
@@ -92,10 +93,8 @@ class FeatureResult(SelectedFeatures, Run):
     def _summary(self) -> list[str]:
         lines = ["", "Causes and effects of each label, the strongest first:"]
         for label, chosen in self.features.items():
-            named = chosen[:MOST_NAMED]
-            names = [own.feature + (" (retrieved)" if own.retrieved else "") for own in named]
-            more = f" and {len(chosen) - len(named)} more" if len(chosen) > len(named) else ""
-            lines.append(f"  {label}: {', '.join(names) or '(no feature)'}{more}")
+            names = [own.feature + (" (retrieved)" if own.retrieved else "") for own in chosen]
+            lines.append(f"  {label}: {first_of(names, MOST_NAMED) or '(no feature)'}")
             if self.related_labels[label]:
                 lines.append(f"    next to the label(s) {', '.join(self.related_labels[label])}")
         lines.append(f"{len(self.union)} features for {len(self.features)} labels")

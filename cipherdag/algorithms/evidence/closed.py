@@ -67,12 +67,11 @@ class ClosedTests(RememberedTests):
     """
 
     def __init__(self, combination: Compared, settings: EvidenceSettings) -> None:
-        super().__init__()
+        super().__init__(settings=settings)
         self._combination = combination
         self._about = summed_by(combination, settings)
         n_sites, fewest, alpha = settings.present.n_sites, settings.fewest, settings.spec.alpha
         self._dependent: ByCount | None = None
-        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
         if combination == "fisher":
             self._amounts, self._grid_bits = fisher_amounts(alpha, n_sites, fewest)
             return
@@ -94,10 +93,8 @@ class ClosedTests(RememberedTests):
             independent, reliable = np.split((yield asked), 2)
             p_value = np.where(reliable > 0, independent, np.nan)
             # as in sums: of a pair that too few sites can test x or y does not vary at the others
-            constant = np.isnan(p_value[:marginal]) & ~np.isnan(self._constant)
-            p_value[:marginal][constant] = self._constant
-            self.leave_constant(tests[0][constant], self._combination)
-            return p_value
+            constant = np.isnan(p_value) & (np.arange(len(p_value)) < marginal)
+            return self.settle_constant(tests[0], p_value, constant, self._combination)
         if self._dependent is None or not marginal:
             return (yield asked)
         about = self._about([tests[0]])

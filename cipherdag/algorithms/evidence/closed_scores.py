@@ -59,10 +59,9 @@ class ClosedScores(RememberedTests):
         settings: EvidenceSettings,
         opened: Opened,
     ) -> None:
-        super().__init__()
+        super().__init__(settings=settings)
         self._opened = opened
         self._name, self._about, self._settings = name, about, settings
-        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
 
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds that `Opened` asks, and some to compare, per `ROUND_VALUES`."""
@@ -80,9 +79,7 @@ class ClosedScores(RememberedTests):
         np.maximum.at(most, question.owner, able)
         constant = np.arange(len(most)) < len(tests[0])
         constant &= most < max(self._settings.fewest, 1)
-        if not np.isnan(self._constant):
-            self.leave_constant(tests[0][constant[: len(tests[0])]], self._name)
-        return np.where(constant, self._constant, independent)
+        return self.settle_constant(tests[0], independent, constant, self._name)
 
 
 def score_limits(question: ScoreWeights, variances: FloatVector, alpha: float) -> FloatVector:

@@ -54,8 +54,8 @@ class CombinedTests(RememberedTests):
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__(settings=settings)
         self._fewest = settings.fewest
-        testable = settings.spec.constant != "untestable" and combination != "weighted_p"
-        self._constant = 1.0 if testable else np.nan
+        if combination == "weighted_p":
+            self._constant = np.nan
         self._combination, self._about = combination, summed_by(combination, settings)
 
     def _ask(self, tests: Tests) -> PValues:

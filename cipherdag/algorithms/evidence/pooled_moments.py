@@ -124,8 +124,7 @@ class MomentTests(RememberedTests):
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
-        self._fallback = fallback
-        self._fallbacks = (fallback,)
+        self._fallback: CombinedTests = fallback
 
     def _ask(self, tests: Tests) -> PValues:
         """No round, or the fallback's."""
@@ -136,7 +135,7 @@ class MomentTests(RememberedTests):
         self.tally["pooled"] += sum(len(rows) for rows in tests) - count
         if count:
             self.tally[INCOMPLETE] += count
-            found = yield from self.ask_instead(self._fallback, left, INCOMPLETE)
+            found = yield from self.ask_instead(left, INCOMPLETE)
             for p_value, own, other in zip(p_values, missing, found, strict=True):
                 p_value[own] = other
         return p_values

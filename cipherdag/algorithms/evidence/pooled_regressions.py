@@ -81,7 +81,6 @@ class RegressionTests(RememberedTests):
         name = "regression-interactions" if settings.interactions else "regression"
         own = msgspec.structs.replace(settings.spec, name=name)
         self._fallback = CombinedTests("statistic", replace(settings, spec=own))
-        self._fallbacks = (self._fallback,)
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
@@ -108,9 +107,7 @@ class RegressionTests(RememberedTests):
         models = sorted({own for pair in pairs for own in pair} - set(self._known), key=IN_ORDER)
         kept = by_block(tests, given)
         left = [block[~own] for block, own in zip(tests, kept, strict=True)]
-        _, others = yield from lockstep(
-            [self._fit(models), self.ask_instead(self._fallback, left, WITHHELD)]
-        )
+        _, others = yield from lockstep([self._fit(models), self.ask_instead(left, WITHHELD)])
         over_one = [
             self._known[small][1] == self._known[large][1] != MIXED for small, large in pairs
         ]

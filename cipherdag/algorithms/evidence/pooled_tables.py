@@ -209,11 +209,10 @@ class TableTests(RememberedTests):
         self._tables = tables
         self._levels = levels
         self._spec = spec
-        self._fallback = fallback
-        self._fallbacks = (fallback,)
+        self._fallback: StratifiedTests = fallback
         self._max_cells = max_cells
         known = tables.known(np.arange(len(levels))[:, None])
-        self._constant = np.array(
+        self._unvarying = np.array(
             [ok and (tables.alone(v) > 0).sum() <= 1 for v, ok in enumerate(known.tolist())]
         )
         self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
@@ -257,7 +256,7 @@ class TableTests(RememberedTests):
             own[np.isin(way, FALLEN_BACK)] = other
             own[way == "pooled"] = self._pooled(rows[way == "pooled"])
             p_values.append(own)
-        constant = (ways[0] == "pooled") & self._constant[tests[0]].any(axis=1) & (p_values[0] > 0)
+        constant = (ways[0] == "pooled") & self._unvarying[tests[0]].any(axis=1) & (p_values[0] > 0)
         self.leave_constant(tests[0][constant], "pooled")
         return p_values
 

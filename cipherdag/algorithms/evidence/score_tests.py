@@ -70,7 +70,6 @@ class ScoreTests(RememberedTests):
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
         super().__init__(settings=settings)
         self._settings = settings
-        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
         self._categories = tuple(kinds.categories.tolist())
         self._model = partial(
             tested_model,
@@ -107,9 +106,7 @@ class ScoreTests(RememberedTests):
         for rows, own in zip(tests, by_block(tests, np.isnan(p_value) & (able > 0)), strict=True):
             self.leave_undone(rows[own])
         constant = marginal & (able < max(fewest, 1))
-        if not np.isnan(self._constant):
-            self.leave_constant(tests[0][constant[: len(tests[0])]], SCORES)
-        return np.where(constant, self._constant, p_value)
+        return self.settle_constant(tests[0], p_value, constant, SCORES)
 
     def _tested(
         self, question: WithinScores, sums: FloatVector, tests: list[IndexArray]

@@ -81,7 +81,7 @@ class RememberedTests(ABC):
 
     Args:
         kinds: The columns, where it asked for them.
-        settings: Where it keeps strengths or estimates, which of them anyone reads.
+        settings: Which strengths and estimates anyone reads, and what constants are taken for.
 
     Attributes:
         tally: How many distinct tests were done in which way.
@@ -95,13 +95,16 @@ class RememberedTests(ABC):
         self.kinds = kinds
         self._ranked = settings is None or settings.ranked
         self._alpha = 1.0 if settings is None else settings.spec.alpha
+        # a variable that does not vary is independent of all, unless it is to be no test
+        untestable = settings is not None and settings.spec.constant == "untestable"
+        self._constant = np.nan if untestable else 1.0
         self.doubted: EvidenceSource | None = None
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
         self._strengths = Memory(1)
         self._left_undone: set[tuple[int, ...]] = set()
         self._never_tested: list[IndexArray] = []
-        self._fallbacks: tuple[RememberedTests, ...] = ()
+        self._fallback: RememberedTests | None = None
         self._estimates: dict[int, Memory] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
@@ -142,8 +145,24 @@ class RememberedTests(ABC):
         Returns:
             x < y, shape (B, 2), those of sources that this one falls back to among them.
         """
-        others = [own.never_tested() for own in self._fallbacks]
-        return np.concatenate([np.zeros((0, 2), dtype=np.int64), *self._never_tested, *others])
+        none = np.zeros((0, 2), dtype=np.int64)
+        others = none if self._fallback is None else self._fallback.never_tested()
+        return np.concatenate([none, *self._never_tested, others])
+
+    def settle_constant(
+        self, pairs: IndexArray, p_value: FloatVector, constant: BoolVector, way: str
+    ) -> FloatVector:
+        """The p-values, and of tests of what does not vary those of `leave_constant`.
+
+        Args:
+            pairs: Those given nothing, which come first, shape (B_0, 2).
+            p_value: Of all tests, shape (B,).
+            constant: Which are of what does not vary, shape (B,).
+            way: What they are tallied as already.
+        """
+        if not np.isnan(self._constant):
+            self.leave_constant(pairs[constant[: len(pairs)]], way)
+        return np.where(constant, self._constant, p_value)
 
     def leave_constant(self, pairs: IndexArray, way: str) -> None:
         """Remember new pairs that no test of could be made, and tally them as such.
@@ -156,11 +175,12 @@ class RememberedTests(ABC):
             self._never_tested.append(np.sort(pairs, axis=1))
             self._tally_constant(len(pairs), way)
 
-    def ask_instead(self, fallback: RememberedTests, tests: Tests, way: str) -> PValues:
-        """The p-values of tests by another source; see `leave_constant` of ``way``."""
-        before = fallback.tally[CONSTANT]
-        found = yield from fallback.p_values(tests)
-        if constant := fallback.tally[CONSTANT] - before:
+    def ask_instead(self, tests: Tests, way: str) -> PValues:
+        """The p-values of tests by the fallback; see `leave_constant` of ``way``."""
+        assert self._fallback is not None, "a source without a fallback does its tests itself"
+        before = self._fallback.tally[CONSTANT]
+        found = yield from self._fallback.p_values(tests)
+        if constant := self._fallback.tally[CONSTANT] - before:
             self._tally_constant(constant, way)
         return found
 

@@ -67,9 +67,6 @@ class StratifiedTests(RememberedTests):
         self._settings = settings
         self._too_large = TOO_LARGE if kinds.categories.all() else TOO_LARGE_NOT_DONE
         self._fallback = CombinedTests(FALLBACK, settings)
-        self._fallbacks = (self._fallback,)
-        # a variable that does not vary is independent of all, unless it is to be no test
-        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
 
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
@@ -79,7 +76,7 @@ class StratifiedTests(RememberedTests):
             for way in (DONE, TOO_LARGE)
         )
         found, others = yield from lockstep(
-            [self._stratified(wanted), self.ask_instead(self._fallback, large, TOO_LARGE)]
+            [self._stratified(wanted), self.ask_instead(large, TOO_LARGE)]
         )
         for own in ways:
             self.tally.update(own[own != DONE].tolist())
@@ -171,13 +168,12 @@ class StratifiedTests(RememberedTests):
             self.leave_undone(rows[own])
         marginal = np.arange(len(p_value)) < len(tests[0])
         constant = marginal & (told < max(self._settings.fewest, 1))
-        p_value = np.where(constant, self._constant, p_value)
+        p_value = self.settle_constant(tests[0], p_value, constant, CONSTANT)
         not_done = np.isnan(p_value) & ~constant
         self.tally[DONE] += int((~not_done & ~constant).sum())
         for way, where in ((CONSTANT, constant), (NOT_DONE, not_done)):
             if where.any():
                 self.tally[way] += int(where.sum())
-        self.leave_constant(tests[0][(constant & ~np.isnan(p_value))[: len(tests[0])]], CONSTANT)
         return p_value
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.graphs.listing import first_of
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -80,19 +82,16 @@ def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
     """What makes a graph with such pairs doubtful, in sentences."""
     said = []
     if pairs := details.get(UNTESTED_DETAIL):
-        more = f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
         said.append(
             "No site measured both ends of these edges, so that nothing was tested: whether they "
             "are there is open, and nothing is directed on the ground of them: "
-            f"{_listed(pairs[:_MOST_SHOWN])}{more}."
+            f"{_listed(pairs)}."
         )
     if fallen := details.get(FALLEN_DETAIL):
         shown = _listed(fallen["shown"])
         if fallen["pairs"] > len(fallen["shown"]):
-            variables = fallen["variables"]
-            rest = len(variables) - _MOST_SHOWN
-            shown = f"{fallen['pairs']} pairs with {', '.join(variables[:_MOST_SHOWN])}"
-            shown += f" and {rest} more variables" if rest > 0 else ""
+            variables = first_of(fallen["variables"], _MOST_SHOWN)
+            shown = f"{fallen['pairs']} pairs with {variables}"
         said.append(
             "Too few sites could test these pairs, since a variable does not vary there, has no "
             "value, or rows are too few. They count as independent, so that what is directed "
@@ -107,7 +106,7 @@ def _named(pairs: IndexArray, names: Sequence[str]) -> list[list[str]]:
 
 
 def _listed(pairs: Sequence[Sequence[str]]) -> str:
-    return "; ".join(" and ".join(pair) for pair in pairs)
+    return first_of([" and ".join(pair) for pair in pairs], _MOST_SHOWN, "; ")
 
 
 def _covering(pairs: BoolMatrix) -> list[int]:

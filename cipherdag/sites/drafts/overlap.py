@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.graphs.listing import first_of
 from cipherdag.questions.presence import Measured
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
@@ -110,9 +111,7 @@ def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator
     never = lacking.never(np.triu(np.ones((len(schema.names),) * 2, dtype=bool), k=1))
     pairs = [f"{schema.names[x]} and {schema.names[y]}" for x, y in np.argwhere(never)]
     if pairs:
-        shown = "; ".join(pairs[:_MOST_SHOWN])
-        more = f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
         yield (
             "no site measured both of these columns, so that no test can take the edge between "
-            f"them away: {shown}{more}"
+            f"them away: {first_of(pairs, _MOST_SHOWN, '; ')}"
         )
