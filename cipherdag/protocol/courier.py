@@ -16,6 +16,7 @@ from cipherdag.protocol.messages import (
     COORDINATOR,
     DENIED,
     REPLIES,
+    TOO_MANY_WAIT,
     WAITING,
     Refusal,
     Topic,
@@ -38,6 +39,7 @@ GARBAGE = "sent bytes that are not a message"
 REMEDIES = {
     AWAITS: "After `cipherdag site approve` at that site, go on by `coordinator run --resume`.",
     DENIED: "Ask the people of the site: it does not send their reason.",
+    TOO_MANY_WAIT: "Ask the people of the site to approve or deny what waits there.",
 }
 
 

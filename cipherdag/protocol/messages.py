@@ -34,6 +34,7 @@ WIRE_VERSION: Final = 6
 COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"
+TOO_MANY_WAIT: Final = "too many other runs wait for a person of this site"
 OTHER_SITES: Final = (
     "the run has other sites than an earlier one: their sums would show answers by subtraction"
 )

@@ -21,7 +21,7 @@ from cipherdag.errors import (
     writing,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
-from cipherdag.protocol.messages import AWAITS, DENIED
+from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT
 from cipherdag.protocol.plan import Plan, check_session_digits
 from cipherdag.sites.private_files import write_private
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 EXPIRES = timedelta(days=14)
 MAX_KEPT = 200
+MAX_WAITING = 50
 ASKED_FILE = "asked.json"
 _DOMAIN = b"cipherdag decision"
 
@@ -94,7 +95,8 @@ class Approvals:
             consider: What a person should consider before approving it.
 
         Raises:
-            PolicyRefusedError: Nobody has approved this plan, or somebody denied it.
+            PolicyRefusedError: Nobody has approved this plan, or somebody denied it; or so many
+                wait that it is not written down.
         """
         run = self._find(plan)
         if run is not None and not self.expired(run) and self._signed(run):
@@ -102,7 +104,7 @@ class Approvals:
                 return
             raise PolicyRefusedError(DENIED)
         if run is None or self.expired(run) or run.decision != "waits":
-            self._forget_oldest()
+            self._make_room()
             self._write(AskedRun(plan, self.clock().isoformat(timespec="seconds"), consider))
         raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
@@ -190,7 +192,11 @@ class Approvals:
         text = msgspec.json.format(msgspec.json.encode(run), indent=2).decode() + "\n"
         write_private(self.folder / run.session / ASKED_FILE, text)
 
-    def _forget_oldest(self) -> None:
-        for run in self.runs()[: -(MAX_KEPT - 1)]:
+    def _make_room(self) -> None:
+        """Forget the oldest that have expired: one that has not may be what a person has read."""
+        runs = self.runs()
+        if sum(map(self.waits, runs)) >= MAX_WAITING:
+            raise PolicyRefusedError(TOO_MANY_WAIT)
+        for run in [run for run in runs if self.expired(run)][: max(len(runs) - MAX_KEPT + 1, 0)]:
             with writing(self.folder / run.session):
                 (self.folder / run.session / ASKED_FILE).unlink(missing_ok=True)

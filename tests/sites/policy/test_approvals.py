@@ -21,7 +21,8 @@ from cipherdag.sites.policy.approvals import (
     AWAITS,
     DENIED,
     EXPIRES,
-    MAX_KEPT,
+    MAX_WAITING,
+    TOO_MANY_WAIT,
     Approvals,
     AskedRun,
 )
@@ -273,15 +274,36 @@ def test_files_are_private(approvals):
     assert path_of(approvals, own).parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_flood_of_runs_that_ask_fills_no_disk(approvals, monkeypatch):
-    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_KEPT", 20)
-    assert MAX_KEPT > 20
-    for number in range(23):
+def test_a_flood_of_runs_that_ask_fills_no_disk_and_drops_none_that_waits(approvals):
+    for number in range(MAX_WAITING):
         approvals.clock.now += timedelta(seconds=1)
         asked(approvals, plan(seed=number))
-    kept = approvals.runs()
-    assert len(kept) == 20
-    assert [run.plan.seed for run in kept] == list(range(3, 23))
+    with pytest.raises(PolicyRefusedError, match=TOO_MANY_WAIT):
+        approvals.check(plan(seed=MAX_WAITING))
+    assert [run.plan.seed for run in approvals.runs()] == list(range(MAX_WAITING))
+    # what a person decides on makes room
+    approvals.decide(approvals.runs()[0].session, "denied", OWN)
+    asked(approvals, plan(seed=MAX_WAITING))
+
+
+def test_what_has_expired_is_forgotten_the_oldest_first(approvals, monkeypatch):
+    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_KEPT", 20)
+    for number in range(23):
+        approvals.clock.now += EXPIRES / 10
+        asked(approvals, plan(seed=number))
+    assert [run.plan.seed for run in approvals.runs()] == list(range(3, 23))
+
+
+def test_a_denial_outlives_any_number_of_other_runs(approvals, monkeypatch):
+    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_KEPT", 5)
+    denied = plan()
+    asked(approvals, denied)
+    approvals.decide(denied.session.hex(), "denied", OWN)
+    for number in range(1, 9):
+        approvals.clock.now += timedelta(seconds=1)
+        asked(approvals, plan(seed=number))
+    with pytest.raises(PolicyRefusedError, match=DENIED):
+        approvals.check(denied)
 
 
 # a whole run

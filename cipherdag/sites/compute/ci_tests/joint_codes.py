@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from cipherdag.sites.table.rows.stored import code_type
 
@@ -49,7 +48,8 @@ def joint_counts(
         if complete is not None:
             bits = complete[start // 8 : (start + step) // 8]
             code[np.unpackbits(bits, count=len(code)) == 0] = cells
-        counts += torch.bincount(torch.from_numpy(code), minlength=cells + 1).numpy()
+        # torch's, of so many rows, wakes threads that wait longer than numpy counts
+        counts += np.bincount(code, minlength=cells + 1)
     return counts[:cells]
 
 
