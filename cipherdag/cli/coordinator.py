@@ -125,8 +125,11 @@ def coordinator_approve(
     valid_days: int,
 ) -> None:
     """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
-    for path in requests:
-        _confirm(own.read_request(path), codes)
+    spare = set(codes).difference(*[_confirm(own.read_request(path), codes) for path in requests])
+    if spare:
+        raise click.UsageError(
+            f"{len(spare)} of the codes given are of no request here: was a request replaced?"
+        )
     _list_approvals(own.approve(requests, valid_days=valid_days))
     study = own.study()
     click.echo(f"The study has {len(study.sites)} sites; a run needs {study.min_sites}.")
@@ -217,8 +220,8 @@ def audit_export(folder: Path, out: Path, kind: str, site: str) -> None:
     click.echo(f"Wrote {export(folder, out, kind, site=site)} records to {out}")
 
 
-def _confirm(request: Request, codes: tuple[str, ...]) -> None:
-    """Let a request pass whose code was given, or is typed as the site reads it aloud."""
+def _confirm(request: Request, codes: tuple[str, ...]) -> set[str]:
+    """Let a request pass whose code was given, or is typed as the site reads it aloud; which."""
     from cipherdag.errors import SignatureError
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import mismatch
@@ -239,6 +242,7 @@ def _confirm(request: Request, codes: tuple[str, ...]) -> None:
             "request was replaced on its way: do not approve it, and tell the site.",
         )
     click.echo(code_lines("its", fingerprint(request.identity)))
+    return {code for code, wrong in zip(heard, differ, strict=True) if not wrong}
 
 
 def _list_approvals(approvals: Mapping[str, Path]) -> None:

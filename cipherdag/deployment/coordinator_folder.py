@@ -66,7 +66,11 @@ from cipherdag.sites.study.study import (
     sign_study,
 )
 from cipherdag.sites.study.study_files import read_file, write_file
-from cipherdag.sites.study.study_names import check_address, check_study_name
+from cipherdag.sites.study.study_names import (
+    check_address,
+    check_flare_path,
+    check_study_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,8 +129,8 @@ class CoordinatorFolder:
                 by default one, or as many as runs of ``min_sites`` can bear.
 
         Raises:
-            ParameterError: A name, the address, the minimum, a protection or the number of
-                colluding sites cannot be used.
+            ParameterError: A name, the address, the path, the minimum, a protection or the number
+                of colluding sites cannot be used.
             OutputError: The folder exists and is not empty.
             SiteNotReadyError: FLARE is not installed, or failed.
         """
@@ -134,6 +138,7 @@ class CoordinatorFolder:
         if engine == "flare":
             require_flare()
             check_address(host, port)
+            check_flare_path(path)
         if min_sites < 2:  # noqa: PLR2004
             raise ParameterError("the sum over one site is that site's own answer")
         if not protections or not set(protections) <= set(PROTECTIONS):
@@ -304,6 +309,7 @@ class CoordinatorFolder:
         from cipherdag.protocol.engines.nvflare_admin import write_shut_out
         from cipherdag.protocol.engines.nvflare_process import KitProcess
 
+        check_flare_path(self.path)
         kit = self.kit("server")
         with locked(self.path / START_LOCK):
             write_shut_out(kit.folder, self.study().revoked)

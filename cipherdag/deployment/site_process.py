@@ -16,6 +16,7 @@ from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
+from cipherdag.sites.study.study_names import check_flare_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -113,6 +114,7 @@ def _client(
 ) -> tuple[KitProcess, SiteUnreachableError]:
     """The FLARE client, and what to say if it ends by itself."""
     require_flare()
+    check_flare_path(site.path)
     from cipherdag.protocol.engines.nvflare_kit import Kit
     from cipherdag.protocol.engines.nvflare_process import KitProcess
     from cipherdag.protocol.engines.site_socket import SiteSocket

@@ -161,7 +161,9 @@ class Session:
             self._labels = opened.labels
             return opened.n_variables
         if self._resumed.started is None:
-            self._write(log.Started(plan=self._plan))
+            # once: while people have not approved it, the set-up is tried again and again
+            self._resumed.started = log.Started(plan=self._plan)
+            self._write(self._resumed.started)
         agreed = set_up(self._plan, self._all)
         self._transcript, self._beacon = agreed.transcript, agreed.beacon
         self._graph = graph_of(self._plan, self._beacon)

@@ -299,3 +299,23 @@ def test_a_site_is_started_or_asked_before_it_is_activated(people):
     words = ("coordinator", "run", "fedpc", "--purpose", "x", "--dir", people.coordinator)
     _, _, err = people.call(*words)
     assert "  effect  the run stopped;" in err, "a run still says so"
+
+
+def test_a_code_of_no_request_is_asked_about(people):
+    north, other = people.site("north"), people.site("other")
+    request = next(other.glob("*.request"))
+    codes = [word for made in (north, other) for word in ("--code", people.codes[made.name])]
+    words = ("coordinator", "approve", request, *codes, "--dir", people.coordinator)
+    got, _, err = people.call(*words)
+    assert got == 2
+    assert "1 of the codes given are of no request here" in err
+    assert "north" not in people.fine("coordinator", "sites", "--dir", people.coordinator)
+    assert not list((people.coordinator / "approvals").glob("*.approval"))
+
+
+@pytest.mark.parametrize("name", ["st udy", "st'udy", "st#udy", "st#u dy"])
+def test_flare_is_not_set_up_where_it_cannot_start(people, tmp_path, name):
+    words = ("site", "new", "north", "--study", "lungs", "--algorithm", "fedpc", "--dir")
+    cause, _, _ = people.wrong(*words, tmp_path / name, error="ParameterError", code=2)
+    assert "FLARE cannot start from" in cause
+    assert not (tmp_path / name).exists()

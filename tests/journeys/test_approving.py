@@ -311,6 +311,22 @@ def test_nobody_decides_in_time_and_the_run_is_taken_up_later(deployment, tmp_pa
     assert deployment.edges("north", tmp_path) == deployment.edges("west", tmp_path)
 
 
+def test_a_coordinator_killed_while_people_were_at_it_goes_on(deployment, tmp_path):
+    def kill():
+        raise SystemExit(137)
+
+    # it has asked them three times by then
+    deployment.people = [lambda: deployment.approve("north"), lambda: None, kill]
+    with contextlib.suppress(SystemExit):
+        call(["coordinator", *RUN, "--dir", str(deployment.coordinator.path)])
+    assert not deployment.people
+    deployment.approve(*[name for name in SITES if name != "north"])
+    (run,) = deployment.coordinator.runs.iterdir()
+    got, said = call(["coordinator", "run", "--resume", str(run)])
+    assert got == 0, said
+    assert deployment.edges("north", tmp_path) == deployment.edges("west", tmp_path)
+
+
 def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment, tmp_path):
     file = tmp_path / "plan.json"
     said = deployment.run("plan", *RUN[1:], "--alpha", 0.02, "--out", file)

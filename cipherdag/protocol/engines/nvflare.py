@@ -247,7 +247,10 @@ class FlareEngine:
             except Exception as error:
                 status = self._session.get_job_status(self._job) or ""
                 if status.startswith("FINISHED"):
-                    raise PolicyRefusedError(f"the job ended at once: {status}") from error
+                    raise SiteUnreachableError(
+                        f"the FLARE job ended at once: {status}",
+                        remedy="See console.log in the kits of the server and of the sites.",
+                    ) from error
                 if time.monotonic() >= deadline:
                     raise SiteUnreachableError("the FLARE job does not start") from error
                 time.sleep(PAUSE_S)

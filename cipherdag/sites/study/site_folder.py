@@ -35,7 +35,12 @@ from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.study import SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
-from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
+from cipherdag.sites.study.study_names import (
+    check_address,
+    check_flare_path,
+    check_site_name,
+    check_study_name,
+)
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.sources import READABLE
 
@@ -160,8 +165,11 @@ class SiteFolder:
 
         Raises:
             OutputError: The folder exists and is not empty, or cannot be made.
+            ParameterError: FLARE cannot start from there.
         """
         folder = cls(path)
+        if settings.datasite is None:
+            check_flare_path(path)
         files = {"site.toml": settings.dumps(), "policy.toml": (policy or Policy()).dumps()}
         make_private_folder(path, folders=("keys", "runs"), files=files)
         SigningIdentity.generate().save(folder.identity_path)
