@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import ParameterError
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.algorithm import Algorithm
 
 
 def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
     """The algorithm itself, or that of a name with the parameters that it has by default.
 
     Raises:
-        ParameterError: There is no algorithm of this name, or a class stands for an algorithm.
+        ParameterError: There is no algorithm of this name, or something else stands for one.
     """
     if isinstance(given, type):
         raise ParameterError(
             f"{given.__name__} is a class, not an algorithm with its parameters",
             remedy=f"Write {given.__name__}(), with parameters in the brackets if need be.",
         )
-    if not isinstance(given, str):
+    if isinstance(given, Algorithm):
         return given
+    if not isinstance(given, str):
+        raise ParameterError(f"an algorithm or its name is needed, not {given!r:.80}")
     name = given.strip().lower()
     try:
         return make_algorithm(name, {})

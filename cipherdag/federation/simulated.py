@@ -19,7 +19,7 @@ from cipherdag.federation.reading_sites import named_sources, read_sites, withou
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.plan import fewest_alike, whole_seed
+from cipherdag.protocol.plan import fewest_alike, whole_number
 from cipherdag.questions.presence import Measured
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
@@ -161,12 +161,14 @@ class Federation:
             policy: As for `simulate`.
 
         Raises:
-            ParameterError: The seed is no whole number from 0, or the rows are too few.
+            ParameterError: The seed is no whole number from 0, the number of sites is none, or the
+                rows are too few.
         """
         from cipherdag.federation.splitting import split_regimes, split_rows
 
-        if whole_seed(seed) < 0:
+        if whole_number(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")
+        n_sites = whole_number(n_sites, "a number of sites")
         (table,) = read_sites({"": data}, schema, labels, interventions, constants=False).values()
         rng = np.random.default_rng(seed)
         if deal == "uneven":
@@ -313,7 +315,7 @@ class Federation:
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
-        algorithm, seed = chosen_algorithm(algorithm), whole_seed(seed)
+        algorithm, seed = chosen_algorithm(algorithm), whole_number(seed)
         schema = self.sites[0].table.schema
         algorithm.check_measured(
             Measured(tuple(schema.unmeasured_at(own.name) for own in self.sites))

@@ -57,7 +57,8 @@ def _of_column(own: ColumnSummary, rows: int) -> Iterator[str]:
     elif share < HALF:
         yield f"only {share:.0%} of the rows tell a value"
     if own.constant:
-        yield "one value only"
+        many = "" if own.categories else ", or values too near each other beside their size"
+        yield f"one value only{many}"
     yield from _of_categories(own) if own.categories else _of_numbers(own)
 
 

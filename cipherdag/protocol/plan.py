@@ -192,16 +192,16 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             raise MalformedMessageError("the session is not that of the plan")
 
 
-def whole_seed(seed: object) -> int:
-    """A seed as an integer of Python.
+def whole_number(value: object, what: str = "a seed") -> int:
+    """What is to be a whole number as an integer of Python.
 
     Raises:
         ParameterError: It is no whole number.
     """
     try:
-        return index(seed)  # type: ignore[arg-type]
+        return index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise ParameterError(f"a seed is a whole number, not {seed!r}") from None
+        raise ParameterError(f"{what} is a whole number, not {value!r:.80}") from None
 
 
 def _why(error: Exception) -> str:
@@ -244,7 +244,7 @@ def make_plan(
         raise ParameterError(f"purpose and requester have at most {MAX_TEXT} characters")
     if not (purpose + requester).isprintable():
         raise ParameterError("purpose and requester are one line each, without control characters")
-    seed = whole_seed(seed)
+    seed = whole_number(seed)
     if not -(2**63) <= seed < 2**64:
         raise ParameterError("the seed of a run has at most 64 bits")
     colluders = min(colluders, max(n_sites - 1, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,3 +55,15 @@ def test_a_negative_seed_is_named():
     table = asia().sample(60, np.random.default_rng(0))
     with pytest.raises(ParameterError, match="seed"):
         Federation.split(table, 3, seed=-1)
+
+
+@pytest.mark.parametrize("n_sites", ["3", 3.0, None])
+def test_a_number_of_sites_is_whole(n_sites):
+    with pytest.raises(ParameterError, match="a number of sites is a whole number, not "):
+        Federation.split(pd.DataFrame({"a": range(9), "b": range(9)}), n_sites)
+
+
+def test_an_algorithm_is_one_or_the_name_of_one():
+    federation = Federation.split(pd.DataFrame({"a": [0.0, 1.0, 3.0, 2.0] * 9}), 3)
+    with pytest.raises(ParameterError, match="an algorithm or its name is needed, not 3"):
+        federation.run(3)
