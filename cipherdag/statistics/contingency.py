@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cipherdag.statistics.chi_square_moments import conditional_variances
 from cipherdag.statistics.threads import threads_for
 
 FloatVector = NDArray[np.float64]
@@ -149,7 +150,7 @@ class PearsonChiSquare:
 
     With ``exact_mean`` that of every slice times (t - 1) / t: given the margins its mean is then
     the degrees of freedom, however few rows there are, so that sums over many sites stay chi-square
-    where Pearson's and, worse, G2 run away.
+    where Pearson's and, worse, G2 run away. Its variance given the margins is told as well.
     """
 
     def __init__(self, n_rows: int, max_levels: int, *, exact_mean: bool = False) -> None:
@@ -157,6 +158,9 @@ class PearsonChiSquare:
         # k**2 t / (r c) sums to at most t min(levels) in a slice
         largest = n_rows * min(max(max_levels, 2), max(n_rows, 2))
         self.scale = 2.0 ** (61 - largest.bit_length())
+        # variances of slices are at most (t + 2) min(levels)**2
+        widest = 3 * largest * min(max(max_levels, 2), max(n_rows, 2))
+        self.variance_scale = 2.0 ** (61 - widest.bit_length())
 
     def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
         """See `TableStatistic.dense`."""
@@ -171,6 +175,42 @@ class PearsonChiSquare:
         terms = self._terms(table.cells, table.x_margin, table.y_margin, table.slice_total)
         expected = int(table.cells.sum()) - self._less * len(table.slice_totals)
         return int(terms.sum()) - expected * int(self.scale)
+
+    def dense_variances(self, margins: Margins) -> torch.Tensor:
+        """Variances of `dense` with the exact mean, times `variance_scale`, int64, shape (B,)."""
+        totals = margins.slices[:, None]
+
+        def side(margin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            met = margin > 0
+            shares = self._shares(totals, margin).mul_(met).sum(dim=1)
+            return met.sum(dim=1), shares.double() / self.scale
+
+        return self._variances(margins.slices, side(margins.x), side(margins.y)).sum(dim=0)
+
+    def sparse_variance(self, table: SparseTable) -> int:
+        """As `dense_variances`, of one table."""
+        totals = table.slice_totals
+
+        def side(margins: torch.Tensor, levels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            place = torch.arange(len(levels), device=levels.device).repeat_interleave(levels)
+            shares = torch.zeros_like(totals)
+            shares.index_add_(0, place, self._shares(totals[place], margins))
+            return levels, shares.double() / self.scale
+
+        x, y = side(table.x_margins, table.x_levels), side(table.y_margins, table.y_levels)
+        return int(self._variances(totals, x, y).sum())
+
+    def _shares(self, totals: torch.Tensor, margin: torch.Tensor) -> torch.Tensor:
+        """Totals by margins; sums of them are at most t min(levels) in a slice, too."""
+        return (totals / margin.clamp(min=1).double()).mul_(self.scale).round_().long()
+
+    def _variances(
+        self,
+        totals: torch.Tensor,
+        x: tuple[torch.Tensor, torch.Tensor],
+        y: tuple[torch.Tensor, torch.Tensor],
+    ) -> torch.Tensor:
+        return conditional_variances(totals, x, y).mul_(self.variance_scale).round_().long()
 
     def _terms(
         self, cells: torch.Tensor, x: torch.Tensor, y: torch.Tensor, total: torch.Tensor

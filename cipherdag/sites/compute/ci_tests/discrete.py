@@ -24,6 +24,7 @@ from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_d
 from cipherdag.sites.compute.ci_tests.counts import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
+from cipherdag.statistics.chi_square_moments import moment_matched
 from cipherdag.statistics.contingency import (
     GSquared,
     Margins,
@@ -72,7 +73,7 @@ class DiscreteTest(CachedTest):
         codes: Integer codes, shape (n, p); -1 (or any negative code) where missing. A variable
             has as many levels as its highest code in these rows + 1.
         statistic: ``g2``, ``pearson``, or ``exact-mean``: Pearson's, each configuration's by
-            (rows - 1) / rows.
+            (rows - 1) / rows, and their sum as unlikely as its exact variance has it.
         dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
         min_rows_per_cell: Rows that a test needs per cell of its table.
         constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
@@ -104,13 +105,11 @@ class DiscreteTest(CachedTest):
         self._min_rows_per_cell = min_rows_per_cell
         self._testable = _varies(codes) if constant == "untestable" else None
         self._copied = _copied(codes)
-        n_rows = self._columns.n_rows
+        n_rows, exact = self._columns.n_rows, statistic == "exact-mean"
+        pearson = PearsonChiSquare(n_rows, int(self._columns.levels.max()), exact_mean=exact)
+        self._exact = pearson if exact else None
         self._statistic: TableStatistic = (
-            GSquared(n_rows, self._columns.device)
-            if statistic == "g2"
-            else PearsonChiSquare(
-                n_rows, int(self._columns.levels.max()), exact_mean=statistic == "exact-mean"
-            )
+            GSquared(n_rows, self._columns.device) if statistic == "g2" else pearson
         )
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
@@ -146,6 +145,8 @@ class DiscreteTest(CachedTest):
         """Statistic and adjusted degrees of freedom of every test, shape (B,) each."""
         fixed = np.zeros(len(tests), dtype=np.int64)
         dof = np.zeros(len(tests), dtype=np.int64)
+        variance = np.zeros(len(tests), dtype=np.int64)
+        exact = self._exact
         cells = levels.prod(axis=1)
         affordable = min(self._memory // BYTES_PER_CELL, MAX_CELLS)
         sparse = cells > min(SPARSE_CELLS_PER_ROW * self._columns.n_rows, affordable)
@@ -155,11 +156,18 @@ class DiscreteTest(CachedTest):
             )
             fixed[test] = self._statistic.sparse(table)
             dof[test] = table.dof()
+            if exact is not None:
+                variance[test] = exact.sparse_variance(table)
         for index, tables in self._dense_tables(tests, levels, np.flatnonzero(~sparse)):
             margins = Margins.of(tables)
             fixed[index] = self._statistic.dense(tables, margins).cpu().numpy()
             dof[index] = margins.dof().cpu().numpy()
-        return np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
+            if exact is not None:
+                variance[index] = exact.dense_variances(margins).cpu().numpy()
+        statistic, freedom = np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
+        if exact is not None:
+            statistic = moment_matched(statistic, freedom, variance / exact.variance_scale)
+        return statistic, freedom
 
     def _dense_tables(
         self, tests: TestBatch, levels: FloatMatrix, dense: IndexArray
