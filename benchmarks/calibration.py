@@ -196,7 +196,7 @@ class Site(Respondent):
         few = few_valued(codes, None if discrete.all() else numbers)
 
         def moved(spec, test):
-            return MovedTest((test,), CI_TESTS[spec.name].adds_up, few, pool.moves)
+            return MovedTest((test,), CI_TESTS[spec.name].adds_up, few, pool.blur)
 
         super().__init__(
             len(categories),

@@ -72,10 +72,10 @@ def table_respondent(
     def moved(spec: CITestSpec, test: CITest, *, drawn: bool = False) -> CITest:
         from cipherdag.sites.compute.ci_tests.moved_test import MovedTest
 
-        if pool.moves is None:
+        if min_cell_size <= 1 or not few().any():
             return test
         both = (test, undrawn(msgspec.structs.replace(spec, alpha=0.5))) if drawn else (test,)
-        return MovedTest(both, CI_TESTS[spec.name].adds_up, few(), pool.moves)
+        return MovedTest(both, CI_TESTS[spec.name].adds_up, few(), pool.blur)
 
     def drawn(own: SiteTable) -> Respondent:
         move = partial(moved, drawn=True)

@@ -35,6 +35,7 @@ ALIKE_BITS = 20
 FEW_VALUES = 32
 """A column of numbers of no more distinct values tells counts."""
 _SMALLEST = 2.0**-54
+_SOME = 1000  # rows: of measurements they hold many values, and no more are looked at
 
 
 def few_valued(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> BoolVector:
@@ -47,8 +48,11 @@ def few_valued(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | 
     if values is None:
         assert codes is not None, "a table has codes or values"
         return np.ones(codes.shape[1], dtype=bool)
-    distinct = [len(np.unique(column[~np.isnan(column)])) for column in values.T]
-    return np.array(distinct) <= FEW_VALUES
+    return np.array([_few(column[:_SOME]) and _few(column) for column in values.T], dtype=bool)
+
+
+def _few(column: NDArray[np.float64]) -> bool:
+    return len(np.unique(column[~np.isnan(column)])) <= FEW_VALUES
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class PoolableData:
         return Blur(*self._all)
 
     @cached_property
-    def moves(self) -> Blur | None:
+    def _moves(self) -> Blur | None:
         """What moves the parts of tests; None where small counts may leave."""
         whole = self if self._within is None else self._within
         return whole.blur if self._min_cell_size > 1 else None
@@ -250,7 +250,7 @@ class PoolableData:
             self.column,
             least=self._min_cell_size,
             within=whole.column,
-            blur=self.moves,
+            blur=self._moves,
         )
 
     def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
@@ -345,7 +345,7 @@ class PoolableData:
         self._spend(sum(tables.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
-        own, blur = self._columns(), self.moves
+        own, blur = self._columns(), self._moves
         if cells is not None:
             return cells.of(cells_answer(cells, own, least=least, blur=blur, within=within))
         return stratified_answer(tables, own, least=least, blur=blur, within=within)
@@ -357,7 +357,7 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        free = self.moves is None
+        free = self._moves is None
         tables = self._columns().whole_tables if self.discrete else None
         return share_summands(
             question, self.told_column, self.blur, least=least, given=free, tables=tables
@@ -369,7 +369,7 @@ class PoolableData:
         if question.n_variables != len(self._categories):
             raise MalformedMessageError("likelihoods of other columns than the site's schema has")
         self._spend(sum(question.counts))
-        blur, whole = self.moves, self._within
+        blur, whole = self._moves, self._within
         within = whole._of_sets if blur is not None and whole is not None else None  # noqa: SLF001
         return likelihoods_answer(question, self._of_sets, blur=blur, within=within)
 
@@ -388,7 +388,7 @@ class PoolableData:
 
         self._spend(1)
         own, least = tuple(self._categories.tolist()), self._min_cell_size
-        return followed_answer(question, own, self.column, least, self._withheld, self.moves)
+        return followed_answer(question, own, self.column, least, self._withheld, self._moves)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""
