@@ -3,8 +3,8 @@
     python benchmarks/moved_tests.py DATA_FOLDER --out benchmarks/results/moved_tests
 
 Told: the standard deviations, in rows, of the margins and of the cells of pairs of six columns of
-two categories, by the information of all tests given up to so many others. The attacker knows before
-every cell of the six to twice the deviation of a Poisson count, knows how sites move tests, and all
+two categories, by the information of all tests given up to so many others. An attacker knows every
+cell of the six to twice the deviation of a Poisson count beforehand, how sites move tests, and all
 other sites; or but for one, and has sums of two. A test told as T is a measurement with variance
 4 T M**2 + 2 d M**4, see `cipherdag/sites/compute/ci_tests/moved_test.py`.
 
