@@ -28,10 +28,12 @@ from plain_runs import driven
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+from cipherdag.sites.compute.ci_tests.moved_test import MovedTest, few_valued
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
 
@@ -90,7 +92,11 @@ def main() -> None:
             and own.evidence in arguments.evidence
             and key(case) not in done
         ]
-        found = measure(cell, left, arguments.tests, arguments.seed) if left else {}
+        found = (
+            measure(cell, left, arguments.tests, arguments.seed, arguments.min_cell_size)
+            if left
+            else {}
+        )
         for method, figures in found.items():
             cases.append(heads[method] | figures)
             add_line(arguments.lines, cases[-1])
@@ -114,7 +120,9 @@ def cells(columns: list[str]) -> list[Cell]:
     ]
 
 
-def measure(cell: Cell, methods: list[Method], tests: int, seed: int) -> dict[Method, dict]:
+def measure(
+    cell: Cell, methods: list[Method], tests: int, seed: int, least: int
+) -> dict[Method, dict]:
     """How many of a cell's tests each method does, and of those how many it finds dependent."""
     tests = tests if cell.columns != "mixtures" else max(tests // MIXTURE_SHARE, 1)
     name = f"{cell.columns} {cell.given} {cell.sites} {cell.rows} {cell.world}"
@@ -122,7 +130,7 @@ def measure(cell: Cell, methods: list[Method], tests: int, seed: int) -> dict[Me
     outcomes: dict[Method, list] = {own: [] for own in methods}
     for start in range(0, tests, BATCH):
         parts = draw(cell, min(BATCH, tests - start), rng)
-        sites = [Site(part, cell.categories * min(BATCH, tests - start)) for part in parts]
+        sites = [Site(part, cell.categories * min(BATCH, tests - start), least) for part in parts]
         for method, own in outcomes.items():
             own.append(decisions(cell.categories, method, sites))
     return {method: figures(own) for method, own in outcomes.items()}
@@ -169,21 +177,32 @@ def votes(sites: list[Site], tests, method: Method) -> tuple:
 
 
 class Site(Respondent):
-    """A site that answers from an array of codes and numbers, without small counts withheld."""
+    """A site that answers from an array of codes and numbers.
 
-    def __init__(self, values, categories: tuple[int, ...]) -> None:
+    With ``least`` above 1 it moves its tests as one whose ``min_cell_size`` this is.
+    """
+
+    def __init__(self, values, categories: tuple[int, ...], least: int = 0) -> None:
         discrete = np.array(categories) > 0
         codes = np.where(discrete, values, -1).astype(np.int64)
         numbers = np.where(discrete, np.nan, values)
         self._arrays, self._categories = (codes, values.astype(np.float64)), categories
+        pool = PoolableData(
+            codes if discrete.any() else None,
+            numbers if not discrete.all() else None,
+            categories,
+            min_cell_size=least,
+        )
+        few = few_valued(codes, None if discrete.all() else numbers)
+
+        def moved(spec, test):
+            return MovedTest((test,), CI_TESTS[spec.name].adds_up, few, pool.blur)
+
         super().__init__(
             len(categories),
             lambda spec: self.test(spec.name, rows_per_cell=spec.min_rows_per_cell),
-            pool=PoolableData(
-                codes if discrete.any() else None,
-                numbers if not discrete.all() else None,
-                categories,
-            ),
+            pool=pool,
+            move=moved if least > 1 else None,
         )
 
     def test(self, name: str, *, rows_per_cell: float = 5.0):
@@ -202,6 +221,9 @@ def parse():
     options.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
     options.add_argument(
         "--evidence", nargs="+", choices=EVIDENCE_KINDS, default=list(EVIDENCE_KINDS)
+    )
+    options.add_argument(
+        "--min-cell-size", type=int, default=0, help="of every site; above 1 its tests are moved"
     )
     options.add_argument("--lines", type=Path, default=Path("calibration.jsonl"))
     return options.parse_args()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from fedcmfs_table import write_table, write_variants
@@ -28,7 +29,10 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.algorithm import TRIPLET_EVIDENCE
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
-from cipherdag.sites.answers.respondent import Respondent, table_tests
+from cipherdag.sites.answers.table_respondent import table_respondent
+
+if TYPE_CHECKING:
+    from cipherdag.sites.answers.respondent import Respondent
 
 SITES = (3, 5, 10)
 PERCENTS = (0, 10, 30)
@@ -66,7 +70,7 @@ def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
     train, test = data.split(np.random.default_rng([seed, 1]))
     shares = arguments.large_shares if data.name in LARGE else arguments.shares
     rows = draw_sites(train, n_sites, shares, np.random.default_rng([seed, 2, n_sites]))
-    sites = [respondent(data, own) for own in rows]
+    sites = [respondent(data, own, arguments.min_cell_size) for own in rows]
     trial = Trial(data, train, test, np.random.default_rng([seed, 3]))
     grid = search_grid(data, sites, trial, arguments.alpha, arguments.evidence)
     methods = {}
@@ -88,6 +92,7 @@ def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
         "shares": list(shares),
         "alpha": arguments.alpha,
         "evidence": arguments.evidence,
+        "min_cell_size": arguments.min_cell_size,
         "coded": arguments.coded,
         "seconds": time.perf_counter() - started,
         "methods": methods,
@@ -146,9 +151,8 @@ class Trial:
         return labels[predict], model.probabilities(features[predict])
 
 
-def respondent(data: MultiLabelData, rows: np.ndarray) -> Respondent:
-    tests = table_tests(data.table.take(rows), device="cpu")
-    return Respondent(len(data.table.names), tests)
+def respondent(data: MultiLabelData, rows: np.ndarray, least: int = 0) -> Respondent:
+    return table_respondent(data.table.take(rows), min_cell_size=least, device="cpu")
 
 
 def search_grid(
@@ -256,6 +260,7 @@ def parse():
     run.add_argument("--seeds", type=int, default=10)
     run.add_argument("--alpha", type=float, default=0.05)
     run.add_argument("--evidence", choices=TRIPLET_EVIDENCE, default="weighted_p")
+    run.add_argument("--min-cell-size", type=int, default=0, help="of every site")
     run.add_argument("--coded", action="store_true", help="ML-KNN sees codes, not numbers")
     run.add_argument("--shares", type=float, nargs=2, default=(0.4, 0.8))
     run.add_argument("--large-shares", type=float, nargs=2, default=(0.2, 0.4))

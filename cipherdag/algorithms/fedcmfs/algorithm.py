@@ -122,7 +122,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
         ``stratified`` what it says. With
         ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
-        over sites, and the weighted strength of the pairs.
+        over sites, and the weighted strength of the pairs; of tests that are moved where sites
+        restrict small counts.
         Where every site can do every test, the rows are the same total each time and say nothing
         of a site's size. Where some cannot, totals differ, and their differences are the rows of
         the sites that could not: of one site, if it was one. Sites learn which triplets are asked,

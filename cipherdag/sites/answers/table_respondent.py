@@ -6,16 +6,21 @@ Leaks:
 
 from __future__ import annotations
 
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
-from cipherdag.sites.answers.respondent import Respondent, table_tests
+from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent, table_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.question import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
@@ -56,9 +61,25 @@ def table_respondent(
         return made if budget is None else budget.counted(made)
 
     pool = pooled(observed)
+    undrawn = lru_cache(maxsize=MOST_TESTS)(table_tests(observed, device=device))
+
+    @cache
+    def few() -> BoolVector:
+        from cipherdag.sites.compute.ci_tests.moved_test import few_valued
+
+        return few_valued(observed.codes, observed.values)
+
+    def moved(spec: CITestSpec, test: CITest, *, drawn: bool = False) -> CITest:
+        from cipherdag.sites.compute.ci_tests.moved_test import MovedTest
+
+        if min_cell_size <= 1 or not few().any():
+            return test
+        both = (test, undrawn(msgspec.structs.replace(spec, alpha=0.5))) if drawn else (test,)
+        return MovedTest(both, CI_TESTS[spec.name].adds_up, few(), pool.blur)
 
     def drawn(own: SiteTable) -> Respondent:
-        return Respondent(len(own.names), tests(own), pool=pooled(own, pool))
+        move = partial(moved, drawn=True)
+        return Respondent(len(own.names), tests(own), pool=pooled(own, pool), move=move)
 
     return Respondent(
         len(table.names),
@@ -67,4 +88,5 @@ def table_respondent(
         pool=pool,
         learn=table_beliefs(table, device=device, spend=spend),
         resamples=Resamples(observed, drawn),
+        move=moved,
     )

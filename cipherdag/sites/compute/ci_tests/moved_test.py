@@ -1,0 +1,144 @@
+"""A test of counts whose outcomes are moved as if some rows were others, alike at every asking.
+
+With T a chi-square of d degrees of freedom, (sqrt(T) + M c)**2 + M**2 Q over 1 + M**2 is one, too,
+for a normal variate c and a chi-square Q of d - 1: the squared length of a normal vector in d
+directions to which M times another is added. Where x and y depend, it is as if the site had
+1 / (1 + M**2) of its rows.
+
+Leaks:
+    Nothing: an outcome stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import erfc, gammaincinv, ndtri
+
+from cipherdag.statistics.contingency import chi_square_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.encodings import BoolVector
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.blur import Blur
+
+MOVE = 0.25
+"""M, in standard deviations that the root of a statistic has where x and y are independent."""
+ALIKE_BITS = 20
+"""Statistics that are alike to so many bits below one are moved alike, whatever the rounding."""
+FEW_VALUES = 32
+"""A column of numbers of no more distinct values tells counts."""
+_SMALLEST = 2.0**-54
+_SOME = 1000  # rows: of measurements they hold many values, and no more are looked at
+
+
+def few_valued(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> BoolVector:
+    """Which columns are categories, or numbers with few distinct values, shape (p,).
+
+    Args:
+        codes: Codes, shape (n, p), negative where missing; None of numbers.
+        values: Numbers, shape (n, p), NaN where missing; None of categories.
+    """
+    if values is None:
+        assert codes is not None, "a table has codes or values"
+        return np.ones(codes.shape[1], dtype=bool)
+    return np.array([_few(column[:_SOME]) and _few(column) for column in values.T], dtype=bool)
+
+
+def _few(column: NDArray[np.float64]) -> bool:
+    return len(np.unique(column[~np.isnan(column)])) <= FEW_VALUES
+
+
+@dataclass(frozen=True, slots=True)
+class MovedTest:
+    """The outcomes of another test, moved where all columns of a triplet have few values.
+
+    A number that columns with many values take part in is no function of whole counts, and stays.
+
+    Attributes:
+        tests: The test; or of drawn rows it, and the same of the rows they were drawn from: a mean
+            over replicates is moved as these are, and a difference of two by what moves the drawn
+            rows beside.
+        adds_up: Whether its statistics are chi-squares, or scores; of others p-values alone.
+        few: Of which columns, shape (p,).
+        blur: What moves them.
+    """
+
+    tests: Sequence[CITest]
+    adds_up: bool
+    few: BoolVector
+    blur: Blur
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return self.tests[0].n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """See `CITest.evaluate`."""
+        found, *others = [test.evaluate(x, y, given) for test in self.tests]
+        moved = self.few[np.column_stack([x, y, given])].all(axis=1)
+        moved &= ~np.isnan(found.p_value) & (found.dof != 0)
+        names = [self._names(own, b"test") for own in others or [found]]
+        if others:
+            names.append(self._names(found, b"drawn"))
+        for own in names:
+            found = _where(moved, self._moved(found, given.shape[1], own), found)
+        return found
+
+    def _names(self, own: Evidence, about: bytes) -> list[bytes]:
+        """What moves a test follows from: its outcome, whatever its columns are called."""
+        told = np.column_stack([np.abs(_amount(own, self.adds_up)), own.dof])
+        alike = np.rint(np.ldexp(np.nan_to_num(told), ALIKE_BITS)).astype("<i8")
+        return [about + row.tobytes() for row in alike]
+
+    def _moved(self, own: Evidence, size: int, names: list[bytes]) -> Evidence:
+        """All outcomes, moved; without meaning where not done."""
+        if not names:
+            return own
+        _, drawn = self.blur.moves(names, [3] * len(names))
+        first, finer, rest = drawn.reshape(-1, 3).T
+        # of two words: one would be found from the digits of a sum that is told finely
+        c = ndtri(np.clip((1.0 + first + finer * 2.0**-32) / 2.0, _SMALLEST, 1.0 - _SMALLEST))
+        amount, scale = _amount(own, self.adds_up), 1.0 + MOVE**2
+        signed = np.isnan(own.dof) if self.adds_up else np.ones(len(names), dtype=bool)
+        root = np.where(signed, np.abs(amount), np.sqrt(np.abs(amount))) + MOVE * c
+        spare = np.where(signed | (own.dof <= 1), 0.0, (np.nan_to_num(own.dof, nan=1.0) - 1) / 2)
+        more = np.where(spare > 0, 2.0 * gammaincinv(np.maximum(spare, 0.5), (1.0 + rest) / 2), 0.0)
+        statistic = (root**2 + MOVE**2 * more) / scale
+        score = np.copysign(1.0, amount) * root / np.sqrt(scale)
+        p_score = erfc(np.abs(score) / np.sqrt(2.0))
+        if not self.adds_up:
+            none = np.full(len(names), np.nan)
+            return replace(own, p_value=p_score, statistic=none, dependence=none)
+        freedom = np.sqrt(np.maximum(own.rows - size - 3.0, 1.0))
+        return replace(
+            own,
+            p_value=np.where(signed, p_score, chi_square_tail(statistic, np.nan_to_num(own.dof))),
+            statistic=np.where(signed, score, statistic),
+            dependence=np.where(signed, np.tanh(np.abs(score) / freedom), statistic),
+        )
+
+
+def _amount(own: Evidence, adds_up: bool) -> FloatVector:
+    """What is moved: chi-squares, scores of either sign, or the scores of p-values."""
+    if adds_up:
+        return np.nan_to_num(own.statistic)
+    scores: FloatVector = -ndtri(np.maximum(np.nan_to_num(own.p_value, nan=1.0), 1e-300) / 2.0)
+    return scores
+
+
+def _where(chosen: BoolVector, changed: Evidence, own: Evidence) -> Evidence:
+    """Some outcomes of the one, the rest of the other."""
+    return replace(
+        own,
+        p_value=np.where(chosen, changed.p_value, own.p_value),
+        statistic=np.where(chosen, changed.statistic, own.statistic),
+        dependence=np.where(chosen, changed.dependence, own.dependence),
+    )
