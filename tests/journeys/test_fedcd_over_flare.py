@@ -48,7 +48,7 @@ def hospitals(study, tmp_path_factory):
 def test_hospitals_come_to_the_beliefs_of_a_simulation(hospitals, study, tmp_path):
     out = tmp_path / "learnt"
     hospitals.command("coordinator", *study.run_words, "--out", out, "--dir", hospitals.coordinator)
-    expected = study.in_process()
+    expected = study.in_process(hospitals.work)
     assert sorted_edges(expected) == [("dose", "-->", "enzyme"), ("enzyme", "-->", "pain")]
     hospitals.check_own_results(expected)  # edges by name, beliefs to the last bit
     learnt = json.loads((out / "result.json").read_text("utf-8"))
