@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import measuring
@@ -29,6 +29,7 @@ from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algo
 from cipherdag.federation.simulated import Federation
 from cipherdag.federation.splitting import split_rows
 from cipherdag.sites.policy.policy import OPT_IN_KINDS, QUESTION_KINDS, Policy
+from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
@@ -277,12 +278,17 @@ class Study:
             return text
         return ",".join(str(names.index(own) + 1) for own in text.split(","))
 
-    def in_process(self):
-        """The report of the same run in this process."""
+    def in_process(self, work):
+        """The report of the same run in this process, by the keys of the sites' folders."""
         policy = Policy(questions=QUESTION_KINDS)
         federation = Federation.simulate(
             dict(self.tables), schema=self.schema, policy=policy, device="cpu"
         )
+        sites = (
+            replace(own, keyed=SiteFolder(work / own.name).identity().draw_key())
+            for own in federation.sites
+        )
+        federation = replace(federation, sites=tuple(sites))
         return federation.run(make_algorithm(self.algorithm, self.parameters)).to_dict()
 
 

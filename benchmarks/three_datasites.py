@@ -105,11 +105,13 @@ def main():
     options = given.parse_args()
     share_cores()
     what = study_of(options)
-    expected = what.in_process()
     begun = time.perf_counter()
     with work_folder() as work, contextlib.ExitStack() as up:
         hospitals = study(work, options.pysyft.absolute())
         fingerprint = hospitals.enrol(what.tables, what.schema)
+        enrolled = time.perf_counter()
+        expected = what.in_process(work)
+        begun += time.perf_counter() - enrolled
         running = {
             name: up.enter_context(hospitals.started("site", "start", "--dir", work / name))
             for name in SITES

@@ -60,12 +60,14 @@ def main():
     options = known.parse_args()
     share_cores()
     study = study_of(options)
-    expected = study.in_process()
     begun = time.perf_counter()
     with work_folder() as work, contextlib.ExitStack() as up:
         address = ("--host", "localhost", "--port", str(free_port()))
         hospitals = Hospitals(work, address, dict.fromkeys(study.tables, address))
         fingerprint = hospitals.enrol(study.tables, study.schema)
+        enrolled = time.perf_counter()
+        expected = study.in_process(work)
+        begun += time.perf_counter() - enrolled
         serve = ("coordinator", "start", "--dir", hospitals.coordinator)
         server = up.enter_context(hospitals.started(*serve))
 

@@ -62,7 +62,7 @@ def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
         lines = _lines(path)
         site = verify_ledger(lines).site
         if site not in heads:
-            raise LedgerError(f"{path} is of '{site}', which is not in the run's result")
+            raise LedgerError(f"{path} is of {site!r:.80}, which is not in the run's result")
         checks.append(check_ledger(lines, transcript, expected=heads[site]))
     return checks
 

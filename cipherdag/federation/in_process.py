@@ -247,7 +247,7 @@ def _runtime(
         lacking=schema.lacking,
     )
     respondent = table_respondent(
-        site.table, min_cell_size=site.policy.min_cell_size, device=device
+        site.table, min_cell_size=site.policy.min_cell_size, device=device, keyed=site.keyed
     )
     return SiteRuntime(
         profile, respondent, site.policy, ledger, programs=programs, reading=shared.reading

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.study.study_names import check_site_name
+from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 
 if TYPE_CHECKING:
     from cipherdag.sites.table.site_table import SiteTable
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 class Site:
     """One site of a federation in this process: its name, its aligned table, its own policy.
 
+    It has no key of what it draws and blurs, so that a simulation can be repeated, and whoever
+    tries the right rows foretells it. With the ``keyed`` of a real site it answers as that does.
+
     Raises:
         ParameterError: No real site may have this name.
     """
@@ -23,6 +27,7 @@ class Site:
     name: str
     table: SiteTable = field(repr=False)
     policy: Policy = field(default_factory=Policy)
+    keyed: Keyed = field(default=unkeyed, repr=False)
 
     def __post_init__(self) -> None:
         check_site_name(self.name)

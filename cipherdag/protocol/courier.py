@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Body)
 
 GARBAGE = "sent bytes that are not a message"
+MAX_REFUSAL = 500
 REMEDIES = {
     AWAITS: "After `cipherdag site approve` at that site, go on by `coordinator run --resume`.",
     DENIED: "Ask the people of the site: it does not send their reason.",
@@ -161,11 +162,15 @@ class Courier:
 
 
 def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
-    """The error that a site's refusal names, as this side's own exception."""
+    """The error that a site's refusal names, as this side's own exception.
+
+    A text that is too long, or that would steer the terminal it is shown on, is not told.
+    """
     kind = getattr(errors, refusal.error, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)
     known: type[errors.CipherdagError] = kind
-    error = known(refusal.message or known.summary, site=site)
+    told = refusal.message if len(refusal.message) <= MAX_REFUSAL else ""
+    error = known(told if told and told.isprintable() else known.summary, site=site)
     error.remedy = REMEDIES.get(refusal.message, error.remedy)
     return error

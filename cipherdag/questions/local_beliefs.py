@@ -76,7 +76,7 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     Attributes:
         n_variables: Number of aligned variables, p.
         round: Number of the federated round, from 1.
-        seed: Seed of the run; a site derives its own from it, the round and its own rows.
+        seed: Seed of the run; a site derives its own from it, the round, its rows and its key.
         belief: Packed aggregate of the last round, as `pack_beliefs` makes it: psi (``paper``), or
             the logits gamma and theta (``code``); empty in the first round.
         method: Local causal discovery method.

@@ -130,8 +130,8 @@ ResampledQuestion = (
 class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="resampled"):
     """A question about rows that the site draws from its own, as many, with replacement.
 
-    Which rows it draws depends on the seed, the number of the replicate and the rows themselves,
-    so nobody but the site knows them. The answer is that of the question.
+    Which rows it draws depends on the seed, the number of the replicate, the rows themselves and
+    the site's key, so nobody but the site knows them. The answer is that of the question.
 
     Attributes:
         question: What is asked of the rows drawn.

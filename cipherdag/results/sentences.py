@@ -13,6 +13,7 @@ from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.coverage import Covered
 from cipherdag.questions.question import SingleQuestion
 from cipherdag.questions.verdicts import VerdictQuestion
+from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
 
 if TYPE_CHECKING:
@@ -92,8 +93,8 @@ def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
     """What left each site, in sentences a data-protection officer reads."""
     lines: list[str] = []
     for site, records in releases.items():
-        lines.append(f"What left '{site}':")
-        lines += [f"  {sentence}" for sentence in site_sentences(records)]
+        lines.append(f"What left '{printable(site)}':")
+        lines += [f"  {printable(sentence)}" for sentence in site_sentences(records)]
     return lines
 
 

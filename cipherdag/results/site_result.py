@@ -121,7 +121,12 @@ def _standing_out(
         log.warning("not compared with the other sites: %s", error.message)
         return []
     data = PoolableData(
-        table.codes, table.values, table.cardinalities, min_cell_size=least, device="cpu"
+        table.codes,
+        table.values,
+        table.cardinalities,
+        min_cell_size=least,
+        device="cpu",
+        keyed=own.identity().draw_key(),
     )
     return [
         said

@@ -21,6 +21,7 @@ from cipherdag.federation.started_run import StartedRun
 from cipherdag.privacy import roundmasks, tags
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.keys import pairkeys
+from cipherdag.privacy.keys.draws import DrawKey
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.transcript import TranscribingEngine
 from cipherdag.sites.session import handshake
@@ -110,6 +111,7 @@ def made(monkeypatch):
             if window not in public and len(set(window)) > 20:
                 keep("bfv secret", window)
 
+    watch(DrawKey, "__init__", lambda _, key, content: keep("draw key", content))
     watch(pairkeys.PairKey, "__init__", lambda _, key, content: keep("pair key", content))
     watch(pairkeys.EphemeralKeys, "__init__", of_ephemeral)
     watch(handshake, "encode", of_shared)
@@ -122,9 +124,9 @@ def made(monkeypatch):
 
 KINDS = {
     "masking": {"pair key", "x25519 private", "ml-kem private", "alignment key", "context key",
-                "self mask", "pair mask", "sum key", "tag stream"},
+                "self mask", "pair mask", "sum key", "tag stream", "draw key"},
     "bfv": {"pair key", "x25519 private", "ml-kem private", "alignment key", "context key",
-            "self mask", "pair mask", "bfv secret", "sum key", "tag stream"},
+            "self mask", "pair mask", "bfv secret", "sum key", "tag stream", "draw key"},
 }  # fmt: skip
 
 

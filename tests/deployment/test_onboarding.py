@@ -141,6 +141,15 @@ def test_a_request_survives_e_mail_line_ends(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "versions", [{"torch": "\x1b[2J2.9"}, {"torch\n": "2.9"}, {"torch": "9" * 3000}]
+)
+def test_a_request_whose_versions_would_steer_the_terminal_is_refused(versions):
+    with pytest.raises(ParameterError, match="versions") as refused:
+        check_request(request_of(SigningIdentity.generate(), versions=versions))
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"name": "south"},

@@ -89,7 +89,7 @@ def learnt(hospitals, tmp_path_factory):
 def test_a_saved_plan_is_approved_by_all_and_every_site_has_its_own_report(
     hospitals, study, learnt
 ):
-    expected = study.in_process()
+    expected = study.in_process(hospitals.work)
     assert sorted_edges(expected)
     hospitals.check_own_results(expected)
     hospitals.check_audits()

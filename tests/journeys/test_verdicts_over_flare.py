@@ -45,7 +45,7 @@ def test_hospitals_come_to_the_graph_of_a_simulation(
     study = Study(tables, Schema.infer(list(tables.values())), algorithm, chosen)
     out = tmp_path / "learnt"
     hospitals.command("coordinator", *study.run_words, "--out", out, "--dir", hospitals.coordinator)
-    expected = study.in_process()
+    expected = study.in_process(hospitals.work)
     assert sorted_edges(expected)
     hospitals.check_own_results(expected)
     learnt = json.loads((out / "result.json").read_text("utf-8"))

@@ -1,5 +1,6 @@
 import copy
 import hashlib
+import hmac
 import os
 import pickle
 import struct
@@ -24,6 +25,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys import pairkeys
 from cipherdag.privacy.keys.agreement import AgreementKeys
+from cipherdag.privacy.keys.draws import DrawKey
 from cipherdag.privacy.keys.identity import SigningIdentity, fingerprint, verify
 from cipherdag.privacy.keys.keyed import keyed_digest, same_digest
 from cipherdag.privacy.keys.pairkeys import (
@@ -344,6 +346,19 @@ def test_keyed_digests_depend_on_key_parts_and_borders():
         keyed_digest(b"too short", b"a")
 
 
+def test_what_is_drawn_follows_from_the_identity_by_hkdf_and_hmac():
+    private = bytes(range(32))
+    own = SigningIdentity(Ed25519PrivateKey.from_private_bytes(private))
+    again = SigningIdentity(Ed25519PrivateKey.from_private_bytes(private))
+    extracted = hmac.digest(bytes(32), private, "sha256")
+    label = (15).to_bytes(8, "big") + b"cipherdag draws"
+    key = hmac.digest(extracted, label + b"\x01", "sha256")
+    seed = hmac.digest(key, (4).to_bytes(8, "big") + b"rows", "sha256")
+    assert own.draw_key()(b"rows") == again.draw_key()(b"rows") == seed
+    assert own.draw_key()(b"others") != seed
+    assert SigningIdentity.generate().draw_key()(b"rows") != seed
+
+
 # ------------------------------------------------------------------ secrecy
 
 
@@ -351,6 +366,8 @@ def test_keyed_digests_depend_on_key_parts_and_borders():
     "make",
     [
         SigningIdentity.generate,
+        lambda: SigningIdentity.generate().draw_key(),
+        lambda: DrawKey(b"SECRET! " * 4),
         EphemeralKeys.generate,
         lambda: PairKey(b"SECRET! " * 4),
         lambda: AgreementKeys(0, {1: PairKey(b"SECRET! " * 4)}),

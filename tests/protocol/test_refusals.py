@@ -36,6 +36,19 @@ def test_an_error_without_a_text_is_told_by_the_summary_of_its_class(kind):
     assert (told.message, told.remedy) == ("its own words", kind.default_remedy)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["\x1b[2J\x1b[Hcipherdag: all sites agreed.", "one line\r\nanother", "\x1b]52;c;eA\x07",
+     "\x9b2J", "\u202edesrever", "x" * 501],
+)  # fmt: skip
+def test_a_refusal_that_would_steer_the_terminal_is_told_by_its_summary(text):
+    error = refusal_error(Refusal(error="CohortError", message=text), "north")
+    assert (type(error), error.message) == (errors.CohortError, errors.CohortError.summary)
+    assert refusal_error(Refusal(error=text, message=text), "north").message.isprintable()
+    whole = "x" * 500
+    assert refusal_error(Refusal(error="CohortError", message=whole), "north").message == whole
+
+
 def test_no_two_errors_that_a_site_names_are_told_alike():
     told = [kind.summary for kind in EVERY if not issubclass(kind, SAYS_WHY)]
     assert len(set(told)) == len(told) > 25

@@ -2,7 +2,7 @@
 
 Leaks:
     Public keys, fingerprints and signatures are public; the private key leaves its object only
-    into the file that `SigningIdentity.save` creates.
+    into the file that `SigningIdentity.save` creates. `draw_key` tells nothing of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from cipherdag.errors import OutputError, PolicyRefusedError, SignatureError
+from cipherdag.privacy.keys.draws import DrawKey
 from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.keys.pairkeys import hkdf
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
@@ -105,6 +107,10 @@ class SigningIdentity(Secret):
     def sign(self, domain: bytes, *parts: bytes) -> bytes:
         """A signature over the domain and the parts, 64 bytes; the borders between them count."""
         return self._key.sign(transcript(domain, *parts))
+
+    def draw_key(self) -> DrawKey:
+        """The key of this party's own random numbers, the same as long as it keeps its identity."""
+        return DrawKey(hkdf(self._key.private_bytes_raw(), b"cipherdag draws"))
 
 
 def verify(public: bytes, signature: bytes, domain: bytes, *parts: bytes) -> None:

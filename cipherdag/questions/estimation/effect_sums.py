@@ -89,13 +89,13 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     ``min_cell_size`` but 0; and in the bins it leaves out such counts.
 
     To doubt an effect, a site changes its rows before it answers, by numbers that follow from all
-    of them, so that nobody else can tell how, and another run changes them alike: with ``placebo``
-    it deals the treatment out anew; with ``cause`` it adds a column of standard normal numbers,
-    which the question has as one more than the study; with ``part`` it leaves out one of `PARTS`
-    parts, drawn row by row. It then has rows of an arm, or in a stratum, if every part does. Where
-    numbers are named, the rule on counts holds of the treatment dealt, and of every part, and each
-    arm in each part has four rows per coefficient of the largest model. Of categories alone what
-    chance makes of their table says nothing that the table does not.
+    of them and its key, so that nobody else can tell how, and another run changes them alike: with
+    ``placebo`` it deals the treatment out anew; with ``cause`` it adds a column of standard normal
+    numbers, which the question has as one more than the study; with ``part`` it leaves out one of
+    `PARTS` parts, drawn row by row. It then has rows of an arm, or in a stratum, if every part
+    does. Where numbers are named, the rule on counts holds of the treatment dealt, and of every
+    part, and each arm in each part has four rows per coefficient of the largest model. Of
+    categories alone what chance makes of their table says nothing that the table does not.
 
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of

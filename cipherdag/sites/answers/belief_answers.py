@@ -1,8 +1,8 @@
 """A site's answer to Fed-CD's question: it trains on its own rows and weighs what it learnt.
 
-An answer is a function of the question and the rows alone: the generator is seeded from the run's
-seed, the round and a digest of the rows, and networks are new in every round, so that a round that
-is asked again, even of a restarted site, has the same answer.
+An answer is a function of the question, the rows and the site's key alone: the generator is seeded
+from the run's seed, the round, a digest of the rows and that key, and networks are new in every
+round, so that a round that is asked again, even of a restarted site, has the same answer.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -24,7 +24,7 @@ from cipherdag.questions.local_beliefs import (
     edge_probability,
     off_diagonal,
 )
-from cipherdag.sites.table.rows.digest import rows_digest
+from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,11 @@ if TYPE_CHECKING:
 
 
 def table_beliefs(
-    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] | None = None
+    table: SiteTable,
+    *,
+    device: str = "auto",
+    spend: Callable[[int], None] | None = None,
+    keyed: Keyed = unkeyed,
 ) -> Callable[[LocalBeliefs], FloatVector]:
     """Trains local methods on one site's table.
 
@@ -45,6 +49,7 @@ def table_beliefs(
         table: The site's aligned data.
         device: ``cpu``, ``cuda`` or ``auto``.
         spend: Told how many training steps are about to be computed; may refuse.
+        keyed: The site's key.
 
     Returns:
         A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
@@ -67,7 +72,7 @@ def table_beliefs(
     def answer(question: LocalBeliefs) -> FloatVector:
         if spend is not None:
             spend(question.training_steps)
-        learnt = learn(question, regimes(), site_generator(question, table))
+        learnt = learn(question, regimes(), site_generator(question, table, keyed))
         return weighted_answer(question, learnt, regimes().counts().numpy(), table.rows)
 
     return answer
@@ -80,14 +85,16 @@ def no_interventions(message: str) -> SchemaError:
     )
 
 
-def site_generator(question: LocalBeliefs, table: SiteTable) -> torch.Generator:
-    """The site's generator of one round, from the run's seed, the round and the site's rows."""
+def site_generator(
+    question: LocalBeliefs, table: SiteTable, keyed: Keyed = unkeyed
+) -> torch.Generator:
+    """The site's generator of one round, from the run's seed, the round, its rows and its key."""
     import torch
 
     purpose = b"cipherdag local beliefs"
     purpose += question.seed.to_bytes(8, "big") + question.round.to_bytes(8, "big")
     digest = rows_digest(purpose, table.codes, table.values, table.interventions)
-    seed = int.from_bytes(digest[:8], "big") >> 1
+    seed = int.from_bytes(keyed(digest)[:8], "big") >> 1
     return torch.Generator().manual_seed(seed)
 
 

@@ -5,9 +5,9 @@ Bayesian networks: a bootstrap approach", UAI 1999. Every site draws as many row
 the sites are strata.
 
 Leaks:
-    Nothing: an answer stays inside the site until it is protected. Which rows are drawn depends on
-    all rows of the site, so only who knows them all can tell; were it known, sums over many
-    replicates would be equations in single rows.
+    Nothing: an answer stays inside the site until it is protected. Which rows are drawn follows
+    from all rows of the site and its key, so nobody else can tell, but for a simulation, which has
+    no key; were it known, sums over many replicates would be equations in single rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.sites.table.rows.digest import rows_digest
+from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,7 @@ class Resamples:
     Args:
         table: The site's rows.
         respond: Makes a respondent of a table of drawn rows.
+        keyed: The site's key.
         memory_bytes: Bounds the drawn rows that are kept, at least one replicate.
     """
 
@@ -46,10 +47,12 @@ class Resamples:
         table: SiteTable,
         respond: Callable[[SiteTable], Respondent],
         *,
+        keyed: Keyed = unkeyed,
         memory_bytes: int = MEMORY,
     ) -> None:
         self._table = table
         self._respond = respond
+        self._keyed = keyed
         arrays = [own for own in (table.codes, table.values) if own is not None]
         self._most = max(memory_bytes // max(sum(own.nbytes for own in arrays), 1), 1)
         self._digest = b""
@@ -78,6 +81,6 @@ class Resamples:
             purpose = b"cipherdag resampled rows"
             self._digest = rows_digest(purpose, self._table.codes, self._table.values)
         number = seed.to_bytes(8, "big") + replicate.to_bytes(8, "big")
-        entropy = hashlib.sha256(self._digest + number).digest()
+        entropy = hashlib.sha256(self._keyed(self._digest) + number).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))
         return rng.integers(self._table.rows, size=self._table.rows)

@@ -16,6 +16,7 @@ from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent, table_tests
+from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,12 @@ if TYPE_CHECKING:
 
 
 def table_respondent(
-    table: SiteTable, *, min_cell_size: int, device: str = "auto", budget: TestBudget | None = None
+    table: SiteTable,
+    *,
+    min_cell_size: int,
+    device: str = "auto",
+    budget: TestBudget | None = None,
+    keyed: Keyed = unkeyed,
 ) -> Respondent:
     """Answers every kind of question about a site's table.
 
@@ -38,6 +44,7 @@ def table_respondent(
         min_cell_size: Smallest count that a pooled count may come from.
         device: ``cpu``, ``cuda`` or ``auto``.
         budget: Counts what is computed against the site's policy.
+        keyed: The key of all that the site draws and blurs by; none in a simulation.
     """
     observed = table.observational()
     spend = None if budget is None else budget.spend
@@ -54,6 +61,7 @@ def table_respondent(
             spend=spend,
             within=within,
             ordered=own.ordered,
+            keyed=keyed,
         )
 
     def tests(own: SiteTable) -> Callable[[CITestSpec], CITest]:
@@ -86,7 +94,7 @@ def table_respondent(
         tests(observed),
         make_scores=table_scores(observed, device=device, spend=spend),
         pool=pool,
-        learn=table_beliefs(table, device=device, spend=spend),
-        resamples=Resamples(observed, drawn),
+        learn=table_beliefs(table, device=device, spend=spend, keyed=keyed),
+        resamples=Resamples(observed, drawn, keyed=keyed),
         move=moved,
     )

@@ -148,13 +148,13 @@ def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
             lines.append(f"{when}: it ran {other.algorithm}.")
             continue
         changed = _changes(_told(other), _told(plan))
-        told = _printable("; ".join(changed)) or "no difference but its date and purpose"
+        told = printable("; ".join(changed)) or "no difference but its date and purpose"
         lines.append(f"{when}: {told}.")
     return lines
 
 
-def _printable(text: str) -> str:
-    """A text of the coordinator's that cannot pass for another line, or steer a terminal."""
+def printable(text: str) -> str:
+    """Another party's text, which then cannot pass for another line, or steer a terminal."""
     return "".join(own if own.isprintable() else repr(own)[1:-1] for own in text)
 
 
@@ -183,10 +183,10 @@ def _parameter_lines(plan: Plan) -> Iterator[str]:
     for name in changed:
         value, before = plan.parameters[name], usual.get(name)
         usually = "" if before == "" else f", usually {_shown(before)}"  # a name has no usual one
-        yield _printable(f"Parameter {name} is {_shown(value)}{usually}. {known[name].help}")
+        yield printable(f"Parameter {name} is {_shown(value)}{usually}. {known[name].help}")
     others = "All other parameters" if changed else "All parameters"
     told = [f"{key} {_shown(own)}" for key, own in plan.parameters.items() if key not in changed]
-    yield _printable(f"{others} are as usual: {', '.join(told)}; random seed {plan.seed}.")
+    yield printable(f"{others} are as usual: {', '.join(told)}; random seed {plan.seed}.")
 
 
 def _shown(value: Any) -> str:

@@ -82,7 +82,11 @@ def open_site(
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
     respondent = table_respondent(
-        table, min_cell_size=policy.min_cell_size, device=settings.device, budget=budget
+        table,
+        min_cell_size=policy.min_cell_size,
+        device=settings.device,
+        budget=budget,
+        keyed=identity.draw_key(),
     )
     profile = SiteProfile(
         name=settings.name,

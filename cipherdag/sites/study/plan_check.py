@@ -95,7 +95,10 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     schema, everyone = own.schema, tuple(range(len(plan.cohort)))
     program = installed_program(plan, plan_facts(plan, len(schema.names), schema.label_positions))
     respondent = table_respondent(
-        own, min_cell_size=policy.min_cell_size, device=site.settings().device
+        own,
+        min_cell_size=policy.min_cell_size,
+        device=site.settings().device,
+        keyed=site.identity().draw_key(),
     )
     asked: list[str] = []
     known: set[str] = set()

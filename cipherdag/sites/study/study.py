@@ -35,6 +35,7 @@ EngineName = Literal["flare", "syft"]
 
 FORMAT: Final = 1
 MAX_SITES: Final = 4096
+MAX_VERSIONS: Final = 2000
 REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
 STUDY_DOMAIN: Final = b"cipherdag study"
 APPROVAL_DOMAIN: Final = b"cipherdag enrolment approval"
@@ -178,13 +179,16 @@ def check_request(request: Request) -> None:
 
     Raises:
         SignatureError: The proof is missing or not by the key in the request.
-        ParameterError: A name or the address cannot be used.
+        ParameterError: A name, the address or a version cannot be used.
     """
     check_site_name(request.name)
     check_study_name(request.organisation)
     check_study_name(request.study)
     if request.datasite:
         check_datasite_url(request.datasite)
+    versions = "".join(f"{name} {own}" for name, own in request.versions.items())
+    if len(versions) > MAX_VERSIONS or not versions.isprintable():  # shown on a terminal
+        raise ParameterError("the request names no versions of packages that can be shown")
     unproven = msgspec.structs.replace(request, proof=b"")
     try:
         verify(request.identity, request.proof, REQUEST_DOMAIN, encoded(unproven))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cipherdag.audit.auditing import export
 from cipherdag.errors import LedgerError, OutputError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.results.sentences import release_lines
 from cipherdag.sites.record.ledger import (
     GENESIS,
     Ledger,
@@ -79,6 +80,14 @@ def test_a_signature_in_capitals_is_a_changed_byte_too():
     start, signature = LINES[1].split('"signature":"')
     with pytest.raises(LedgerError, match="line 2"):
         verify_ledger([LINES[0], f'{start}"signature":"{signature.upper()}'])
+
+
+def test_what_left_is_told_without_steering_the_terminal():
+    own = Ledger("north\x1b[2J", IDENTITY)
+    fill(own)
+    told = release_lines({"north\x1b[2J": read_releases(own.lines)})
+    assert all(map(str.isprintable, told))
+    assert "north\\x1b[2J" in told[0]
 
 
 def test_removed_doubled_and_swapped_lines_are_found():

@@ -1,10 +1,11 @@
-"""Numbers that nobody can foretell who lacks a site's rows, and that are the same at every asking.
+"""Numbers that nobody can foretell who lacks a site's key, and that are the same at every asking.
 
 What is blurred by them is told no more exactly by asking again, and a run that is gone through a
 second time tells the same.
 
 Leaks:
-    Nothing: they follow from all rows of the site together, which stay there.
+    Nothing: they follow from all rows of the site together and from its key, which stay there.
+    Without a key, as in a simulation, whoever tries the right rows foretells them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.questions.stratified import JOLT, SPREAD
-from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
+from cipherdag.sites.table.rows.digest import Keyed, Renamed, first_met, rows_digest, unkeyed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,17 +28,21 @@ if TYPE_CHECKING:
 
 
 class Blur:
-    """Uniform numbers that follow from the rows of a table.
+    """Uniform numbers that follow from the rows of a table and a site's key.
 
     They are the same in whichever order columns and categories come.
 
     Args:
         codes: Codes, shape (n, p), negative where missing; None of numbers.
         values: Numbers, shape (n, p), NaN where missing; None of categories.
+        keyed: The site's key.
     """
 
     def __init__(
-        self, codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64] | None,
+        keyed: Keyed = unkeyed,
     ) -> None:
         ranks: list[IndexArray] = []
         met: list[int] = []
@@ -59,6 +64,7 @@ class Blur:
         ordered = sorted(self._columns)
         places = {own: place for place, own in enumerate(ordered)}
         self._order = np.array([places[own] for own in self._columns], dtype=np.int64)
+        self._keyed = keyed
         self._digest = hashlib.sha256(b"cipherdag blur" + b"".join(ordered)).digest()
 
     def column(self, variable: int) -> bytes:
@@ -103,7 +109,7 @@ class Blur:
             What variances are multiplied by, shape (K,), and of every key as many numbers from -1
             to 1 for `jolted` as asked for, one after the other.
         """
-        state = self._digest + b"each"
+        state = self._keyed(self._digest) + b"each"
         asked = zip(keys, sizes, strict=True)
         drawn = [hashlib.shake_128(state + key).digest(4 * (2 + size)) for key, size in asked]
         numbers = (np.frombuffer(b"".join(drawn), dtype="<u4") + 0.5) / 2.0**31 - 1.0
@@ -117,7 +123,7 @@ class Blur:
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""
-        entropy = hashlib.sha256(self._digest + about).digest()
+        entropy = hashlib.sha256(self._keyed(self._digest) + about).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))
         return rng.uniform(-1.0, 1.0, shape)
 

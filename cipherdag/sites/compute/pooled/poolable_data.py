@@ -36,6 +36,7 @@ from cipherdag.sites.compute.pooled.described import (
     without_gaps,
 )
 from cipherdag.sites.compute.pooled.marks import column_marks
+from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +74,7 @@ class PoolableData:
         within: The rows that these were drawn from, if they were: what is withheld of those is
             withheld of these.
         ordered: Variables with three or more categories in an order, ascending.
+        keyed: The site's key.
     """
 
     def __init__(
@@ -86,9 +88,9 @@ class PoolableData:
         spend: Callable[[int], None] | None = None,
         within: PoolableData | None = None,
         ordered: tuple[int, ...] = (),
+        keyed: Keyed = unkeyed,
     ) -> None:
-        self._within = within
-        self._ordered = ordered
+        self._within, self._ordered, self._keyed = within, ordered, keyed
         self._levels = levels_of(codes, len(categories))
         self._all = codes, values
         if codes is not None and min_cell_size > 1:
@@ -121,8 +123,8 @@ class PoolableData:
 
     @cached_property
     def blur(self) -> Blur:
-        """Numbers that follow from all rows."""
-        return Blur(*self._all)
+        """Numbers that follow from all rows and the site's key."""
+        return Blur(*self._all, self._keyed)
 
     @cached_property
     def _moves(self) -> Blur | None:
@@ -169,8 +171,7 @@ class PoolableData:
         marks = np.zeros((5, p))  # of place, spread and size; the latter two with 1
         columns = (self._to_mark(v, self.column(v)) for v in np.flatnonzero(numbers).tolist())
         marks[:, numbers] = column_marks(columns, least)
-        told = rows if rows >= least else 0
-        parts = [[1, told], self._categories, *marks, missing, [least > 1]]
+        parts = [[1, rows if rows >= least else 0], self._categories, *marks, missing, [least > 1]]
         if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
         return np.concatenate(parts, dtype=np.float64)
@@ -244,9 +245,8 @@ class PoolableData:
         from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
         whole = self if self._within is None else self._within
-        categories = tuple(self._categories.tolist())
         return OwnScores(
-            categories,
+            tuple(self._categories.tolist()),
             self.column,
             least=self._min_cell_size,
             within=whole.column,

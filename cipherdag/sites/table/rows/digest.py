@@ -1,4 +1,4 @@
-"""A digest of all rows of a site, from which numbers follow that only the site can foretell."""
+"""A digest of all rows of a site, from which, with its key, the numbers follow that it draws."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -32,6 +32,14 @@ class Renamed:
 
 
 Digested: TypeAlias = "NDArray[Any] | Renamed | None"
+
+Keyed: TypeAlias = "Callable[[bytes], bytes]"
+"""From a digest of rows to the 32 bytes that numbers are drawn from, by the key of a site."""
+
+
+def unkeyed(digest: bytes) -> bytes:
+    """No key, as in a simulation: whoever tries the right rows computes what is drawn of them."""
+    return digest
 
 
 def rows_digest(purpose: bytes, *arrays: Digested) -> bytes:
