@@ -65,6 +65,6 @@ def table_respondent(
         tests(observed),
         make_scores=table_scores(observed, device=device, spend=spend),
         pool=pool,
-        learn=table_beliefs(table, device=device, spend=spend),
+        learn=table_beliefs(table, min_cell_size=min_cell_size, device=device, spend=spend),
         resamples=Resamples(observed, drawn),
     )
