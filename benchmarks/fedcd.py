@@ -116,7 +116,7 @@ def learn(case, frame, names, options) -> tuple[list[CausalGraph], list[float]]:
         max(1, case["sites"]),
         seed=seed,
         interventions=INTERVENED,
-        deal="vertical",
+        deal=options.deal,
         protection="none",
         device=options.device,
     )
@@ -149,7 +149,7 @@ class Trainer:
     done: ClassVar[dict] = {}
 
     def __init__(self, table, case: dict, number: int, options) -> None:
-        self.table = table
+        self.table, self.least = table, options.min_cell_size
         own = ("structure", "seed", "sites")
         self.key = (*(case[name] for name in own), case["method"] == "dcdi", number)
         self.regimes = Regimes.of(
@@ -157,6 +157,7 @@ class Trainer:
             table.cardinalities,
             table.interventions,
             device=resolve_device(options.device),
+            least=self.least,
         )
 
     def __call__(self, question) -> np.ndarray:
@@ -164,7 +165,7 @@ class Trainer:
         if key not in self.done:
             self.done[key] = train(question, self.regimes, site_generator(question, self.table))
         counts = self.regimes.counts().numpy()
-        return weighted_answer(question, self.done[key], counts, self.table.rows)
+        return weighted_answer(question, self.done[key], counts, self.table.rows, least=self.least)
 
 
 def parameters(options) -> FedCD:
@@ -221,7 +222,8 @@ def regimes(frame, names) -> tuple[list[np.ndarray], list[list[int]]]:
 
 def figures(options, lines: list[dict]) -> dict:
     settings = asdict(parameters(options)) | {
-        name: getattr(options, name) for name in ("d", "observational", "per_variable")
+        name: getattr(options, name)
+        for name in ("d", "observational", "per_variable", "min_cell_size", "deal")
     }
     return {"settings": settings, "cases": lines}
 
@@ -327,6 +329,8 @@ def parse():
     options.add_argument("--methods", nargs="+", choices=METHODS, default=usual)
     options.add_argument("--observational", type=int, default=10_000)
     options.add_argument("--per-variable", type=int, default=200)
+    options.add_argument("--min-cell-size", type=int, default=1)
+    options.add_argument("--deal", choices=["vertical", "horizontal"], default="vertical")
     options.add_argument("--device", default="cpu")
     options.add_argument("--report", action="store_true", help="Print what is there, run nothing.")
     default = FedCD()

@@ -3,7 +3,9 @@
 Leaks:
     Every site and whoever carries the messages see the aggregated belief of the last round and the
     training parameters. The coordinator sees sums over the sites: of weighted beliefs, of weights
-    and of binary graphs.
+    and of binary graphs. Of a site without small counts the weights are exact, and their sum tells
+    how many rows of each experiment the sites have; of others it tells about how many sites have
+    `min_cell_size` of them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ LOGIT_BOUND = 32.0
 LEAST_WEIGHT = 1e-9
 MAX_SHARPNESS = 30.0
 MAX_ROWS_LIMIT = 1 << 30
-COUNT_BITS, WEIGHT_BITS = 30, 40
+COUNT_BITS, WEIGHT_BITS, COARSE_BITS = 30, 40, 10
 TRAINING_LIMITS = {
     "epochs": 1_000,
     "fit_steps": 1_000_000,
@@ -71,7 +73,9 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     """Fed-CD, one round: what does the site believe after training on its own rows?
 
     The answer has the segments of `encodings`: weighted beliefs, their weights, the site's binary
-    graph, and 1 to count it. All matrices are read row by row without their diagonals.
+    graph, and 1 to count it. All matrices are read row by row without their diagonals. A site whose
+    policy restricts small counts leaves out experiments of fewer rows than its ``min_cell_size``,
+    counts the others in steps, and rounds weights and weighted beliefs (ADR 41).
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -180,6 +184,26 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         return self.n_pairs if self.aggregation == "proximity" else 1
 
     @property
+    def coarse_bits(self) -> int:
+        """Bits below one of the grid of weighted beliefs, where small counts may not leave.
+
+        It keeps `COARSE_BITS` of a belief that weighs as little as can be.
+        """
+        return COARSE_BITS + math.ceil(-math.log2(self._smallest_weight))
+
+    @property
+    def coarse_weight(self) -> float:
+        """The smallest weight, on that grid."""
+        unit = 2.0**-self.coarse_bits
+        return round(self._smallest_weight / unit) * unit
+
+    @property
+    def _smallest_weight(self) -> float:
+        if self.aggregation == "naive":
+            return 1.0
+        return math.exp(-self.sharpness) if self.reference == "paper" else self.least_weight
+
+    @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Weighted beliefs, weights, binary graph, and 1.
 
@@ -191,9 +215,7 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         if self.aggregation == "naive" and self.reference == "paper":
             weight, bits = float(self.max_rows), COUNT_BITS
         elif self.aggregation == "proximity":
-            smallest = math.exp(-self.sharpness)
-            smallest = smallest if self.reference == "paper" else self.least_weight
-            bits += math.ceil(-math.log2(smallest))
+            bits += math.ceil(-math.log2(self._smallest_weight))
         return (
             Encoding(
                 length=self.n_matrices * self.n_pairs,

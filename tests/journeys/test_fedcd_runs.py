@@ -231,7 +231,9 @@ class Cohort:
                     rows=site.table.rows,
                 ),
                 Respondent(
-                    3, table_tests(site.table, device="cpu"), learn=table_beliefs(site.table)
+                    3,
+                    table_tests(site.table, device="cpu"),
+                    learn=table_beliefs(site.table, min_cell_size=1),
                 ),
                 site.policy,
                 Ledger(site.name, keys[site.name]),
@@ -285,7 +287,7 @@ def test_a_killed_run_resumes_at_its_round_with_identical_results(tmp_path):
 def test_a_restarted_site_repeats_its_answer_bit_for_bit():
     table = dealt().sites[0].table
     question = next(FedCD(**SMALL).ask(Facts(3, 3, seed=1)))
-    one, other = (table_beliefs(table, device="cpu")(question) for _ in range(2))
+    one, other = (table_beliefs(table, min_cell_size=1, device="cpu")(question) for _ in range(2))
     assert np.array_equal(one, other)
 
 
@@ -402,7 +404,7 @@ def test_a_site_whose_schema_names_no_interventions_does_not_train():
     table = replace(dealt("none").sites[0].table, interventions=None)
     question = next(FedCD(**SMALL).ask(Facts(3, 3)))
     with pytest.raises(SchemaError, match="no column names interventions"):
-        table_beliefs(table, device="cpu")(question)
+        table_beliefs(table, min_cell_size=1, device="cpu")(question)
 
 
 def test_a_site_without_observational_rows_is_not_ready():
@@ -415,7 +417,7 @@ def test_a_site_without_observational_rows_is_not_ready():
     assert refused.type.__name__ in (TooFewRowsError.__name__, SiteUnreachableError.__name__)
     question = next(FedCD(**SMALL).ask(Facts(3, 3)))
     with pytest.raises(TooFewRowsError, match="observational"):
-        table_beliefs(only, device="cpu")(question)
+        table_beliefs(only, min_cell_size=1, device="cpu")(question)
 
 
 # -- commands ---------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ BELIEFS = (
     "In every round and for every edge, the aggregated belief, and how many sites believe in it."
 )
 AGGREGATIONS = {
-    "proximity": "How many sites intervened near an edge, and how near, but not which.",
+    "proximity": "How many sites intervened near an edge, and how near, but not which; in how many "
+    "rows, about, and of sites that restrict no small counts, exactly.",
     "naive": "The rows of all sites together.",
 }
 """What the weights of an aggregation open."""
@@ -119,8 +120,10 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
         both logits), how many sites believe in the edge, and with ``proximity`` the sum of the
         weights exp(beta r), or ``decay`` to the power of the distance, which tells how many sites
-        intervened near it, and how near, but not which; with ``naive`` the rows of all sites
-        together. Sites learn the aggregated belief.
+        intervened near it, and how near, but not which: of sites that restrict small counts in
+        steps of rows and of weights, of others exactly, so that every site's rows of every
+        experiment follow, though not whose they are; with ``naive`` the rows of all sites
+        together. Sites learn the same sums, and the aggregated belief.
     """
 
     name: ClassVar[str] = "fedcd"

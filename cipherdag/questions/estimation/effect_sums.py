@@ -86,7 +86,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     ``truncate``.
 
     A site tells nothing where the table of all discrete variables named has a count below its
-    ``min_cell_size`` but 0; and in the bins it leaves out such counts.
+    ``min_cell_size`` but 0; and of the bins of an arm it leaves out such counts, with the smallest
+    of the others where these rows are too few together, since the rows of an arm are told.
 
     To doubt an effect, a site changes its rows before it answers, by numbers that follow from all
     of them and its key, so that nobody else can tell how, and another run changes them alike: with

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 def table_beliefs(
     table: SiteTable,
     *,
+    min_cell_size: int,
     device: str = "auto",
     spend: Callable[[int], None] | None = None,
     keyed: Keyed = unkeyed,
@@ -47,6 +48,8 @@ def table_beliefs(
 
     Args:
         table: The site's aligned data.
+        min_cell_size: Smallest count that may leave: where that is more than 1, experiments of
+            fewer rows take no part, and weights are coarse.
         device: ``cpu``, ``cuda`` or ``auto``.
         spend: Told how many training steps are about to be computed; may refuse.
         keyed: The site's key.
@@ -67,13 +70,15 @@ def table_beliefs(
             raise no_interventions(
                 "no column names interventions: without one no direction can be told"
             )
-        return Regimes.of(table.numbers(), table.cardinalities, marks, device=own)
+        cells, levels = table.numbers(), table.cardinalities
+        return Regimes.of(cells, levels, marks, device=own, least=min_cell_size)
 
     def answer(question: LocalBeliefs) -> FloatVector:
         if spend is not None:
             spend(question.training_steps)
         learnt = learn(question, regimes(), site_generator(question, table, keyed))
-        return weighted_answer(question, learnt, regimes().counts().numpy(), table.rows)
+        counts = regimes().counts().numpy()
+        return weighted_answer(question, learnt, counts, table.rows, least=min_cell_size)
 
     return answer
 
@@ -121,7 +126,7 @@ def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) 
 
 
 def weighted_answer(
-    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector, rows: int
+    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector, rows: int, *, least: int
 ) -> FloatVector:
     """Weighted beliefs, weights, binary graph and 1, as `LocalBeliefs.encodings` lays them out.
 
@@ -130,11 +135,17 @@ def weighted_answer(
         learnt: What the site believes now, shape (m, p, p).
         counts: Rows in which each variable was intervened on, shape (p,).
         rows: All rows of the site.
+        least: Smallest count that may leave.
     """
-    weights = site_weights(question, learnt, counts, rows)
+    weights = site_weights(question, learnt, counts, rows, least=least)
+    weighted = weights * learnt
+    if least > 1:
+        # a belief times a coarse weight would tell the weight again by its last digits
+        unit = 2.0**-question.coarse_bits
+        weighted = np.rint(weighted / unit) * unit
     return np.concatenate(
         [
-            off_diagonal(weights * learnt),
+            off_diagonal(weighted),
             off_diagonal(weights) if question.aggregation == "proximity" else weights.ravel()[:1],
             off_diagonal(binary_graph(learnt).astype(np.float64)),
             np.ones(1),
@@ -143,27 +154,37 @@ def weighted_answer(
 
 
 def site_weights(
-    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector, rows: int
+    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector, rows: int, *, least: int
 ) -> FloatMatrix:
-    """How much the site's belief about every pair weighs, shape (p, p)."""
+    """How much the site's belief about every pair weighs, shape (p, p).
+
+    Where ``least`` is more than 1, weights by proximity are a function of the question, of the
+    beliefs and of counts in steps: two sites whose counts lie in the same steps weigh alike in
+    every round.
+    """
     from cipherdag.sites.compute.beliefs.reliability import (
+        coarse_weights,
         distance_weights,
         reliability,
         softmax_weights,
+        stepped_rows,
     )
 
     p = question.n_variables
     if question.aggregation == "naive":
         return np.full((p, p), float(rows) if question.reference == "paper" else 1.0)
+    held = stepped_rows(counts, least) if least > 1 else counts
     last = question.belief_arrays()
     if question.reference == "code":
         graph = binary_graph(learnt if last is None else last)  # a site's own in the first round
-        return distance_weights(
-            graph, counts > 0, decay=question.decay, least=question.least_weight
+        weights = distance_weights(
+            graph, held > 0, decay=question.decay, least=question.least_weight
         )
-    # before the first aggregate no edge carries mass, and no site's own belief may weigh itself
-    belief = np.ones((p, p)) if last is None else edge_probability(last)
-    graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
-    mass = np.minimum(counts / question.full_mass, 1.0)
-    scores = reliability(belief, graph, mass, reach=question.reach)
-    return softmax_weights(scores, belief, question.sharpness)
+    else:
+        # before the first aggregate no edge carries mass, and no site's own belief may weigh itself
+        belief = np.ones((p, p)) if last is None else edge_probability(last)
+        graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
+        mass = np.minimum(held / question.full_mass, 1.0)
+        scores = reliability(belief, graph, mass, reach=question.reach)
+        weights = softmax_weights(scores, belief, question.sharpness)
+    return coarse_weights(weights, question.coarse_weight) if least > 1 else weights

@@ -94,7 +94,9 @@ def table_respondent(
         tests(observed),
         make_scores=table_scores(observed, device=device, spend=spend),
         pool=pool,
-        learn=table_beliefs(table, device=device, spend=spend, keyed=keyed),
+        learn=table_beliefs(
+            table, min_cell_size=min_cell_size, device=device, spend=spend, keyed=keyed
+        ),
         resamples=Resamples(observed, drawn, keyed=keyed),
         move=moved,
     )

@@ -1,4 +1,4 @@
-"""What a site's log says of rows that scores leave out."""
+"""What a site's log says of rows that scores and beliefs leave out."""
 
 from __future__ import annotations
 
@@ -16,3 +16,17 @@ def tell_left_out(rows: int, complete: int) -> None:
     """
     if complete < rows:
         log.warning("%d of %d rows miss a value; scores leave them out", rows - complete, rows)
+
+
+def tell_few(regimes: list[int]) -> None:
+    """Say how many rows belong to experiments of fewer than `min_cell_size`, if any do.
+
+    Args:
+        regimes: Rows of every such experiment.
+    """
+    if regimes:
+        log.warning(
+            "%d experiments have fewer rows than min_cell_size, %d in all; beliefs leave them out",
+            len(regimes),
+            sum(regimes),
+        )

@@ -139,7 +139,7 @@ def test_a_decay_of_one_is_the_plain_mean():
     logits = [np.random.default_rng(k).standard_normal((2, p, p)) for k in (1, 2)]
     counts = np.eye(p)[:2] * 50
     answers = zip(logits, counts, strict=True)
-    sums = sum(weighted_answer(question, own, done, 100) for own, done in answers)
+    sums = sum(weighted_answer(question, own, done, 100, least=1) for own, done in answers)
     found, _ = aggregate(question, sums)
     off = ~np.eye(p, dtype=bool)
     assert np.allclose(found[0][off], (logits[0] + logits[1])[0][off] / 2)
@@ -157,7 +157,8 @@ def test_the_ratio_of_two_sums_is_the_softmax_average(seed, sharpness):
     learnt = [beliefs(p, seed + site)[None] for site in range(n_sites)]
     counts = [rng.integers(0, 200, p) * (rng.random(p) < 0.5) for _ in range(n_sites)]
     answers = [
-        weighted_answer(question, own, held, 500) for own, held in zip(learnt, counts, strict=True)
+        weighted_answer(question, own, held, 500, least=1)
+        for own, held in zip(learnt, counts, strict=True)
     ]
     assert len(answers[0]) == sum(encoding.length for encoding in question.encodings)
     rounded = []
@@ -188,8 +189,8 @@ def test_naive_weights_are_rows_and_the_codes_are_equal():
     p = 3
     one, two = beliefs(p, 1)[None], beliefs(p, 2)[None]
     question = LocalBeliefs(n_variables=p, round=1, seed=0, aggregation="naive")
-    sums = weighted_answer(question, one, np.zeros(p), 100)
-    sums = sums + weighted_answer(question, two, np.zeros(p), 300)
+    sums = weighted_answer(question, one, np.zeros(p), 100, least=1)
+    sums = sums + weighted_answer(question, two, np.zeros(p), 300, least=1)
     found, _ = aggregate(question, sums)
     assert np.allclose(found, 0.25 * one + 0.75 * two)
 
@@ -198,7 +199,8 @@ def test_naive_weights_are_rows_and_the_codes_are_equal():
     for own in logits:
         own[:, np.arange(p), np.arange(p)] = 0.0
     sums = sum(
-        weighted_answer(question, own, np.zeros(p), 10 ** (k + 1)) for k, own in enumerate(logits)
+        weighted_answer(question, own, np.zeros(p), 10 ** (k + 1), least=1)
+        for k, own in enumerate(logits)
     )
     found, _ = aggregate(question, sums)
     assert np.allclose(found, (logits[0] + logits[1]) / 2)
@@ -214,7 +216,9 @@ def test_in_the_first_round_mass_stays_where_it_is():
         ("edges", [0.0] * 3),
     ):
         question = LocalBeliefs(n_variables=p, round=1, seed=0, sharpness=2.0, reach=reach)
-        weights = [site_weights(question, beliefs(p, k)[None], counts, 10) for k in range(2)]
+        weights = [
+            site_weights(question, beliefs(p, k)[None], counts, 10, least=1) for k in range(2)
+        ]
         assert np.array_equal(*weights)
         assert weights[0][:, 0] == pytest.approx(np.exp(2.0 * (np.array(expected) - 1.0)))
 
@@ -257,7 +261,7 @@ class Believer:
         self.asked += 1
         last = question.belief_arrays()
         learnt = self.own if last is None else 0.5 * (self.own + last[0])
-        return weighted_answer(question, learnt[None], self.counts, self.rows)
+        return weighted_answer(question, learnt[None], self.counts, self.rows, least=1)
 
     def site(self):
         return Respondent(len(self.own), lambda spec: None, learn=self)

@@ -1,12 +1,17 @@
 """One site's rows as torch tensors, grouped by what was intervened on.
 
 A regime is a set of rows with the same intervened variables; the rows with none are observational.
-Rows with a missing value in any variable are left out: the networks take whole rows.
+Rows with a missing value in any variable are left out: the networks take whole rows. So is a regime
+of fewer rows than may be told of, from which a belief would otherwise be learnt.
+
+Leaks:
+    Nothing: they stay inside the site.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +20,7 @@ from torch import Tensor
 
 from cipherdag.errors import TooFewRowsError
 from cipherdag.sites.compute.beliefs.densities import NORMAL, Density
+from cipherdag.sites.compute.left_out import tell_few
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -56,6 +62,7 @@ class Regimes:
         interventions: NDArray[np.bool_] | None,
         *,
         device: torch.device,
+        least: int = 1,
     ) -> Regimes:
         """The regimes of a table.
 
@@ -64,6 +71,7 @@ class Regimes:
             cardinalities: Categories of every variable; 0 for a continuous one.
             interventions: Whether a row's variable was intervened on, shape (n, p); None if none.
             device: Where to compute.
+            least: Fewest rows of a regime with interventions; smaller ones are left out.
 
         Raises:
             TooFewRowsError: Fewer than two whole rows are observational.
@@ -85,8 +93,11 @@ class Regimes:
         standard = (cells - centre) / np.where(spread > LEAST_SPREAD, spread, 1.0)
         widths = np.where(continuous, 1, cards)
         first = np.cumsum(widths) - widths
-        kinds, which = np.unique(targets[~free], axis=0, return_inverse=True)
         manipulated = np.flatnonzero(~free)
+        kinds, which = np.unique(targets[manipulated], axis=0, return_inverse=True)
+        rows = [manipulated[which.ravel() == kind] for kind in range(len(kinds))]
+        enough = [len(own) >= least for own in rows]
+        tell_few([len(own) for own in rows if len(own) < least])
         return cls(
             places=_int64(first + np.where(continuous, 0, cells), device),
             amounts=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),
@@ -94,10 +105,8 @@ class Regimes:
             widths=_int64(widths, device),
             continuous=torch.from_numpy(continuous).to(device),
             observational=_int64(np.flatnonzero(free), device),
-            targets=torch.from_numpy(kinds).to(device),
-            rows=tuple(
-                _int64(manipulated[which.ravel() == kind], device) for kind in range(len(kinds))
-            ),
+            targets=torch.from_numpy(kinds[enough]).to(device),
+            rows=tuple(_int64(own, device) for own in compress(rows, enough)),
         )
 
     @property

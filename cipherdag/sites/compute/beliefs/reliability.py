@@ -1,7 +1,8 @@
 """How far a site's belief about every edge is to be trusted, from what the site intervened on.
 
 Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
-is that of the published program.
+is that of the published program. Steps are ours: exact weights, summed, tell every count of rows
+(ADR 41).
 
 Leaks:
     Nothing: weights tell what a site intervened on, so they leave it as protected summands only.
@@ -15,6 +16,30 @@ from numpy.typing import NDArray
 FloatMatrix = NDArray[np.float64]
 FloatVector = NDArray[np.float64]
 BoolMatrix = NDArray[np.bool_]
+
+ROW_STEP = 25
+"""Rows of an intervention count in steps of so many, where small counts may not leave."""
+WEIGHT_STEPS = 8
+"""There, weights count in steps of one over so many."""
+
+
+def stepped_rows(counts: FloatVector, least: int) -> FloatVector:
+    """Rows of every intervention as multiples of a public step, shape (p,).
+
+    The step does not depend on the question, so that no choice of `full_mass` tells more.
+
+    Args:
+        counts: Rows in which each variable was intervened on, shape (p,).
+        least: Smallest count that may leave; smaller ones are 0, others at least one step.
+    """
+    step = float(max(ROW_STEP, least))
+    return np.where(counts < least, 0.0, step * np.maximum(np.rint(counts / step), 1.0))
+
+
+def coarse_weights(weights: FloatMatrix, smallest: float) -> FloatMatrix:
+    """Weights in steps of 1 / `WEIGHT_STEPS`; what would be 0 is ``smallest``."""
+    steps = np.rint(weights * WEIGHT_STEPS) / WEIGHT_STEPS
+    return np.where(steps > 0, steps, smallest)
 
 
 def mass_at(belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector) -> FloatVector:

@@ -18,6 +18,7 @@ import numpy as np
 
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
+from cipherdag.sites.compute.pooled.described import merged
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
 from cipherdag.sites.compute.pooled.own_effects import own_effect
@@ -252,12 +253,16 @@ class _Answer:
         return found
 
     def _overlap(self) -> FloatVector:
-        """Counts of propensities, shape (bins,); none that may not leave."""
+        """Counts of propensities, shape (bins,); those of an arm that are not told are no few rows.
+
+        How many rows an arm has is told beside them, so that what is hidden follows together.
+        """
         counts = np.zeros(self._question.bins)
         if counts.size:
             chance = self._propensities
             for category, arm in np.ndindex(counts.shape[:2]):
                 own = chance[self._arm == arm, category + 1]
                 bins = np.searchsorted(OVERLAP, own, side="right") - 1
-                counts[category, arm] = np.bincount(bins, minlength=len(OVERLAP))
-        return np.where(counts < self._least, 0.0, counts).ravel()
+                found = np.bincount(bins, minlength=len(OVERLAP))
+                counts[category, arm] = merged(found, self._least)
+        return counts.ravel()
