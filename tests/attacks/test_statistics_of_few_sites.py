@@ -12,6 +12,7 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from driving import drive
 from scipy.stats import chi2, kstest, norm
 
@@ -26,6 +27,7 @@ from cipherdag.questions.skeleton import Skeleton
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.ci_tests.moved_test import MOVE
+from cipherdag.statistics.chi_square_moments import conditional_variances, moment_matched
 
 LEAST = 11
 NAMES = ["v1", "v2", "v3", "v4"]
@@ -104,14 +106,24 @@ def g2(table):
         return 2 * np.where(table > 0, table * np.log(table / expected), 0).sum(-1)
 
 
-def exact_mean(table):
-    """Pearson's chi-square by (n - 1) / n; 0 where a margin is empty."""
-    table = np.asarray(table, dtype=float)
-    n = table.sum(-1)
-    a, b = table[..., 0] + table[..., 1], table[..., 0] + table[..., 2]
-    excess = table[..., 0] * table[..., 3] - table[..., 1] * table[..., 2]
+def told(strata):
+    """What a site tells of two columns given a third: of tables, shape (..., strata, 4)."""
+    strata = np.asarray(strata, dtype=float)
+    n = strata.sum(-1)
+    a, b = strata[..., 0] + strata[..., 1], strata[..., 0] + strata[..., 2]
+    excess = strata[..., 0] * strata[..., 3] - strata[..., 1] * strata[..., 2]
     margins = a * (n - a) * b * (n - b)
-    return np.where(margins > 0, excess**2 * (n - 1) / np.maximum(margins, 1), 0.0)
+    pearson = np.where(margins > 0, excess**2 * (n - 1) / np.maximum(margins, 1), 0.0).sum(-1)
+    sides = []
+    for own in (a, b):
+        both = np.stack([own, n - own], -1)
+        levels = (both > 0).sum(-1)
+        shares = np.where(both > 0, n[..., None] / np.maximum(both, 1), 0.0).sum(-1)
+        sides.append((levels, torch.from_numpy(shares)))
+    dof = np.prod([np.maximum(levels - 1, 0) for levels, _ in sides], axis=0).sum(-1)
+    sides = [(torch.from_numpy(levels).double(), shares) for levels, shares in sides]
+    variance = conditional_variances(torch.from_numpy(n), *sides).sum(-1).numpy()
+    return moment_matched(pearson, dof.astype(float), variance)
 
 
 def all_tables(n, *, ordered):
@@ -193,7 +205,7 @@ def fedpc(least):
 def triangles(found):
     """Counts of three columns at two sites that have the exact sums of statistics."""
     first, second = (all_tables(n, ordered=True) for n in (90, 110))
-    one, two = exact_mean(first), exact_mean(second)
+    one, two = told(first[:, None]), told(second[:, None])
     order = np.argsort(two)
     margins = [np.stack([t[:, 0] + t[:, 1], t[:, 0] + t[:, 2]], -1) for t in (first, second)]
     fits = {}
@@ -242,7 +254,7 @@ def test_not_even_of_one_site_alone_do_tests_given_different_columns_tell_its_ro
         for x, y in PAIRS:
             (s,) = {0, 1, 2} - {x, y}
             strata = cube.transpose(s, x, y)[:, ::-1, ::-1].reshape(2, 4)
-            found.append((exact_mean(strata.sum(axis=0)), exact_mean(strata).sum()))
+            found.append((told(strata.sum(axis=0)[None, None]), told(strata[None])))
         return np.array(found, dtype=float).T.ravel()
 
     counts = np.bincount(codes @ [4, 2, 1], minlength=8)
