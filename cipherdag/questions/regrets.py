@@ -6,8 +6,9 @@ search missed its optimum. On the grid a regret is the nearest whole multiple of
 
 Leaks:
     Every site and whoever carries the messages see the graphs asked about, by position. Of a
-    comparison the coordinator sees whether any site's regret exceeds a threshold; of
-    `FamilyRegrets` it sees sums over the sites.
+    comparison the coordinator sees whether any site's regret exceeds a threshold, and by many
+    thresholds the largest regret, which is one site's own; of `FamilyRegrets` it sees sums over the
+    sites. Sites that restrict small counts move regrets before.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ WRITERS = {
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
+    "rfcd_policy": "rfcd_policy",
     "rows": "rows",
     "sachs_conditions": "sachs_conditions",
     "site_differences": "site_differences",

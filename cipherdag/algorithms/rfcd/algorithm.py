@@ -41,10 +41,13 @@ BoolMatrix = NDArray[np.bool_]
 MAX_EXACT = 10
 OBJECTIVES = {
     "graph": "The largest regret over the sites of the best candidate graphs of every step, and "
-    "lower bounds of the others; not at which site.",
+    "lower bounds of the others; not at which site. It is one site's own, moved by up to a few "
+    "nats where that site restricts small counts, and exact where it does not.",
     "nodewise": "For every variable and candidate set of parents, the largest regret over the "
-    "sites; not at which site.",
-    "sum": "For every variable and candidate set of parents, the sum of all sites' regrets.",
+    "sites; not at which site. It is one site's own, moved by up to a few nats where that site "
+    "restricts small counts, and exact where it does not.",
+    "sum": "For every variable and candidate set of parents, the sum of all sites' regrets, each "
+    "moved by up to a few nats where the site restricts small counts.",
 }
 """What an objective opens."""
 
@@ -92,14 +95,19 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             one objective, else ``beam``: with ``mdl`` or ``nodewise``.
         beam: Graphs kept by every step of the beam search, b.
         kept: Graphs that the best-first search keeps in view.
-        grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
+        grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits; sites that restrict
+            small counts tell them to a sixteenth.
 
     Leaks:
         The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
         the grid: the exact one of the best candidates of every step, a lower bound of the others;
         with ``nodewise`` every asked family's worst-case regret; with ``sum`` every asked family's
-        sum of regrets. It does not learn which site is the worst, nor how many are. Sites see the
-        candidates, hence the graphs in the beam. A site that colludes with the coordinator can
+        sum of regrets. It does not learn which site is the worst, nor how many are; but a largest
+        regret is one site's own, and where one has by far the most rows everybody can guess whose.
+        From exact regrets of a few graphs that site's joint table follows, small counts included.
+        So sites that restrict small counts join rare categories, move likelihoods by up to a nat
+        and tell regrets to a sixteenth; sites that restrict none give their tables away. Sites see
+        the candidates, hence the graphs in the beam. A site that colludes with the coordinator can
         leave its own regret out and learns the worst case of the others.
     """
 

@@ -8,8 +8,8 @@ the coordinator keeps and asks for once.
 Leaks:
     ``graph``: of every candidate a function of its worst-case regret on the grid, exactly that of
     the best ones and a lower bound of the others. ``nodewise``: every asked family's worst-case
-    regret on the grid. ``sum``: every asked family's sum of regrets. Never a site's own regret,
-    nor which site is the worst.
+    regret on the grid. ``sum``: every asked family's sum of regrets. Never which site is the worst;
+    but a worst-case regret is one site's own, exact where it restricts no small counts.
 """
 
 from __future__ import annotations

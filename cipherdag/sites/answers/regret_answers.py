@@ -1,5 +1,9 @@
 """A site's regrets: how much worse a graph scores on its rows than the graph it learnt itself.
 
+A regret is a function of the whole numbers of a few tables, and the largest one, which is opened,
+is one site's. So a site that restricts small counts joins rare categories, moves likelihoods as
+those of `LogLikelihoods` are moved, and tells regrets to a sixteenth.
+
 Leaks:
     Nothing: regrets stay inside the site until they are protected.
 """
@@ -7,6 +11,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +28,7 @@ from cipherdag.questions.regrets import (
     ScoreSpec,
     largest_on_grid,
 )
+from cipherdag.questions.stratified import COARSE_BITS
 from cipherdag.sites.answers.odd_column import odd_column
 
 if TYPE_CHECKING:
@@ -32,7 +38,8 @@ if TYPE_CHECKING:
 
     from cipherdag.graphs.dags import Dag, Family
     from cipherdag.questions.question import FloatVector, IndexArray
-    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores
+    from cipherdag.sites.compute.pooled.blur import Blur
+    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Moves
     from cipherdag.sites.table.site_table import SiteTable
 
 RegretQuestion = GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets
@@ -97,29 +104,40 @@ class Regrets:
         best = 0.0
         for family in enumerate(learnt.graph):
             best += learnt.scores.of(family)
-        return on_grid(totals - best, question.grid_bits)
+        return on_grid(totals - best, question.grid_bits, learnt.scores.told_bits)
 
     def _families(self, learnt: _Learnt, families: Sequence[Family], grid_bits: int) -> IndexArray:
         """Regret of every family on the grid, shape (F,)."""
         own = learnt.scores.evaluate(families)
         best = learnt.scores.evaluate([(v, learnt.graph[v]) for v, _ in families])
-        return on_grid(own - best, grid_bits)
+        return on_grid(own - best, grid_bits, learnt.scores.told_bits)
 
 
-def on_grid(regrets: FloatVector, grid_bits: int) -> IndexArray:
+def on_grid(regrets: FloatVector, grid_bits: int, told_bits: int | None = None) -> IndexArray:
     """The nearest whole multiples of 2**-grid_bits.
+
+    Args:
+        regrets: In nats or bits.
+        grid_bits: The grid of the question.
+        told_bits: The finest that the site tells; None: as is asked.
 
     Raises:
         BoundExceededError: One is not a number, or beyond the declared bound.
     """
-    scaled = np.rint(np.ldexp(regrets, grid_bits))
-    if not (np.abs(scaled) <= largest_on_grid(grid_bits)).all():
+    own_bits = grid_bits if told_bits is None else min(grid_bits, told_bits)
+    scaled = np.rint(np.ldexp(regrets, own_bits))
+    if not (np.abs(scaled) <= largest_on_grid(own_bits)).all():
         raise BoundExceededError("a regret is not a number or beyond the bound of the question")
-    return scaled.astype(np.int64)
+    return scaled.astype(np.int64) << (grid_bits - own_bits)
 
 
 def table_scores(
-    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] | None = None
+    table: SiteTable,
+    *,
+    device: str = "auto",
+    spend: Callable[[int], None] | None = None,
+    least: int = 0,
+    blur: Callable[[], Blur] | None = None,
 ) -> Callable[[ScoreSpec], LocalScores]:
     """Makes the scores that questions name, over one site's table.
 
@@ -127,6 +145,8 @@ def table_scores(
         table: The site's aligned data.
         device: ``cpu``, ``cuda`` or ``auto``.
         spend: Told how many families are about to be scored; may refuse.
+        least: Rows below which a category counts with another one.
+        blur: Makes what moves likelihoods; None: nothing does, and regrets are exact.
 
     Returns:
         A function from a specification to scores; it raises MixedTypesError where the score does
@@ -136,12 +156,35 @@ def table_scores(
     def make(spec: ScoreSpec) -> LocalScores:
         from cipherdag.sites.compute.scores.scores import LocalScores
 
-        return LocalScores(_family_score(table, spec, device), spend)
+        moves = None if blur is None else _moves(spec, blur())
+        score = _family_score(table, spec, device, least, moves)
+        return LocalScores(score, spend, told_bits=None if moves is None else COARSE_BITS)
 
     return make
 
 
-def _family_score(table: SiteTable, spec: ScoreSpec, device: str) -> FamilyScore:
+def _moves(spec: ScoreSpec, blur: Blur) -> Moves:
+    """What moves likelihoods; those of sets as in `LogLikelihoods`, so that two runs tell one."""
+    from cipherdag.sites.compute.pooled.likelihoods import moves
+
+    about = b"description length" if spec.score == "mdl" else b"likelihood"
+    return partial(moves, blur, about)
+
+
+def _joined(codes: NDArray[np.integer], levels: tuple[int, ...], least: int) -> NDArray[np.integer]:
+    """Codes of which rare categories count with one beside; rows with a gap stay as they are."""
+    from cipherdag.sites.compute.pooled.likelihoods import join_rare
+
+    complete = (codes >= 0).all(axis=1)
+    own, found = codes[complete], codes.copy()
+    join_rare(own, own, np.array(levels, dtype=np.int64), least)
+    found[complete] = own
+    return found
+
+
+def _family_score(
+    table: SiteTable, spec: ScoreSpec, device: str, least: int, moves: Moves | None
+) -> FamilyScore:
     from cipherdag.sites.compute.scores.scores import DiscreteBic, GaussianBic
     from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
 
@@ -159,8 +202,9 @@ def _family_score(table: SiteTable, spec: ScoreSpec, device: str) -> FamilyScore
                 column=table.schema.variables[0].name,
                 remedy="Run with --score bic, which takes discrete columns too.",
             )
-        return DiscreteBic(table.codes, table.cardinalities, device=device)
+        codes = _joined(table.codes, table.cardinalities, least) if least > 1 else table.codes
+        return DiscreteBic(codes, table.cardinalities, device=device, moves=moves)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"
     score = SplineMdl if spec.score == "mdl" else GaussianBic
-    return score(values, device=device)
+    return score(values, device=device, moves=moves)

@@ -92,7 +92,13 @@ def table_respondent(
     return Respondent(
         len(table.names),
         tests(observed),
-        make_scores=table_scores(observed, device=device, spend=spend),
+        make_scores=table_scores(
+            observed,
+            device=device,
+            spend=spend,
+            least=min_cell_size,
+            blur=(lambda: pool.blur) if min_cell_size > 1 else None,
+        ),
         pool=pool,
         learn=table_beliefs(
             table, min_cell_size=min_cell_size, device=device, spend=spend, keyed=keyed

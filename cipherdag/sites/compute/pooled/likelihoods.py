@@ -61,16 +61,22 @@ def likelihoods_answer(
     found = own.answer(sets, question.discount)
     if blur is None or not len(found):
         return found
-    found = found + _moves(blur, b"likelihood", (within or own).answer(sets, 0))
-    return found if within is None else found + _moves(blur, b"drawn", own.answer(sets, 0))
+    found = found + moves(blur, b"likelihood", (within or own).answer(sets, 0))
+    return found if within is None else found + moves(blur, b"drawn", own.answer(sets, 0))
 
 
-def _moves(blur: Blur, about: bytes, likelihoods: FloatVector) -> FloatVector:
-    """Nats, of like likelihoods the same, shape as given."""
+def moves(blur: Blur, about: bytes, likelihoods: FloatVector) -> FloatVector:
+    """What likelihoods are moved by: up to `JOLT` nats, of like ones the same, shape as given.
+
+    Args:
+        blur: Of the site's rows.
+        about: What the numbers are.
+        likelihoods: Exact, and without a discount or penalty, in nats or bits.
+    """
     alike = np.rint(np.ldexp(likelihoods, ALIKE_BITS)).astype("<i8")
     _, drawn = blur.moves([about + one.tobytes() for one in alike], [1] * len(alike))
-    moves: FloatVector = JOLT * drawn
-    return moves
+    moved: FloatVector = JOLT * drawn
+    return moved
 
 
 class SetLikelihoods:
@@ -109,7 +115,7 @@ class SetLikelihoods:
             whole = codes[(codes >= 0).all(axis=1)]
             rows, self._rows = len(codes), len(whole)
             if least > 1:
-                _join_rare(whole, whole if within is None else within, categories, least)
+                join_rare(whole, whole if within is None else within, categories, least)
             self._columns = DiscreteColumns(
                 whole, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
             )
@@ -149,13 +155,20 @@ class SetLikelihoods:
         return np.concatenate(found)
 
 
-def _join_rare(
+def join_rare(
     codes: NDArray[np.integer],
     within: NDArray[np.integer],
     categories: IndexArray,
     least: int,
 ) -> None:
-    """Give rare categories the code of one beside, column by column; see `SetLikelihoods`."""
+    """Give rare categories the code of one beside, column by column, in place.
+
+    Args:
+        codes: Codes of rows that miss no value, shape (n, p).
+        within: Of the rows that these were drawn from, or the same.
+        categories: Number of categories of every variable, shape (p,).
+        least: Rows below which a category is rare, see `own_scores.joined`.
+    """
     for v, size in enumerate(categories.tolist()):
         own, whole = codes[:, v], within[:, v]
         counts = np.bincount(own, minlength=size)

@@ -2,11 +2,16 @@
 
 A score is minus a penalised log likelihood, L(X; G) of the RFcd paper (section 3.3), as a sum over
 the families of G. Constants of a variable alone are left out: they cancel in every regret.
+
+Leaks:
+    Nothing by themselves. From exact scores of a few graphs a table follows, so a site that
+    restricts small counts moves likelihoods and rounds what a parameter costs before any is told.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -20,14 +25,17 @@ from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
+Moves = Callable[[FloatVector], FloatVector]
+"""What a site that restricts small counts adds to log likelihoods of sets of variables."""
 
 SMALLEST_VARIANCE = 1e-12  # of a standardised variable; below, a variable counts as determined
 CHUNK_ELEMENTS = 1 << 22
 LARGEST_TABLE = 1 << 12  # cells; a larger one is renumbered by what occurs
+PENALTY_BITS = 4  # of ln n / 2 where likelihoods are moved: that of many parameters would tell n
 
 
 class FamilyScore(Protocol):
@@ -49,10 +57,18 @@ class LocalScores:
     Args:
         score: Computes what is not known yet, in one batch.
         spend: Told how many families are about to be computed; may refuse.
+        told_bits: Regrets leave no finer than on a grid of 2**-told_bits; None: as is asked.
     """
 
-    def __init__(self, score: FamilyScore, spend: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        score: FamilyScore,
+        spend: Callable[[int], None] | None = None,
+        *,
+        told_bits: int | None = None,
+    ) -> None:
         self.n_variables = score.n_variables
+        self.told_bits = told_bits
         self._score = score
         self._spend = spend
         self._known: dict[Family, float] = {}
@@ -92,17 +108,21 @@ class GaussianBic:
     Args:
         values: Shape (n, p); rows with a NaN are left out.
         device: ``cpu``, ``cuda`` or ``auto``.
+        moves: What is added to log likelihoods; None: nothing is.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
     """
 
-    def __init__(self, values: NDArray[np.float64], *, device: str = "auto") -> None:
+    def __init__(
+        self, values: NDArray[np.float64], *, device: str = "auto", moves: Moves | None = None
+    ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
         tell_left_out(len(values), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
-        self._rows = len(complete)
+        self._rows, self._moves = len(complete), moves
+        self._penalty = _penalty(len(complete), moved=moves is not None)
         self._device = resolve_device(device)
         own = torch.from_numpy(standardised(complete)).to(self._device)
         self._correlation = own.T @ own / self._rows
@@ -113,14 +133,17 @@ class GaussianBic:
         """Score of every family, shape (F,)."""
         scores = np.empty(len(families))
         for size, places, order in by_size(families):
-            variance = np.empty(len(places))
+            variances = np.empty((size + 1, len(places)))
             chunk = max(1, CHUNK_ELEMENTS // (size + 1) ** 2)
             for start in range(0, len(places), chunk):
                 part = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
                 entries = self._correlation[part[:, None], part[None]]
-                variance[start : start + chunk] = _last_variance(entries).cpu().numpy()
-            penalty = 0.5 * math.log(self._rows) * size
-            scores[places] = 0.5 * self._rows * np.log(variance) + penalty
+                variances[:, start : start + chunk] = _variances(entries).cpu().numpy()
+            lost = 0.5 * self._rows * np.log(variances)
+            scores[places] = lost[-1] + self._penalty * size
+            if self._moves is not None:
+                parents = -lost[:-1].sum(axis=0)
+                scores[places] += _moved(self._moves, size, parents, parents - lost[-1])
         return scores
 
 
@@ -133,19 +156,26 @@ class DiscreteBic:
         codes: Shape (n, p), from 0; rows with a -1 are left out.
         levels: Declared number of categories of every variable, shape (p,).
         device: ``cpu``, ``cuda`` or ``auto``.
+        moves: What is added to log likelihoods; None: nothing is.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
     """
 
     def __init__(
-        self, codes: NDArray[np.integer], levels: Sequence[int], *, device: str = "auto"
+        self,
+        codes: NDArray[np.integer],
+        levels: Sequence[int],
+        *,
+        device: str = "auto",
+        moves: Moves | None = None,
     ) -> None:
         complete = codes[(codes >= 0).all(axis=1)]
         tell_left_out(len(codes), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
-        self._rows = len(complete)
+        self._rows, self._moves = len(complete), moves
+        self._penalty = _penalty(len(complete), moved=moves is not None)
         self._device = resolve_device(device)
         self._columns = torch.from_numpy(complete.T.astype(np.int64)).to(self._device)
         self._levels = [int(own) for own in levels]
@@ -172,8 +202,13 @@ class DiscreteBic:
         for column in range(order.shape[1] - 1):
             configuration, size = self._joined(configuration, size, order[:, column])
         cells, n_cells = self._joined(configuration, size, order[:, -1])
-        both = _log_counts(configuration, size) - _log_counts(cells, n_cells)
-        return both.cpu().numpy()
+        parents, both = _log_counts(configuration, size), _log_counts(cells, n_cells)
+        found: FloatVector = (parents - both).cpu().numpy()
+        if self._moves is None:
+            return found
+        most = self._rows * math.log(self._rows)
+        own = (counted.cpu().numpy() - most for counted in (parents, both))
+        return found + _moved(self._moves, order.shape[1] - 1, *own)
 
     def _joined(
         self, cells: torch.Tensor, size: torch.Tensor, variables: IndexArray
@@ -193,7 +228,28 @@ class DiscreteBic:
             (self._levels[row[-1]] - 1) * math.prod(self._levels[v] for v in row[:-1])
             for row in order.tolist()
         ]
-        return 0.5 * math.log(self._rows) * np.array(free, dtype=np.float64)
+        return self._penalty * np.array(free, dtype=np.float64)
+
+
+def _penalty(rows: int, *, moved: bool) -> float:
+    """Nats per parameter: ln n / 2, in steps of a sixteenth where likelihoods are moved."""
+    exact = 0.5 * math.log(rows)
+    return math.ldexp(round(math.ldexp(exact, PENALTY_BITS)), -PENALTY_BITS) if moved else exact
+
+
+def _moved(moves: Moves, n_parents: int, parents: FloatVector, both: FloatVector) -> FloatVector:
+    """What is added to families' scores where likelihoods of sets are moved, shape (F,).
+
+    A graph's score is then one of moved likelihoods, the same for equivalent graphs.
+
+    Args:
+        moves: What is added to the likelihood of a set; that of none is 0 and is not moved.
+        n_parents: Number of parents of all these families.
+        parents: Log likelihoods of the families' parents.
+        both: Of parents and variable.
+    """
+    found: FloatVector = (moves(parents) if n_parents else 0.0) - moves(both)
+    return found
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -213,14 +269,16 @@ def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, Index
         yield size, places, np.array(rows, dtype=np.int64).reshape(len(places), size + 1)
 
 
-def _last_variance(entries: torch.Tensor) -> torch.Tensor:
-    """Residual variance of the last variable given the others, from correlations (k, k, B)."""
+def _variances(entries: torch.Tensor) -> torch.Tensor:
+    """Residual variances given those before, shape (k, B), from correlations (k, k, B)."""
+    found = [entries[0, 0]]
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]
         # a parent that the others determine explains nothing more
         share = torch.where(pivot > SMALLEST_VARIANCE, row / pivot, 0.0)
         entries = entries[1:, 1:] - row[:, None] * share
-    return entries[0, 0].clamp(min=SMALLEST_VARIANCE)
+        found.append(entries[0, 0])
+    return torch.stack(found).clamp(min=SMALLEST_VARIANCE)
 
 
 def _log_counts(cells: torch.Tensor, size: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cipherdag.graphs.dags import Family
+    from cipherdag.sites.compute.scores.scores import Moves
 
 FloatVector = NDArray[np.float64]
 
@@ -41,12 +42,15 @@ class SplineMdl:
     Args:
         values: Shape (n, p); rows with a NaN are left out; columns are standardised.
         device: ``cpu``, ``cuda`` or ``auto``.
+        moves: What is added to the residuals' nats; None: nothing is.
 
     Raises:
         TooFewRowsError: Fewer than ten complete rows.
     """
 
-    def __init__(self, values: NDArray[np.float64], *, device: str = "auto") -> None:
+    def __init__(
+        self, values: NDArray[np.float64], *, device: str = "auto", moves: Moves | None = None
+    ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
         tell_left_out(len(values), len(complete))
         if len(complete) < 10:  # noqa: PLR2004
@@ -55,6 +59,7 @@ class SplineMdl:
         self._resolution = [resolution(column) for column in columns]
         self._columns = torch.from_numpy(columns).to(resolve_device(device))
         self._knots: dict[int, Knots] = {}
+        self._moves = moves
         self.n_variables = len(columns)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
@@ -65,11 +70,21 @@ class SplineMdl:
             for start in range(0, len(places), chunk):
                 part = rows[start : start + chunk]
                 splines = self._fit(part)
-                bits[places[start : start + chunk]] = [
-                    self._bits(spline, size, int(row[-1]))
+                models = [model_bits(spline, size, self.n_variables) for spline in splines]
+                left = [
+                    residual_bits(
+                        spline.sse, self._columns.shape[1], self._resolution[int(row[-1])]
+                    )
                     for spline, row in zip(splines, part, strict=True)
                 ]
+                bits[places[start : start + chunk]] = np.array(models) + self._told(np.array(left))
         return bits
+
+    def _told(self, residuals: FloatVector) -> FloatVector:
+        """Bits of the residuals, moved by nats where they are."""
+        if self._moves is None:
+            return residuals
+        return residuals + self._moves(residuals) / math.log(2.0)
 
     def _fit(self, rows: NDArray[np.int64]) -> list[Spline]:
         """Splines of families of one size, rows (parents..., variable)."""
@@ -86,11 +101,6 @@ class SplineMdl:
             self._knots[size] = make_knots(self._columns, size)
         parents = torch.from_numpy(rows[:, :-1].copy()).to(self._columns.device)
         return fit_splines(self._columns, targets, self._knots[size], parents)
-
-    def _bits(self, spline: Spline, n_parents: int, variable: int) -> float:
-        model = model_bits(spline, n_parents, self.n_variables)
-        gap = self._resolution[variable]
-        return model + residual_bits(spline.sse, self._columns.shape[1], gap)
 
 
 def model_bits(spline: Spline, n_parents: int, n_variables: int) -> float:
