@@ -26,7 +26,10 @@ from cipherdag.questions.separators import CandidateScores, SeparatorSearch
 from cipherdag.questions.skeleton import Skeleton
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.compute.ci_tests.moved_test import MOVE
+from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+from cipherdag.sites.compute.ci_tests.moved_test import MOVE, MovedTest, few_valued
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.statistics.chi_square_moments import conditional_variances, moment_matched
 
 LEAST = 11
@@ -396,7 +399,7 @@ def test_numbers_are_moved_where_few_values_tell_counts_and_not_where_many_do():
     many = rng.normal(size=(300, 2))
     frame = pd.DataFrame(np.column_stack([few, many]), columns=NAMES)
     (table,) = (site.table for site in Federation.simulate({"A": frame}).sites)
-    counts, members = pack_blocks([np.array([(0, 1), (2, 3), (0, 2)])])
+    counts, members = pack_blocks([np.array([(0, 1), (2, 3), (0, 2)]), np.array([(0, 1, 2)])])
     question = CombinedEvidence(
         n_variables=4,
         test=CITestSpec(alpha=0.05, name="fisherz"),
@@ -405,8 +408,29 @@ def test_numbers_are_moved_where_few_values_tell_counts_and_not_where_many_do():
         members=members,
     )
     told, own = (
-        table_respondent(table, min_cell_size=least, device="cpu").answer(question)[:3]
+        table_respondent(table, min_cell_size=least, device="cpu").answer(question)[:4]
         for least in (LEAST, 1)
     )
-    assert told[0] != own[0]
-    assert (told[1:] == own[1:]).all()
+    # of two with few values beside one with many the same would follow
+    assert (told[[0, 3]] != own[[0, 3]]).all()
+    assert (told[1:3] == own[1:3]).all()
+
+
+def test_estimates_of_moved_tests_are_unbiased_and_their_intervals_cover():
+    rng, true, hit, found = np.random.default_rng(0), np.arctanh(0.5), 0, []
+    for _ in range(200):
+        amount = weight = 0.0
+        for _ in range(3):
+            one = rng.random(2000) < 0.5
+            other = np.where(rng.random(2000) < 0.5, one, rng.random(2000) < 0.5)
+            values = np.column_stack([one, other]) + 0.5
+            few, blur = few_valued(None, values), Blur(None, values)
+            test = MovedTest((FisherZTest(values),), adds_up=True, few=few, blur=blur)
+            question = asked("stouffer", [np.array([(0, 1)])], 2)
+            answer = combined_evidence(test, question, None)
+            _, own, share, _ = segments(question.encodings, answer)
+            amount, weight = amount + own[0], weight + share[0]
+        found.append(amount / weight)
+        hit += abs(amount / weight - true) < 1.96 / np.sqrt(weight)
+    assert np.mean(found) == pytest.approx(true, abs=4 * np.std(found) / np.sqrt(len(found)))
+    assert hit / len(found) > 0.88

@@ -11,12 +11,13 @@ Leaks:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import erfc, gammaincinv, ndtri
 
+from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 from cipherdag.statistics.contingency import chi_square_tail
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest, FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.blur import Blur
 
 MOVE = 0.25
@@ -57,9 +58,10 @@ def _few(column: NDArray[np.float64]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MovedTest:
-    """The outcomes of another test, moved where all columns of a triplet have few values.
+    """The outcomes of another test, moved where two columns of a triplet or more have few values.
 
-    A number that columns with many values take part in is no function of whole counts, and stays.
+    Beside one column with many values those of two with few would follow from tests of all three.
+    Where one column at most has few values, an outcome is no function of whole counts, and stays.
 
     Attributes:
         tests: The test; or of drawn rows it, and the same of the rows they were drawn from: a mean
@@ -83,25 +85,26 @@ class MovedTest:
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
         """See `CITest.evaluate`."""
         found, *others = [test.evaluate(x, y, given) for test in self.tests]
-        moved = self.few[np.column_stack([x, y, given])].all(axis=1)
-        moved &= ~np.isnan(found.p_value) & (found.dof != 0)
-        names = [self._names(own, b"test") for own in others or [found]]
+        several = self.few[np.column_stack([x, y, given])].sum(axis=1) > 1
+        chosen = np.flatnonzero(several & ~np.isnan(found.p_value) & (found.dof != 0))
+        if not len(chosen):
+            return found
+        moved = _of(found, chosen)
+        names = [self._names(_of(own, chosen), b"test") for own in others or [found]]
         if others:
-            names.append(self._names(found, b"drawn"))
+            names.append(self._names(moved, b"drawn"))
         for own in names:
-            found = _where(moved, self._moved(found, given.shape[1], own), found)
-        return found
+            moved = self._moved(moved, given.shape[1], own)
+        return _with(found, chosen, moved)
 
     def _names(self, own: Evidence, about: bytes) -> list[bytes]:
         """What moves a test follows from: its outcome, whatever its columns are called."""
-        told = np.column_stack([np.abs(_amount(own, self.adds_up)), own.dof])
+        told = np.abs(_amount(own, self.adds_up))
         alike = np.rint(np.ldexp(np.nan_to_num(told), ALIKE_BITS)).astype("<i8")
-        return [about + row.tobytes() for row in alike]
+        return [about + number.tobytes() for number in alike]
 
     def _moved(self, own: Evidence, size: int, names: list[bytes]) -> Evidence:
-        """All outcomes, moved; without meaning where not done."""
-        if not names:
-            return own
+        """The outcomes, moved."""
         _, drawn = self.blur.moves(names, [3] * len(names))
         first, finer, rest = drawn.reshape(-1, 3).T
         # of two words: one would be found from the digits of a sum that is told finely
@@ -109,20 +112,24 @@ class MovedTest:
         amount, scale = _amount(own, self.adds_up), 1.0 + MOVE**2
         signed = np.isnan(own.dof) if self.adds_up else np.ones(len(names), dtype=bool)
         root = np.where(signed, np.abs(amount), np.sqrt(np.abs(amount))) + MOVE * c
-        spare = np.where(signed | (own.dof <= 1), 0.0, (np.nan_to_num(own.dof, nan=1.0) - 1) / 2)
+        # plain degrees of freedom may be many more than rows, and a statistic has a bound
+        spare = (np.where(signed, 1.0, np.minimum(own.dof, own.rows)) - 1.0) / 2.0
         more = np.where(spare > 0, 2.0 * gammaincinv(np.maximum(spare, 0.5), (1.0 + rest) / 2), 0.0)
         statistic = (root**2 + MOVE**2 * more) / scale
         score = np.copysign(1.0, amount) * root / np.sqrt(scale)
         p_score = erfc(np.abs(score) / np.sqrt(2.0))
         if not self.adds_up:
             none = np.full(len(names), np.nan)
-            return replace(own, p_value=p_score, statistic=none, dependence=none)
-        freedom = np.sqrt(np.maximum(own.rows - size - 3.0, 1.0))
+            return replace(own, p_value=p_score, statistic=none, dependence=np.abs(score))
+        # a z that is moved estimates as much as these rows would
+        worth = own.worth / scale
+        freedom = np.sqrt(np.maximum(own.rows - size - 3.0, 1.0) * worth)
         return replace(
             own,
             p_value=np.where(signed, p_score, chi_square_tail(statistic, np.nan_to_num(own.dof))),
             statistic=np.where(signed, score, statistic),
             dependence=np.where(signed, np.tanh(np.abs(score) / freedom), statistic),
+            worth=worth,
         )
 
 
@@ -134,11 +141,24 @@ def _amount(own: Evidence, adds_up: bool) -> FloatVector:
     return scores
 
 
-def _where(chosen: BoolVector, changed: Evidence, own: Evidence) -> Evidence:
-    """Some outcomes of the one, the rest of the other."""
+def _of(own: Evidence, chosen: IndexArray) -> Evidence:
+    """Some of the outcomes."""
+    parts = {f.name: getattr(own, f.name) for f in fields(own)}
+    return Evidence(**{n: v if np.ndim(v) == 0 else v[chosen] for n, v in parts.items()})
+
+
+def _with(own: Evidence, chosen: IndexArray, moved: Evidence) -> Evidence:
+    """The outcomes, some of them moved."""
+
+    def changed(name: str) -> FloatVector:
+        column = np.array(np.broadcast_to(getattr(own, name), own.p_value.shape), dtype=np.float64)
+        column[chosen] = getattr(moved, name)
+        return column
+
     return replace(
         own,
-        p_value=np.where(chosen, changed.p_value, own.p_value),
-        statistic=np.where(chosen, changed.statistic, own.statistic),
-        dependence=np.where(chosen, changed.dependence, own.dependence),
+        p_value=changed("p_value"),
+        statistic=changed("statistic"),
+        dependence=changed("dependence"),
+        worth=changed("worth"),
     )
