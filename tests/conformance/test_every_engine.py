@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from loopback import free_port, loopback_kits
 
-from cipherdag.errors import CohortError, ParameterError, PolicyRefusedError, SiteNotReadyError
+from cipherdag.errors import CohortError, ParameterError, SiteNotReadyError, SiteUnreachableError
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.engines.site_socket import SiteSocket
@@ -390,5 +390,5 @@ def test_an_engine_needs_distinct_sites(flare):
 def test_a_server_that_refuses_the_job_says_so(flare):
     from cipherdag.protocol.engines.nvflare import FlareEngine
 
-    with pytest.raises(PolicyRefusedError):
+    with pytest.raises(SiteUnreachableError, match="the FLARE job ended at once"):
         FlareEngine(flare.kits["coordinator"], sites=SITES, start_s=30.0, executor="os.system")

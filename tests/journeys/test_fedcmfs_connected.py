@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hospital_folders
 import pytest
 from adversary import CrashError, CrashingEngine
@@ -60,8 +62,12 @@ def learn(hospitals, tmp_path, engine, *, algorithm=ALGORITHM, protection="maski
 
 
 def in_process(hospitals, schema):
+    """The same by the same keys, which what a site moves follows from."""
     files = {name: folder.path / "data.csv" for name, folder in hospitals.folders.items()}
-    return Federation.simulate(files, schema=schema, device="cpu").run(ALGORITHM)
+    made = Federation.simulate(files, schema=schema, device="cpu")
+    keys = {name: own.identity().draw_key() for name, own in hospitals.folders.items()}
+    sites = tuple(replace(own, keyed=keys[own.name]) for own in made.sites)
+    return replace(made, sites=sites).run(ALGORITHM)
 
 
 def kinds(hospitals, name):

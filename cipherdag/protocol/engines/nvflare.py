@@ -65,7 +65,8 @@ class FlareEngine:
         executor: The one class that the sites' kits allow.
 
     Raises:
-        SiteUnreachableError: The FLARE server does not answer.
+        SiteUnreachableError: The FLARE server does not answer, or the job ended at once, as where
+            no site's kit allows it.
         PolicyRefusedError: The server refused the job.
         CohortError: There is no site, or one appears twice.
     """
