@@ -19,7 +19,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from fedpc_data import VARIABLES, draw, draw_network
+from fedpc_data import draw
 from markdown_table import table
 from measuring import bytes_per_site, figure_table, parser, run_cases, timed
 from score_peers import PEERS
@@ -88,8 +88,7 @@ def main() -> None:
 def measure(folder: Path, case: dict) -> dict:
     """One sample by one method."""
     name, seed, method = case["data"], case["sample"], case["method"]
-    known = name in VARIABLES
-    data, schema, truth = (draw if known else draw_network)(name, folder, seed)
+    data, schema, truth = draw(name, folder, seed)
     if method in PEERS:
         wall, cpu, arcs = timed(PEERS[method], data, discrete=schema is not None)
         found = measured(

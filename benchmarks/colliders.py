@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from fedpc_data import VARIABLES, draw, draw_network
+from fedpc_data import draw
 from fedpc_tables import policy
 from markdown_table import table
 from measuring import parser, write_report
@@ -34,17 +34,12 @@ def main() -> None:
     arguments = options.parse_args()
     cases = []
     for name in arguments.data:
-        samples = [drawn(name, arguments.folder, number) for number in range(arguments.samples)]
+        samples = [draw(name, arguments.folder, number) for number in range(arguments.samples)]
         for evidence in arguments.evidence:
             found = {rule: measured(samples, evidence, rule, arguments.sites) for rule in RULES}
             cases.append({"data": name, "evidence": evidence, "rules": found})
             print(name, evidence, found, flush=True)
             write_report(arguments.out, "colliders", {"cases": cases}, markdown)
-
-
-def drawn(name: str, folder: Path, seed: int):
-    """Rows, schema and true DAG of one sample."""
-    return (draw if name in VARIABLES else draw_network)(name, folder, seed)
 
 
 def measured(samples, evidence: str, rule: str, sites: int) -> dict:

@@ -40,27 +40,22 @@ NOISE = 0.4
 FEATURES = 1000
 
 
-def draw_network(name: str, folder: Path, seed: int):
-    """Rows, schema and true DAG of one sample of a network in ``folder``; see `draw`."""
-    network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
-    columns = [
-        Column(own, "discrete", categories=network.categories[own], allow_constant=True)
-        for own in network.names
-    ]
-    data = network.sample(ROWS, np.random.default_rng(seed))
-    return data, Schema(tuple(columns)), network.graph
-
-
 def draw(name: str, folder: Path, seed: int):
     """Rows, schema (None to infer it) and true DAG of one sample; see the module.
 
     Args:
-        name: One of `VARIABLES`.
+        name: One of `VARIABLES`, or another network in the folder.
         folder: Holds ``bn/<network>.bif.gz`` and ``sachs/``.
         seed: Number of the sample.
     """
-    if name in NETWORKS:
-        return draw_network(name, folder, seed)
+    if name in NETWORKS or name not in VARIABLES:
+        network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
+        columns = [
+            Column(own, "discrete", categories=network.categories[own], allow_constant=True)
+            for own in network.names
+        ]
+        data = network.sample(ROWS, np.random.default_rng(seed))
+        return data, Schema(tuple(columns)), network.graph
     if name == "sachs":
         data = pd.read_csv(folder / "sachs/sachs_obs_853.csv.gz")
         edges = (folder / "sachs/sachs_edges_17.csv").read_text("utf-8")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedpc_data import VARIABLES, draw, draw_network
+from fedpc_data import draw
 from measuring import figure_table, parser, run_cases, timed
 from rfcd import driven
 
@@ -53,8 +53,7 @@ def main() -> None:
 def measure(folder: Path, case: dict) -> dict:
     """One sample under one policy."""
     name, rows = case["data"].split(", ")
-    known = name in VARIABLES
-    data, schema, truth = (draw if known else draw_network)(name, folder, case["sample"])
+    data, schema, truth = draw(name, folder, case["sample"])
     data = data[: SITES * ROWS[rows]]
     made = Federation.split(data, SITES, seed=case["sample"], schema=schema, device="cpu").sites
     sites = [site(own.table, case["method"]) for own in made]

@@ -66,11 +66,7 @@ from cipherdag.sites.study.study import (
     sign_study,
 )
 from cipherdag.sites.study.study_files import read_file, write_file
-from cipherdag.sites.study.study_names import (
-    check_address,
-    check_flare_path,
-    check_study_name,
-)
+from cipherdag.sites.study.study_names import check_address, check_flare_path, check_study_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -162,29 +162,36 @@ def site_weights(
     beliefs and of counts in steps: two sites whose counts lie in the same steps weigh alike in
     every round.
     """
-    from cipherdag.sites.compute.beliefs.reliability import (
-        coarse_weights,
-        distance_weights,
-        reliability,
-        softmax_weights,
-        stepped_rows,
-    )
+    from cipherdag.sites.compute.beliefs.reliability import coarse_weights, stepped_rows
 
     p = question.n_variables
     if question.aggregation == "naive":
         return np.full((p, p), float(rows) if question.reference == "paper" else 1.0)
-    held = stepped_rows(counts, least) if least > 1 else counts
-    last = question.belief_arrays()
+    if least <= 1:
+        return proximity_weights(question, learnt, counts)
+    weights = proximity_weights(question, learnt, stepped_rows(counts, least))
+    return coarse_weights(weights, question.coarse_weight)
+
+
+def proximity_weights(
+    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector
+) -> FloatMatrix:
+    """Weights by how near a pair is to what the site intervened on, shape (p, p)."""
+    from cipherdag.sites.compute.beliefs.reliability import (
+        distance_weights,
+        reliability,
+        softmax_weights,
+    )
+
+    p, last = question.n_variables, question.belief_arrays()
     if question.reference == "code":
         graph = binary_graph(learnt if last is None else last)  # a site's own in the first round
-        weights = distance_weights(
-            graph, held > 0, decay=question.decay, least=question.least_weight
+        return distance_weights(
+            graph, counts > 0, decay=question.decay, least=question.least_weight
         )
-    else:
-        # before the first aggregate no edge carries mass, and no site's own belief may weigh itself
-        belief = np.ones((p, p)) if last is None else edge_probability(last)
-        graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
-        mass = np.minimum(held / question.full_mass, 1.0)
-        scores = reliability(belief, graph, mass, reach=question.reach)
-        weights = softmax_weights(scores, belief, question.sharpness)
-    return coarse_weights(weights, question.coarse_weight) if least > 1 else weights
+    # before the first aggregate no edge carries mass, and no site's own belief may weigh itself
+    belief = np.ones((p, p)) if last is None else edge_probability(last)
+    graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
+    mass = np.minimum(counts / question.full_mass, 1.0)
+    scores = reliability(belief, graph, mass, reach=question.reach)
+    return softmax_weights(scores, belief, question.sharpness)

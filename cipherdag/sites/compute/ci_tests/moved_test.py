@@ -90,7 +90,8 @@ class MovedTest:
         if not len(chosen):
             return found
         moved = _of(found, chosen)
-        names = [self._names(_of(own, chosen), b"test") for own in others or [found]]
+        exact = [_of(own, chosen) for own in others] or [moved]
+        names = [self._names(own, b"test") for own in exact]
         if others:
             names.append(self._names(moved, b"drawn"))
         for own in names:
