@@ -118,7 +118,7 @@ class Parameter:
             return plain
         if isinstance(plain, str):
             return Knowledge.loads(plain) if plain else None
-        return Knowledge.from_lists(**plain)
+        return Knowledge(**plain)
 
     def written(self, value: Any) -> Any:
         """A value as TOML can have it."""
