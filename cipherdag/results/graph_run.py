@@ -160,9 +160,11 @@ class GraphRun(Run):
             )
         return found
 
-    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+    def save(
+        self, folder: str | Path, *, truth: CausalGraph | None = None, force: bool = False
+    ) -> Path:
         """Write the result folder, and the drawing of the graph; see `Run.save`."""
-        path = super().save(folder, truth=truth)
+        path = super().save(folder, truth=truth, force=force)
         try:
             draw(self.graph, path / "graph.svg")
         except OutputError as error:

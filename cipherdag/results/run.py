@@ -197,12 +197,15 @@ class Run(ABC):
         sections = self._sections() if truth is None else self._sections_beside(truth)
         return run_page(self, sections, has_truth=truth is not None, written=written, panels=panels)
 
-    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+    def save(
+        self, folder: str | Path, *, truth: CausalGraph | None = None, force: bool = False
+    ) -> Path:
         """Write the result folder.
 
         Args:
-            folder: Where; made if it is not there. A result already in it is replaced.
+            folder: Where; made if it is not there.
             truth: A true DAG, to write metrics.
+            force: Whether a result already in it is replaced, ledgers and all.
 
         Returns:
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
@@ -214,8 +217,11 @@ class Run(ABC):
             ``independences.csv``.
 
         Raises:
+            ResultExistsError: The folder holds a result.
             OutputError: The folder cannot be written.
         """
+        if not force:
+            saved.refuse_result(Path(folder))
         texts = {
             "report.html": self.page(truth=truth, written=datetime.now(UTC)),
             saved.REPORT_FILE: saved.json_text(self.to_dict(truth)),
