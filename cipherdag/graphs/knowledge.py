@@ -163,7 +163,7 @@ def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
             f"'{key}' of the knowledge is not a list of lists of names: {value!r:.80}",
             remedy='One edge or tier is a list within the list, as in [["a", "b"]].',
         )
-    return tuple(tuple(group) for group in value)
+    return tuple(tuple(map(str, group)) for group in value)
 
 
 def known_of(constraints: Constraints | None, a: int, b: int) -> str:
