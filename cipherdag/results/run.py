@@ -22,7 +22,7 @@ import msgspec
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import Report
-from cipherdag.pages.numerals import size
+from cipherdag.pages.numerals import counted, size
 from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.results import folder as saved
 from cipherdag.results.run_page import run_page
@@ -100,8 +100,9 @@ class Run(ABC):
     def _headline(self) -> str:
         """What ran, in one line: it stands in ``repr`` and above the result in a notebook."""
         return (
-            f"{self.algorithm} over {len(self.sites)} sites, {self.protection}: "
-            f"{len(self.identifiers)} variables, {self._counted}, {len(self.rounds)} rounds"
+            f"{self.algorithm} over {counted(len(self.sites), 'site')}, {self.protection}: "
+            f"{counted(len(self.identifiers), 'variable')}, {self._counted}, "
+            f"{counted(len(self.rounds), 'round')}"
         )
 
     @property
@@ -177,7 +178,7 @@ class Run(ABC):
             *lines,
             *(dropout_line(dropout) for dropout in self.dropouts),
             "",
-            f"{len(self.rounds)} rounds, {self.seconds:.1f} s, {size(most)} per site",
+            f"{counted(len(self.rounds), 'round')}, {self.seconds:.1f} s, {size(most)} per site",
         ]
 
     def page(
