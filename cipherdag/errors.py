@@ -75,7 +75,9 @@ class OutputError(CipherdagError):
 
 class ResultExistsError(OutputError):
     __doc__ = summary = "A folder holds a result that would be overwritten, or a stopped run"
-    default_remedy = "Choose another folder with --out, or overwrite this one with --force."
+    default_remedy = (
+        "Choose another folder, or overwrite it with --force; in Python, with force=True."
+    )
 
 
 @contextmanager

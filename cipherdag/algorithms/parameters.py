@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, Union
 
+import numpy as np
+
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
@@ -118,7 +120,7 @@ class Parameter:
             return plain
         if isinstance(plain, str):
             return Knowledge.loads(plain) if plain else None
-        return Knowledge.from_lists(**plain)
+        return Knowledge(**plain)
 
     def written(self, value: Any) -> Any:
         """A value as TOML can have it."""
@@ -169,18 +171,28 @@ def parameters_of(algorithm: type) -> Mapping[str, Parameter]:
 def check_parameters(algorithm: object) -> None:
     """Refuse a value of another type, beyond its range or that is no choice.
 
+    Scalars of numpy become Python's, which a plan can have.
+
     Raises:
         ParameterError: The first such value.
     """
     own: Any = type(algorithm)
     for name, parameter in parameters_of(own).items():
-        require(not (fault := parameter.fault(getattr(algorithm, name))), fault)
+        value = _plain(getattr(algorithm, name))
+        require(not (fault := parameter.fault(value)), fault)
+        object.__setattr__(algorithm, name, value)
 
 
 def require(condition: bool, message: str) -> None:
     """Raise ParameterError with this message unless the condition holds."""
     if not condition:
         raise ParameterError(message)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _parameter(

@@ -327,7 +327,7 @@ def _resume(
 def _show_connected(result: Run, out: Path | None, *, as_json: bool) -> None:
     """Save and print the result of a run over real sites."""
     if out is not None:
-        result.save(out)
+        result.save(out, force=True)
     show(result, None, as_json=as_json)
     if not as_json:
         click.echo("Every site reads the same by its own names: cipherdag site result")

@@ -46,7 +46,10 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
     with keeping_on(folder, go_on=again, parts=PROTECTIONS):
-        results = [_learnt(network, own, rows, seed, folder) for own in PROTECTIONS]
+        results = [
+            _learnt(network, own, rows, seed, folder, resumed=resume is not None)
+            for own in PROTECTIONS
+        ]
     masked, encrypted = (own.graph for own in results)
     same = "the same graph" if masked == encrypted else "DIFFERENT graphs"
     click.echo(f"\nMasking and homomorphic encryption gave {same}.")
@@ -57,21 +60,27 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
 
 
 def _learnt(
-    network: DiscreteNetwork, protection: str, rows: int, seed: int, folder: Path
+    network: DiscreteNetwork,
+    protection: str,
+    rows: int,
+    seed: int,
+    folder: Path,
+    *,
+    resumed: bool,
 ) -> Result:
-    """The result under a protection: as it is saved already, or learnt and saved."""
+    """The result under a protection: learnt and saved, or as a demo that goes on saved it."""
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.results.folder import REPORT_FILE
     from cipherdag.results.result import Result
 
     own = folder / protection
     result: Result
-    if (own / REPORT_FILE).exists():
+    if resumed and (own / REPORT_FILE).exists():
         result = Result.load(own)
     else:
         federation = _hospitals(network, protection, rows, seed)
         result = learn(federation, FedPC(), seed, as_json=False, source={}, keep=own)
-        result.save(own, truth=network.graph)
+        result.save(own, truth=network.graph, force=True)
     show(result, network.graph, as_json=False)
     click.echo(f"Saved in {own}")
     return result

@@ -231,7 +231,7 @@ def _carry_out(
     truth = edges(Path(known), names, unmeasured=hidden) if known else None
     result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source, keep=keep)
     if out is not None:
-        result.save(out, truth=truth)
+        result.save(out, truth=truth, force=True)
     show(result, truth, as_json=as_json)
     if out is not None and not as_json:
         click.echo(f"Saved in {out}")

@@ -298,7 +298,7 @@ def site_result(
         new_result_folder(out, force=force)
     result = computed(own, session)
     if out is not None:
-        result.save(out)
+        result.save(out, force=True)
     show(result, None, as_json=as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.pages.numerals import size
+from cipherdag.pages.numerals import counted, size
 from cipherdag.results.sentences import dropout_lines
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def heading(algorithm: str, n_sites: int, protection: str) -> str:
     """The line above the rounds."""
-    return f"{algorithm} · {n_sites} sites · {protection}"
+    return f"{algorithm} · {counted(n_sites, 'site')} · {protection}"
 
 
 def round_line(report: RoundReport) -> str:

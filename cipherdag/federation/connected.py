@@ -234,7 +234,7 @@ class ConnectedFederation:
             identifiers={name: name for name in done.names},
             source=started.source,
         )
-        result.save(folder)
+        result.save(folder, force=True)
         return result
 
     def ask(

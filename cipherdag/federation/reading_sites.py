@@ -27,7 +27,7 @@ from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pandas as pd
 
@@ -88,6 +88,8 @@ def read_sites(
         DataError: Data do not fit the schema.
         SchemaError: Without a schema, a column looks like an identifier or free text.
     """
+    for name in _index_names(data.values()):
+        log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
     drafted = schema is None
     if schema is None:
         known = _drafted(data, interventions, overlapping=fewest_alike > 0)
@@ -108,6 +110,12 @@ def read_sites(
             "to declare what is meant, edit what `cipherdag schema infer` drafts; give it as schema"
         )
     return tables
+
+
+def _index_names(sources: Iterable[Data]) -> list[str]:
+    """The names of the DataFrames' indices, each once."""
+    indices = (getattr(getattr(own, "index", None), "names", ()) for own in sources)
+    return [*dict.fromkeys(str(name) for own in indices for name in own if name is not None)]
 
 
 def _given(schema: Schema | str | Path) -> Schema:

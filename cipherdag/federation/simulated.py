@@ -17,6 +17,7 @@ from cipherdag.federation.kept_run import kept_run
 from cipherdag.federation.marked_columns import check_marked
 from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
 from cipherdag.federation.site import Site
+from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.plan import fewest_alike, whole_number
@@ -80,8 +81,8 @@ class Federation:
         more = ", ..." if len(self.sites) > len(named) else ""
         variables = len(self.sites[0].table.names)
         return (
-            f"Federation({len(self.sites)} sites: {', '.join(named)}{more}; "
-            f"{variables} variables, {self.protection})"
+            f"Federation({counted(len(self.sites), 'site')}: {', '.join(named)}{more}; "
+            f"{counted(variables, 'variable')}, {self.protection})"
         )
 
     @classmethod

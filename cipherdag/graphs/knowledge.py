@@ -77,11 +77,23 @@ class Knowledge:
         required: Pairs (a, b): a is a direct cause of b.
         tiers: Groups of variables in time: none causes a variable of an earlier group. Variables
             in no group may stand anywhere.
+
+    Lists do as well as tuples.
+
+    Raises:
+        ParameterError: A field is no list of lists of names, or an edge does not have two ends.
     """
 
     forbidden: tuple[Arrow, ...] = ()
     required: tuple[Arrow, ...] = ()
     tiers: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("forbidden", "required", "tiers"):
+            # ("a", "b") in place of (("a", "b"),) is two texts, whose letters would be names
+            object.__setattr__(self, name, _groups(name, getattr(self, name)))
+        if any(len(arrow) != 2 for arrow in (*self.forbidden, *self.required)):  # noqa: PLR2004
+            raise ParameterError("an edge of the knowledge does not have two ends")
 
     @classmethod
     def loads(cls, text: str) -> Knowledge:
@@ -96,20 +108,7 @@ class Knowledge:
             raise ParameterError(f"the knowledge is not TOML: {error}") from error
         if unknown := set(table) - {"forbidden", "required", "tiers"}:
             raise ParameterError(f"the knowledge has an unknown key '{min(unknown)}'")
-        return cls.from_lists(**table)
-
-    @classmethod
-    def from_lists(cls, *, forbidden: Any = (), required: Any = (), tiers: Any = ()) -> Knowledge:
-        """Knowledge from lists of lists of names, as TOML and JSON have them.
-
-        Raises:
-            ParameterError: They are none, or an edge has not two ends.
-        """
-        return cls(
-            forbidden=_arrows("forbidden", forbidden),
-            required=_arrows("required", required),
-            tiers=_groups("tiers", tiers),
-        )
+        return cls(**table)
 
     def dumps(self) -> str:
         """The knowledge as TOML, which `loads` reads back as equal knowledge."""
@@ -122,9 +121,8 @@ class Knowledge:
             names: The variables in the order of their positions.
 
         Raises:
-            ParameterError: A name is unknown, stands in two tiers or in an arrow to itself, an
-                arrow has not two ends, an edge is required and forbidden, or required edges form
-                a cycle.
+            ParameterError: A name is unknown, stands in two tiers or in an arrow to itself, an edge
+                is required and forbidden, or required edges form a cycle.
         """
         places = {name: position for position, name in enumerate(names)}
         named = chain(*self.forbidden, *self.required, *self.tiers)
@@ -133,7 +131,7 @@ class Knowledge:
         found = Constraints.none(len(names))
         for arrows, matrix in ((self.forbidden, found.forbidden), (self.required, found.required)):
             for arrow in arrows:
-                if len(arrow) != 2 or arrow[0] == arrow[1]:  # noqa: PLR2004
+                if arrow[0] == arrow[1]:
                     raise ParameterError(f"{arrow} is not an edge between two variables")
                 matrix[places[arrow[0]], places[arrow[1]]] = True
         tier = self._tiers(places, len(names))
@@ -161,15 +159,11 @@ def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
         isinstance(group, list | tuple) and all(isinstance(name, str) for name in group)
         for group in value
     ):
-        raise ParameterError(f"'{key}' of the knowledge is not a list of lists of names")
-    return tuple(tuple(group) for group in value)
-
-
-def _arrows(key: str, value: Any) -> tuple[Arrow, ...]:
-    groups = _groups(key, value)
-    if any(len(group) != 2 for group in groups):  # noqa: PLR2004
-        raise ParameterError(f"'{key}' of the knowledge has an edge without two ends")
-    return tuple((own[0], own[1]) for own in groups)
+        raise ParameterError(
+            f"'{key}' of the knowledge is not a list of lists of names: {value!r:.80}",
+            remedy='One edge or tier is a list within the list, as in [["a", "b"]].',
+        )
+    return tuple(tuple(map(str, group)) for group in value)
 
 
 def known_of(constraints: Constraints | None, a: int, b: int) -> str:

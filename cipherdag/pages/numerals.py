@@ -15,6 +15,11 @@ def size(count: int) -> str:
     return f"{count / 1000**step:.{1 if step else 0}f} {units[step]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """How many of what there are: "1 site", "2 sites"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def shown(value: float) -> str:
     """A number with at most four digits, with an exponent only where that helps."""
     if isinstance(value, int):

@@ -11,6 +11,7 @@ import msgspec
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import counted
 from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class FeatureResult(SelectedFeatures, Run):
 
     @property
     def _counted(self) -> str:
-        return f"{len(self.union)} features for {len(self.features)} labels"
+        return f"{counted(len(self.union), 'feature')} for {counted(len(self.features), 'label')}"
 
     @property
     def union(self) -> tuple[str, ...]:
@@ -97,7 +98,9 @@ class FeatureResult(SelectedFeatures, Run):
             lines.append(f"  {label}: {first_of(names, MOST_NAMED) or '(no feature)'}")
             if self.related_labels[label]:
                 lines.append(f"    next to the label(s) {', '.join(self.related_labels[label])}")
-        lines.append(f"{len(self.union)} features for {len(self.features)} labels")
+        lines.append(
+            f"{counted(len(self.union), 'feature')} for {counted(len(self.features), 'label')}"
+        )
         if self.untested:
             lines.append(f"No site could test: {', '.join(self.untested)}")
         return lines

@@ -70,12 +70,18 @@ def new_result_folder(folder: Path, *, force: bool) -> None:
             f"{folder} holds a run that was stopped",
             remedy=f"Go on with `cipherdag run --resume {folder}`, or begin anew with --force.",
         )
-    if (folder / REPORT_FILE).exists() and not force:
-        raise ResultExistsError(f"{folder} holds the result of another run")
+    if not force:
+        refuse_result(folder)
     writable_folder(folder)
     if stopped:
         with writing(folder):
             shutil.rmtree(folder / UNFINISHED)
+
+
+def refuse_result(folder: Path) -> None:
+    """Raise ResultExistsError where a folder holds a result."""
+    if (folder / REPORT_FILE).exists():
+        raise ResultExistsError(f"{folder} holds the result of another run")
 
 
 def writable_folder(folder: Path) -> None:

@@ -17,6 +17,7 @@ from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.exports import csv_text
+from cipherdag.pages.numerals import counted
 from cipherdag.results.comparing import COLUMNS as COMPARED
 from cipherdag.results.comparing import edge_differences
 from cipherdag.results.run import Run, shortened
@@ -84,7 +85,7 @@ class GraphRun(Run):
 
     @property
     def _counted(self) -> str:
-        return f"{len(self.graph.edges)} edges"
+        return counted(len(self.graph.edges), "edge")
 
     @property
     def edges(self) -> pd.DataFrame:
@@ -160,9 +161,11 @@ class GraphRun(Run):
             )
         return found
 
-    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+    def save(
+        self, folder: str | Path, *, truth: CausalGraph | None = None, force: bool = False
+    ) -> Path:
         """Write the result folder, and the drawing of the graph; see `Run.save`."""
-        path = super().save(folder, truth=truth)
+        path = super().save(folder, truth=truth, force=force)
         try:
             draw(self.graph, path / "graph.svg")
         except OutputError as error:

@@ -12,7 +12,7 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.edges import sure_mark
-from cipherdag.pages.numerals import probability
+from cipherdag.pages.numerals import counted, probability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +125,8 @@ def pag_sections(found: LearntPAG) -> dict[str, Any]:
     return _sections(found, None) | {
         "queries": [],
         "missing": [],
-        "told": f"{len(found.graph.edges)} edges" + (f" ({', '.join(counts)})" if marks else ""),
+        "told": counted(len(found.graph.edges), "edge")
+        + (f" ({', '.join(counts)})" if marks else ""),
         "own_limits": limits,
     }
 

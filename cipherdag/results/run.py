@@ -22,7 +22,7 @@ import msgspec
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import Report
-from cipherdag.pages.numerals import size
+from cipherdag.pages.numerals import counted, size
 from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.results import folder as saved
 from cipherdag.results.run_page import run_page
@@ -100,8 +100,9 @@ class Run(ABC):
     def _headline(self) -> str:
         """What ran, in one line: it stands in ``repr`` and above the result in a notebook."""
         return (
-            f"{self.algorithm} over {len(self.sites)} sites, {self.protection}: "
-            f"{len(self.identifiers)} variables, {self._counted}, {len(self.rounds)} rounds"
+            f"{self.algorithm} over {counted(len(self.sites), 'site')}, {self.protection}: "
+            f"{counted(len(self.identifiers), 'variable')}, {self._counted}, "
+            f"{counted(len(self.rounds), 'round')}"
         )
 
     @property
@@ -177,7 +178,7 @@ class Run(ABC):
             *lines,
             *(dropout_line(dropout) for dropout in self.dropouts),
             "",
-            f"{len(self.rounds)} rounds, {self.seconds:.1f} s, {size(most)} per site",
+            f"{counted(len(self.rounds), 'round')}, {self.seconds:.1f} s, {size(most)} per site",
         ]
 
     def page(
@@ -197,12 +198,15 @@ class Run(ABC):
         sections = self._sections() if truth is None else self._sections_beside(truth)
         return run_page(self, sections, has_truth=truth is not None, written=written, panels=panels)
 
-    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+    def save(
+        self, folder: str | Path, *, truth: CausalGraph | None = None, force: bool = False
+    ) -> Path:
         """Write the result folder.
 
         Args:
-            folder: Where; made if it is not there. A result already in it is replaced.
+            folder: Where; made if it is not there.
             truth: A true DAG, to write metrics.
+            force: Whether a result already in it is replaced, ledgers and all.
 
         Returns:
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
@@ -214,8 +218,11 @@ class Run(ABC):
             ``independences.csv``.
 
         Raises:
+            ResultExistsError: The folder holds a result.
             OutputError: The folder cannot be written.
         """
+        if not force:
+            saved.refuse_result(Path(folder))
         texts = {
             "report.html": self.page(truth=truth, written=datetime.now(UTC)),
             saved.REPORT_FILE: saved.json_text(self.to_dict(truth)),

@@ -39,6 +39,13 @@ def test_a_column_that_is_constant_everywhere_is_left_out_with_a_warning(caplog)
     assert "'country' is left out: it holds one value only, or none" in caplog.text
 
 
+def test_an_index_with_a_name_is_said_to_be_no_column(caplog):
+    data = {name: own.rename_axis("patient") for name, own in thirds().items()}
+    assert learnt(data) == learnt(thirds())
+    (said,) = caplog.messages
+    assert said == "the index 'patient' of a DataFrame is no column; reset_index() makes it one"
+
+
 def test_the_name_of_the_site_is_left_out_since_it_varies_at_no_site(caplog):
     named = {name: own.assign(hospital=f"{name}-wing") for name, own in thirds().items()}
     assert learnt(named) == learnt(thirds())

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import Federation
+from cipherdag import Federation, FedPC
 from cipherdag.errors import ParameterError
 from cipherdag.federation.splitting import split_rows
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
 
 sizes = st.integers(1, 20).flatmap(lambda n: st.tuples(st.integers(2 * n, 50 * n), st.just(n)))
@@ -61,6 +63,21 @@ def test_a_negative_seed_is_named():
 def test_a_number_of_sites_is_whole(n_sites):
     with pytest.raises(ParameterError, match="a number of sites is a whole number, not "):
         Federation.split(pd.DataFrame({"a": range(9), "b": range(9)}), n_sites)
+
+
+def test_parameters_may_be_scalars_of_numpy():
+    chosen = FedPC(
+        alpha=np.float64(0.05), max_cond_size=np.int64(1), site_effect=np.bool_(False),
+        vote_share=np.float32(0.5), test=np.str_("g2"),
+        knowledge=Knowledge(tiers=[list(np.array(["a"]))]),
+    )  # fmt: skip
+    own = FedPC(
+        alpha=0.05, max_cond_size=1, site_effect=False, vote_share=0.5, test="g2",
+        knowledge=Knowledge(tiers=(("a",),)),
+    )  # fmt: skip
+    assert msgspec.json.encode(chosen) == msgspec.json.encode(own)
+    with pytest.raises(ParameterError, match="max_cond_size must be of type int"):
+        FedPC(max_cond_size=np.float64(1))
 
 
 def test_an_algorithm_is_one_or_the_name_of_one():

@@ -142,6 +142,25 @@ def test_a_file_with_a_fault_is_named(text):
         Knowledge.loads(text)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"forbidden": ("Smoking", "XRay")},
+        {"required": ("ab",)},
+        {"tiers": "ab"},
+        {"tiers": ("Smoking", "XRay")},
+        {"required": (("a", "b", "c"),)},
+    ],
+)
+def test_python_is_told_of_names_that_stand_for_lists(fields):
+    with pytest.raises(ParameterError, match="knowledge"):
+        Knowledge(**fields)
+
+
+def test_lists_do_as_well_as_tuples():
+    assert Knowledge(tiers=[["a"], ["b"]]) == Knowledge(tiers=(("a",), ("b",)))
+
+
 def test_the_command_line_reads_a_file_and_repeats_it(call, tmp_path):
     data, file = tmp_path / "asia.csv", tmp_path / "known.toml"
     asia().sample(900, np.random.default_rng(1)).to_csv(data, index=False)

@@ -286,6 +286,21 @@ def test_an_existing_result_is_not_overwritten_without_force(call, table, tmp_pa
     assert not (out / UNFINISHED).exists()
 
 
+def test_python_overwrites_no_result_unless_it_is_told_to(tmp_path):
+    first, second = (
+        Federation.split(PATIENTS, 3, seed=seed, device="cpu").run(FedPC(alpha=alpha), seed=seed)
+        for seed, alpha in ((1, 0.01), (2, 0.05))
+    )
+    first.save(tmp_path)
+    with pytest.raises(ResultExistsError, match="holds the result of another run") as refused:
+        second.save(tmp_path)
+    assert "force=True" in refused.value.remedy
+    assert Result.load(tmp_path).heads == first.heads
+    second.save(tmp_path, force=True)
+    assert Result.load(tmp_path).heads == second.heads
+    verify_folder(tmp_path)
+
+
 def test_a_folder_without_a_result_is_taken_as_it_is(tmp_path):
     (tmp_path / "notes.txt").write_text("mine", "utf-8")
     new_result_folder(tmp_path, force=False)
@@ -321,6 +336,9 @@ def test_the_demo_has_a_folder_of_its_own_and_goes_on(call, tmp_path, stop_at, m
     assert call("demo", "--rows", 600)[0] == 0
     assert (tmp_path / "cipherdag-demo-2" / "bfv" / "report.html").exists()
     assert call("demo", "--rows", 600, "--out", "cipherdag-demo")[0] == 1
+    before = (tmp_path / "cipherdag-demo" / "masking" / "result.json").read_bytes()
+    assert call("demo", "--rows", 700, "--out", "cipherdag-demo", "--force")[0] == 0
+    assert (tmp_path / "cipherdag-demo" / "masking" / "result.json").read_bytes() != before
 
 
 def test_a_signal_ends_the_command_with_130(table, tmp_path):

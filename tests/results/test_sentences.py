@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cipherdag.pages.numerals import counted
 from cipherdag.results.sentences import Counted, site_sentences
 
 
@@ -20,6 +21,10 @@ def test_what_is_opened_of_enough_sites_is_not_said_to_be_of_all(kind):
 @pytest.mark.parametrize("kind", ["columns", "contributors+site-differences", "moments"])
 def test_what_every_site_adds_to_is(kind):
     assert told(kind).endswith("only as a sum over 6 sites")
+
+
+def test_one_is_no_plural():
+    assert [counted(n, "site") for n in (0, 1, 2)] == ["0 sites", "1 site", "2 sites"]
 
 
 def test_in_the_clear_nothing_is_only_a_sum():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
+from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
@@ -106,7 +107,11 @@ def _policy(site: SiteFolder) -> tuple[Policy | None, list[Finding]]:
     except CipherdagError as error:
         return None, [Finding("policy.toml", "fail", error.message, error.remedy)]
     approval = "each run by hand" if policy.approve_runs == "manual" else "runs without asking"
-    found = f"{len(policy.algorithms)} algorithms, {policy.min_sites} sites or more, {approval}"
+    allowed, fewest = (
+        counted(len(policy.algorithms), "algorithm"),
+        counted(policy.min_sites, "site"),
+    )
+    found = f"{allowed}, {fewest} or more, {approval}"
     if not policy.allow_unprotected:
         return policy, [Finding("policy.toml", "ok", found)]
     found += "; answers may leave in the clear"

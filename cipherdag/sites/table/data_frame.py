@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, overload
 
@@ -36,7 +36,7 @@ def frame_table(frame: object) -> RawTable:
         raise EmptyDataError("there are no columns", rows=len(frame))
     names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
     chunks = (_Columns(frame) for _ in range(1))
-    types = tuple(declared_order(column) for _, column in frame.items())
+    types = tuple(declared_type(column) for _, column in frame.items())
     return RawTable(tuple(map(normalise_name, names)), chunks, types=types)
 
 
@@ -63,12 +63,15 @@ class _Columns(Sequence["Cells"]):
         return self._made(places)
 
 
-def declared_order(series: pd.Series) -> ColumnType | None:
-    """The type of an ordered categorical column; None of another."""
+def declared_type(series: pd.Series) -> ColumnType | None:
+    """The type of an ordered categorical column, or one of lists; None of another."""
     import pandas as pd
 
     from cipherdag.sites.table.cells import ColumnType
 
+    if series.dtype == object:
+        first = next(iter(series.dropna()), "")
+        return None if isinstance(first, Hashable) else ColumnType("other", type(first).__name__)
     if not isinstance(series.dtype, pd.CategoricalDtype) or not series.dtype.ordered:
         return None
     values = tuple(map(_object_text, series.dtype.categories))
@@ -76,11 +79,7 @@ def declared_order(series: pd.Series) -> ColumnType | None:
 
 
 def series_cells(series: pd.Series) -> Cells:
-    """The cells of one column.
-
-    Raises:
-        UnreadableDataError: A cell holds a list or another structure.
-    """
+    """The cells of one column; of lists and other structures their text."""
     import pandas as pd
 
     kinds = pd.api.types
@@ -92,13 +91,8 @@ def series_cells(series: pd.Series) -> Cells:
             return NumberCells(values)
     try:
         index, distinct = pd.factorize(series)
-    except TypeError as error:
-        raise UnreadableDataError(
-            "a cell holds a list or another structure",
-            column=str(series.name),
-            rows=len(series),
-            remedy="Give one number or text per cell.",
-        ) from error
+    except TypeError:
+        index, distinct = pd.factorize(series.map(str, na_action="ignore"))
     boolean = all(isinstance(value, bool | np.bool_) for value in distinct)
     rows = index.astype(np.int64) % (len(distinct) + 1)  # -1, a missing value, becomes the last
     return TextCells([*map(_object_text, distinct), ""], rows, boolean=boolean)

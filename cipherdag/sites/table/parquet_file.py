@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.arrow_cells import BATCH_ROWS, arrow_cells
-from cipherdag.sites.table.cells import RawTable
-from cipherdag.sites.table.data_frame import declared_order
+from cipherdag.sites.table.cells import ColumnType, RawTable
+from cipherdag.sites.table.data_frame import declared_type
 from cipherdag.sites.table.names import normalise_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cipherdag.sites.table.cells import Cells, ColumnType
+    from cipherdag.sites.table.cells import Cells
 
 _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index without a name
 
@@ -60,11 +60,11 @@ def _blocks(file: Any, kept: list[int]) -> Iterator[list[Cells]]:
 def _type(file: Any, field: Any) -> ColumnType | None:
     import pyarrow as pa
 
+    if pa.types.is_nested(field.type):
+        return ColumnType("other", str(field.type))
     if not pa.types.is_dictionary(field.type) or not field.type.ordered:
         return None
-    return declared_order(
-        file.read(columns=[field.name]).to_pandas(ignore_metadata=True).iloc[:, 0]
-    )
+    return declared_type(file.read(columns=[field.name]).to_pandas(ignore_metadata=True).iloc[:, 0])
 
 
 @contextmanager

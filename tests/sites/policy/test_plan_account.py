@@ -127,7 +127,7 @@ def test_who_may_know_how_much_is_said_for_every_number_of_colluding_sites():
 
 
 def test_background_knowledge_is_told_as_people_write_it():
-    known = Knowledge.from_lists(forbidden=[["1", "2"], ["3", "1"]], tiers=[["1"], ["2", "3"]])
+    known = Knowledge(forbidden=[["1", "2"], ["3", "1"]], tiers=[["1"], ["2", "3"]])
     (line,) = [
         line for line in plan_lines(plan(FedPC(knowledge=known))) if line.startswith("Parameter ")
     ]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from cipherdag.errors import DatabaseError, UnreadableDataError
+from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.table.cells import ColumnType
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.reading import open_table
@@ -113,3 +114,16 @@ def test_a_parquet_file_that_is_damaged_in_a_later_block_is_refused(tmp_path, mo
     monkeypatch.setattr("cipherdag.sites.table.parquet_file.BATCH_ROWS", 500)
     with pytest.raises(UnreadableDataError, match="not a whole Parquet file"):
         load_table(tmp_path / "own.parquet", Schema((Column("age", "continuous"),)), site="charite")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_column_of_lists_that_is_ignored_stops_no_file(tmp_path, first):
+    lists = [[k % 3] if k % 5 else None for k in range(60)]
+    frame = pd.DataFrame({"sex": ["f", "m"] * 30})
+    frame.insert(0 if first else 1, "codes", lists)
+    frame.to_parquet(tmp_path / "lists.parquet")
+    schema = Schema((SCHEMA.columns[0], Column("codes", "ignore")))
+    for source in (frame, tmp_path / "lists.parquet"):
+        assert load_table(source, schema).names == ("sex",)
+        drafted = {own.name: own for own in infer_columns([source]).columns}
+        assert drafted["codes"].kind == "ignore"

@@ -285,13 +285,12 @@ def test_bad_frames():
     two = pd.DataFrame([[1, 2], [3, 4]], columns=["u", "v"])
     bad = {
         "DuplicateNameError": two.set_axis(["u", "u"], axis=1),
-        "NotNumericError": two.assign(u=[np.inf, 1.0]),
-        "UnreadableDataError": two.assign(u=[[1], [2]]),
+        "NotNumericError": two.assign(u=[[1], [2]]),
         "TooFewRowsError": two.iloc[:1],
         "EmptyDataError": two.iloc[:0],
         "ConstantColumnError": two.assign(u=1),
     }
-    for kind, frame in bad.items():
+    for kind, frame in (*bad.items(), ("NotNumericError", two.assign(u=[np.inf, 1.0]))):
         with pytest.raises(errors.DataError, match="DataFrame") as caught:
             load_table(frame, CONTINUOUS)
         assert type(caught.value).__name__ == kind
