@@ -106,7 +106,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
 
     Raises:
         SignatureError: The approval is another coordinator's, for another site or altered, or
-            its certificate is not for this site's key.
+            its certificate is not for this site's key, or a site's name is given to another key.
         ReplayError: The study is older than the active one.
         SiteNotReadyError: Settings and study contradict each other, a key is open to others, the
             certificate is not valid at this machine's time, or is a new one and the site is
@@ -188,7 +188,21 @@ def _active(site: SiteFolder, study: Study) -> Study | None:
             "the coordinator signed two different studies of one version",
             remedy="Stop: compare the study's code with the other sites, and inform them.",
         )
+    _check_names(before, study)
     return before
+
+
+def _check_names(before: Study, study: Study) -> None:
+    """Refuse a name that went from one key to another: runs are told apart by the sites' names."""
+    taken = [name for name, key in before.pinned.items() if study.pinned.get(name, key) != key]
+    lost = {*before.pinned, *before.revoked} - {*study.pinned, *study.revoked}
+    back = {*before.revoked} & {*study.pinned}
+    if names := sorted({*taken, *lost, *back}):
+        raise SignatureError(
+            f"the study gives the name '{names[0]}' to another key, or drops it unrevoked",
+            remedy="Stop: whoever gets a name makes other sites look like those of earlier runs, "
+            "whose sums then show that site's answers by subtraction. Inform the other sites.",
+        )
 
 
 def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:

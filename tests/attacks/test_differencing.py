@@ -178,6 +178,28 @@ def test_no_sum_is_opened_without_a_site_that_is_said_to_have_left(hospitals, al
         run(hospitals, handlers, question=other, engine=drop(handlers, "ask", "hospital-3"))
 
 
+def test_who_approves_a_run_of_the_same_sites_approves_no_sum_without_one(tmp_path):
+    """The default policy: people read the same plan twice, and that it differs in nothing."""
+    hospitals = hospital_folders.hospitals(tmp_path, names=NAMES, policy=Policy())
+    handlers = hospitals.handlers()
+    for engine in (LocalEngine(handlers), drop(handlers, "ask", "hospital-3")):
+        session = hospitals.session(handlers, engine=engine)
+        with pytest.raises(PolicyRefusedError):
+            session.open()
+        asked = [
+            own.approvals().find(session._plan.session.hex()) for own in hospitals.folders.values()
+        ]
+        assert not any(own.consider for own in asked)
+        approve(hospitals, session._plan.session, NAMES)
+        session.open()
+        if isinstance(engine, LocalEngine):
+            session.ask(QUESTION)
+            session.finish()
+    with pytest.raises(DifferencingError, match="nearly these sites"):
+        session.ask(QUESTION)
+    hospitals.close()
+
+
 def test_a_site_may_leave_where_nothing_was_opened_with_it(hospitals):
     handlers = hospitals.handlers()
     run(hospitals, handlers, engine=drop(handlers, "ask", "hospital-3"))

@@ -292,6 +292,7 @@ def test_the_commands_that_a_site_keeps_exist_and_print_no_file():
         lambda app, text: (app / "custom").mkdir(),
         lambda app, text: (app / "config" / "more.json").write_text("{}"),
         lambda app, text: (app / "config" / "config_fed_client.json").write_text("{"),
+        lambda app, text: (app / "config" / "config_fed_client.json").write_text("[" * 100_000),
         lambda app, text: (app / "config" / "config_fed_client.json").write_text(
             text.replace(EXECUTOR, "os.system")
         ),

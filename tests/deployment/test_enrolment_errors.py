@@ -8,7 +8,11 @@ import sys
 import pytest
 from commands import call as cipherdag
 
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.privacy.keys.code_words import WORDS
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.study import StudySite
 
 SPEAKS_OF_A_RUN = re.compile(r"\bthe run\b|\bresult was written\b|start the run|opened nothing")
 
@@ -259,6 +263,31 @@ def test_another_study_than_the_other_sites_have(people):
     assert code.count("-") == 17
     people.activate(north, "--study", code.replace("-", " "))
     assert code in people.fine("site", "status", "--dir", north)
+
+
+@pytest.mark.parametrize("how", ["at once", "taken away before", "taken back"])
+def test_a_name_is_never_given_to_another_key(people, how):
+    """Sums over the same names would differ by what the first holder of one of them answered."""
+    made = {name: people.site(name) for name in ("north", "south", "west")}
+    for own in made.values():
+        people.approve(own)
+    people.activate(made["north"])
+    folder = CoordinatorFolder(people.coordinator)
+    study = folder.study()
+    others = tuple(site for site in study.sites if site.name != "west")
+    forged = (*others, StudySite("west", SigningIdentity.generate().public))
+    revoked = ()
+    if how == "taken back":
+        people.fine("coordinator", "revoke", "west", "--dir", people.coordinator)
+        people.activate(made["north"])
+    if how == "taken away before":
+        forged = others
+    folder._issue(sites=forged, revoked=revoked, version=study.version + 2)
+    folder._approvals()
+    cause, _, do = people.activate(made["north"], error="SignatureError")
+    assert "the name 'west' to another key" in cause
+    assert "by subtraction" in do
+    assert SiteFolder(made["north"]).study().version < study.version + 2
 
 
 def test_a_revoked_site_and_one_that_is_none(people):

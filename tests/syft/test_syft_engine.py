@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import psutil
@@ -26,7 +27,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from syft.client.api import SignedSyftAPICall, SyftAPICall
+from syft.client.api import SyftAPICall
+from syft.serde.recursive import chunk_bytes, recursive_scheme
 from syft.serde.serialize import _serialize
 from syft.server.credentials import SyftSigningKey
 from syft.types.uid import UID
@@ -107,6 +109,10 @@ class Deployment:
 
     def engine(self):
         return SyftEngine({name: SyftLink(self.url(name)) for name in SITES}, key=self.key)
+
+
+def raw_key(path):
+    return serialization.load_pem_private_key(path.read_bytes(), password=None).private_bytes_raw()
 
 
 def new_key(path):
@@ -238,23 +244,15 @@ def account(datasites):
     """The Datasite's identifier and the coordinator's own signing key, as a thief would use."""
     metadata = requests.get(f"{datasites.url('north')}/api/v2/metadata", timeout=20).json()
     assert metadata["site"] == "north"
-    return UID.from_string(metadata["id"]), syft_key(datasites.key)
+    return metadata["id"], SigningIdentity.load(datasites.key)
 
 
-def syft_key(path):
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    return SyftSigningKey.from_string(key.private_bytes_raw().hex())
+def call(server, key, *, site="north", operation="ask", message=b"x"):
+    parts = syft_wire.call_parts(server, site, operation, message)
+    return syft_wire.write_call(key.sign(syft_wire.CALL_DOMAIN, *parts), operation, message)
 
 
-def api_call(server, path="api.call", args=(syft_wire.ENDPOINT,), blocking=True, **kwargs):
-    content = {"site": "north", **(kwargs or {"operation": "ask", "message": b"x"})}
-    return SyftAPICall(
-        server_uid=server, path=path, args=list(args), kwargs=content, blocking=blocking
-    )
-
-
-def send(datasites, signed):
-    body = signed if isinstance(signed, bytes) else _serialize(signed, to_bytes=True)
+def send(datasites, body):
     return requests.post(
         f"{datasites.url('north')}/api/v2/api_call", data=body, timeout=TIMEOUT_S
     ).status_code
@@ -275,64 +273,96 @@ def test_nobody_can_log_in(datasites):
 def test_a_stranger_s_signature_is_refused(datasites, account):
     server, _ = account
     before = len(datasites.echoes["north"].handled)
-    assert send(datasites, api_call(server).sign(SyftSigningKey.generate())) == 401
-    assert send(datasites, api_call(server)) == 401
-    for body in (b"", b"x", os.urandom(1000)):
+    assert send(datasites, call(server, SigningIdentity.generate())) == 401
+    for body in (b"", b"x", os.urandom(1000), bytes(64) + b"\xff\xff", bytes(64) + b"\x00\x01\xff"):
         assert send(datasites, body) == 401
     assert len(datasites.echoes["north"].handled) == before
 
 
-def test_the_coordinator_reaches_one_service_and_one_endpoint(datasites, account):
+def runs(command):
+    """Bytes at which PySyft's decoder runs a command."""
+    message = recursive_scheme.new_message()
+    message.canonicalName, message.version = "_GenericAlias", 1
+    named = {"path": "subprocess.Popen", "args": command}
+    chunk_bytes(named, lambda own: _serialize(own, to_bytes=True), "nonrecursiveBlob", message)
+    return message.to_bytes()
+
+
+def test_pysyft_decodes_nothing_of_a_stranger_nor_of_the_coordinator(datasites, account, tmp_path):
+    """Its decoder calls what the bytes name: so a site's table went to whoever reached the port."""
+    server, key = account
+    taken = tmp_path / "taken"
+    body = runs(["touch", str(taken)])
+    assert send(datasites, body) == 401
+    assert send(datasites, call(server, key, message=body)) == 200
+    signed = SyftAPICall(
+        server_uid=UID.from_string(server), path="api.call", args=[], kwargs={}, blocking=True
+    ).sign(SyftSigningKey.from_string(raw_key(datasites.key).hex()))
+    signed.serialized_message = body
+    assert send(datasites, _serialize(signed, to_bytes=True)) == 401
+    time.sleep(1.0)
+    assert not taken.exists()
+
+
+class Forging(BaseHTTPRequestHandler):
+    """What a site may answer: its metadata, and bytes of its own."""
+
+    body = b""
+
+    def do_GET(self):
+        self.answer(b'{"site": "north", "id": "1"}')
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(self.body)
+
+    def answer(self, body):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_pysyft_decodes_no_site_s_reply_at_the_coordinator(tmp_path, monkeypatch):
+    taken = tmp_path / "taken"
+    monkeypatch.setattr(Forging, "body", runs(["touch", str(taken)]))
+    with HTTPServer(("127.0.0.1", 0), Forging) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        links = {"north": SyftLink(f"http://127.0.0.1:{server.server_port}")}
+        with contextlib.closing(SyftEngine(links, key=new_key(tmp_path / "own.pem"))) as engine:
+            replies = engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+        server.shutdown()
+    time.sleep(1.0)
+    assert not taken.exists()
+    # the first byte of what PySyft would have read says ANSWERED; no envelope is in the rest
+    assert replies == {"north": Forging.body[1:]}
+
+
+@pytest.mark.parametrize("metadata", [b"[" * 100_000, b'{"site": 1, "id": 2}', b"[]", b""])
+def test_metadata_of_a_wrong_form_is_a_site_that_failed(tmp_path, monkeypatch, metadata):
+    monkeypatch.setattr(Forging, "do_GET", lambda own: own.answer(metadata))
+    with HTTPServer(("127.0.0.1", 0), Forging) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        links = {"north": SyftLink(f"http://127.0.0.1:{server.server_port}")}
+        with contextlib.closing(SyftEngine(links, key=new_key(tmp_path / "own.pem"))) as engine:
+            assert engine.present(timeout_s=TIMEOUT_S) == set()
+            replies = engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+        server.shutdown()
+    assert replies == {"north": SiteFailure("failed")}
+
+
+def test_an_altered_call_or_one_of_before_the_start_is_not_acted_on(datasites, account):
     server, key = account
     before = len(datasites.echoes["north"].handled)
-    for call in (
-        api_call(server, path="api.call_public"),
-        api_call(server, path="api.call_in_jobs"),
-        api_call(server, path="user.get_all", args=()),
-        api_call(server, path="code.submit", args=()),
-        api_call(server, path="queue", args=(), uid=UID()),
-        api_call(server, args=("another.endpoint",)),
-        api_call(server, args=(syft_wire.ENDPOINT, "more")),
-        api_call(server, blocking=False),
-        api_call(server, operation="ask"),
-        api_call(server, operation="ask", message=b"x", log_id=UID()),
-        api_call(server, site="south", operation="ask", message=b"x"),
-        api_call(server, site=["north"], operation="ask", message=b"x"),
-        api_call(UID()),
-    ):
-        assert send(datasites, call.sign(key)) == 401
+    body = call(server, key)
+    for altered in (body[:-1], body + b"x", body[:-1] + b"y", body[:64] + b"\x00\x02" + body[66:]):
+        assert send(datasites, altered) == 401
+    assert send(datasites, call(str(UID()), key)) == 401
     assert len(datasites.echoes["north"].handled) == before
-    assert send(datasites, api_call(server).sign(key)) == 200
-
-
-@pytest.mark.parametrize("content", [{"message": "text"}, {"operation": 1}, {"message": [1]}])
-def test_arguments_of_a_wrong_type_do_not_reach_the_site(datasites, account, content):
-    server, key = account
-    before = len(datasites.echoes["north"].handled)
-    call = api_call(server, **{"operation": "ask", "message": b"x", **content})
-    assert send(datasites, call.sign(key)) == 200  # the refusal is inside
-    assert len(datasites.echoes["north"].handled) == before
-
-
-def test_an_altered_or_smuggled_message_is_not_acted_on(datasites, account):
-    server, key = account
-    signed = api_call(server, operation="shell", message=b"x").sign(key)
-    before = len(datasites.echoes["north"].handled)
-    altered = SignedSyftAPICall(
-        credentials=signed.credentials,
-        signature=signed.signature,
-        serialized_message=signed.serialized_message[:-8] + bytes(8),
-    )
-    assert send(datasites, altered) == 401
-    # PySyft alone would act on the unsigned copy beside the signed bytes
-    smuggled = SignedSyftAPICall(
-        credentials=signed.credentials,
-        signature=signed.signature,
-        serialized_message=signed.serialized_message,
-        cached_deseralized_message=api_call(server, operation="ask", message=b"other"),
-    )
-    send(datasites, smuggled)
-    assert len(datasites.echoes["north"].handled) == before
+    assert send(datasites, body) == 200
+    assert len(datasites.echoes["north"].handled) == before + 1
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_decoded(datasites):
@@ -361,8 +391,7 @@ def test_pysyft_s_other_paths_do_not_exist(datasites, path):
 
 def test_no_secret_is_at_a_site_and_the_key_is_in_no_repr(datasites, engine):
     engine.call("ask", dict.fromkeys(SITES, b"x"), timeout_s=TIMEOUT_S)
-    key = serialization.load_pem_private_key(datasites.key.read_bytes(), password=None)
-    raw = key.private_bytes_raw()
+    raw = raw_key(datasites.key)
     secrets = (raw, raw.hex().encode(), base64.b64encode(raw), datasites.key.read_bytes())
     for name in SITES:
         process = datasites.sites[name].pid
@@ -435,8 +464,7 @@ def test_a_call_for_one_site_is_refused_at_another(datasites, account):
     """A site that claims another Datasite's identifier gets calls that it cannot pass on."""
     server, key = account
     before = len(datasites.echoes["north"].handled)
-    passed_on = api_call(server, site="south", operation="ask", message=b"x").sign(key)
-    assert send(datasites, passed_on) == 401
+    assert send(datasites, call(server, key, site="south")) == 401
     assert len(datasites.echoes["north"].handled) == before
 
 

@@ -1,14 +1,13 @@
 """The PySyft engine: one Datasite per site, one endpoint, bytes in and bytes out.
 
 It needs the environment of ``constraints-syft.txt`` (PySyft 0.9.5, numpy 1.24). Each round is one
-synchronous ``api.call`` per site over HTTP, signed with a key that the sites pin; nobody logs in
-and no job queue takes part. PySyft encrypts nothing, so anything but loopback must be ``https``,
-ended by the proxy in ``docs/engines/syft-proxy.conf``.
+synchronous call per site over HTTP, signed with a key that the sites pin; nobody logs in, no job
+queue takes part. PySyft decodes no site's bytes here (`syft_wire`). Nothing encrypts, so anything
+but loopback must be ``https``, ended by the proxy in ``docs/engines/syft-proxy.conf``.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -16,8 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+import msgspec
 
 from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -25,10 +23,12 @@ from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
-    ENDPOINT,
+    CALL_DOMAIN,
     ENVELOPE_BYTES,
     SYFT_MESSAGE_BYTES,
     SYFT_VERSION,
+    call_parts,
+    write_call,
 )
 from cipherdag.protocol.limits import MAX_OPERATION_BYTES
 
@@ -84,9 +84,7 @@ class SyftEngine:
 
     def __init__(self, links: Mapping[str, SyftLink], *, key: Path) -> None:
         _check_version()
-        SigningIdentity.load(key)
-        self._key = key
-        self._signing_key: Any | None = None
+        self._key = SigningIdentity.load(key)
         self._datasites = {site: _Datasite(site, link) for site, link in links.items()}
 
     def call(
@@ -108,14 +106,12 @@ class SyftEngine:
                     site=site,
                     remedy="Choose another engine, or questions with shorter answers.",
                 )
-        if self._signing_key is None:
-            self._signing_key = _signing_key(self._key)
         deadline = time.monotonic() + timeout_s
         replies: dict[str, bytes | SiteFailure] = {
             site: SiteFailure("unreachable") for site in messages
         }
         pending = {
-            site: self._datasites[site].submit(operation, message, self._signing_key, deadline)
+            site: self._datasites[site].submit(operation, message, self._key, deadline)
             for site, message in messages.items()
             if site in self._datasites
         }
@@ -139,6 +135,13 @@ class SyftEngine:
             datasite.close()
 
 
+class _Metadata(msgspec.Struct):
+    """What a Datasite says of itself: whose it is, and its identifier."""
+
+    site: str
+    id: str
+
+
 class _Datasite:
     """One site's Datasite, spoken to by one thread."""
 
@@ -159,7 +162,7 @@ class _Datasite:
         self._server = ""
 
     def submit(
-        self, operation: str, message: bytes, key: Any, deadline: float
+        self, operation: str, message: bytes, key: SigningIdentity, deadline: float
     ) -> Future[bytes | SiteFailure]:
         return self._thread.submit(self._exchange, operation, message, key, deadline)
 
@@ -171,7 +174,7 @@ class _Datasite:
         self._session.close()
 
     def _exchange(
-        self, operation: str, message: bytes, key: Any, deadline: float
+        self, operation: str, message: bytes, key: SigningIdentity, deadline: float
     ) -> bytes | SiteFailure:
         import requests
 
@@ -182,7 +185,7 @@ class _Datasite:
                 self._server = ""
                 status, body = self._call(operation, message, key, deadline)
             if status == _UNAUTHORIZED:
-                raise SiteNotReadyError(  # noqa: TRY301 - passed on below
+                raise SiteNotReadyError(
                     "its Datasite does not accept this coordinator's key",
                     site=self._site,
                     remedy="Have the site activate your newest approval and start again; its "
@@ -193,50 +196,41 @@ class _Datasite:
             return SiteFailure("timeout")
         except requests.ConnectionError:
             return SiteFailure("unreachable")
-        except CipherdagError:
-            raise
-        except Exception as error:  # noqa: BLE001 - PySyft raises whatever a site's bytes provoke
+        except (requests.RequestException, ValueError) as error:
             log.warning("a site's reply cannot be read: %s", type(error).__name__)
             return SiteFailure("failed")
         return SiteFailure("failed") if reply is None else reply
 
-    def _call(self, operation: str, message: bytes, key: Any, deadline: float) -> tuple[int, bytes]:
-        from syft.client.api import SyftAPICall
-        from syft.serde.serialize import _serialize
-        from syft.types.uid import UID
-
+    def _call(
+        self, operation: str, message: bytes, key: SigningIdentity, deadline: float
+    ) -> tuple[int, bytes]:
         if not self._server:
             self._server = self._find(deadline)
-        call = SyftAPICall(
-            server_uid=UID.from_string(self._server),
-            path="api.call",
-            args=[ENDPOINT],
-            kwargs={"site": self._site, "operation": operation, "message": message},
-            blocking=True,
-        )
-        body: bytes = _serialize(call.sign(key), to_bytes=True)
+        parts = call_parts(self._server, self._site, operation, message)
+        body = write_call(key.sign(CALL_DOMAIN, *parts), operation, message)
         return self._request("POST", "api_call", deadline, data=body)
 
     def _find(self, deadline: float) -> str:
-        """The Datasite's identifier, if it is this site's; PySyft itself takes no part."""
+        """The Datasite's identifier, if it is this site's."""
         status, body = self._request("GET", "metadata", deadline)
-        if status != _OK:
-            raise ValueError("no metadata")
-        metadata = json.loads(body)
-        if metadata["site"] != self._site:
+        try:
+            metadata = msgspec.json.decode(body if status == _OK else b"", type=_Metadata)
+        except (msgspec.DecodeError, RecursionError):
+            raise ValueError("no metadata") from None
+        if metadata.site != self._site:
             raise SiteNotReadyError(
-                f"its address leads to the Datasite of {str(metadata['site'])[:64]!r}",
+                f"its address leads to the Datasite of {metadata.site[:64]!r}",
                 site=self._site,
                 remedy="Have the site correct url or port in site.toml and send a new request.",
             )
-        return str(metadata["id"])
+        return metadata.id
 
     def _greet(self, deadline: float) -> bool:
         import requests
 
         try:
             self._find(deadline)
-        except (requests.RequestException, TimeoutError, CipherdagError, ValueError, KeyError):
+        except (requests.RequestException, TimeoutError, CipherdagError, ValueError):
             return False
         return True
 
@@ -264,43 +258,13 @@ class _Datasite:
                 if time.monotonic() > deadline:
                     raise TimeoutError
                 if len(received) > SYFT_MESSAGE_BYTES + ENVELOPE_BYTES:
-                    raise OverflowError
+                    raise ValueError("a reply is longer than a message may be")
             return response.status_code, bytes(received)
 
 
 def _opened(body: bytes) -> bytes | None:
-    """The reply inside PySyft's envelopes, or None where the site refused."""
-    from syft.client.api import SignedSyftAPICall
-    from syft.serde.deserialize import _deserialize
-    from syft.service.response import SyftSuccess
-
-    signed = _deserialize(body, from_bytes=True)
-    if not isinstance(signed, SignedSyftAPICall) or not signed.is_valid:
-        return None
-    result = signed.message.data
-    if not isinstance(result, SyftSuccess):
-        return None
-    reply = result.value.syft_action_data
-    if not isinstance(reply, bytes) or reply[:1] != bytes([ANSWERED]):
-        return None
-    return reply[1:]
-
-
-def _signing_key(path: Path) -> Any:
-    """The key as PySyft takes it.
-
-    Raises:
-        SiteNotReadyError: If PySyft is there but does not work.
-    """
-    try:
-        from syft.server.credentials import SyftSigningKey
-    except ImportError as error:
-        raise SiteNotReadyError(f"PySyft cannot be imported: {error}", remedy=_SET_UP) from error
-
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    if not isinstance(key, Ed25519PrivateKey):
-        raise TypeError("SigningIdentity takes no other key")
-    return SyftSigningKey.from_string(key.private_bytes_raw().hex())
+    """The reply in a Datasite's, or None where the site refused."""
+    return body[1:] if body[:1] == bytes([ANSWERED]) else None
 
 
 def _check_version() -> None:

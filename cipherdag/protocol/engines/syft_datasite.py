@@ -2,8 +2,9 @@
 
 `python -I -m cipherdag.protocol.engines.syft_datasite SITE COORDINATOR-KEY PRIVATE-FOLDER PORT`,
 started by `syft_site.SyftSite`. Of PySyft's web interface two paths are served: metadata and
-api_call; of its some hundred services one: ``api.call`` on our one endpoint, signed with the
-coordinator's key that the study pins. Everything else is refused before PySyft acts on it.
+api_call; of its some hundred services one: ``api.call`` on our one endpoint. What arrives is read
+here, its signature checked under the coordinator's key that the study pins, and the call made anew:
+PySyft decodes no byte that came from elsewhere (`syft_wire`).
 """
 
 from __future__ import annotations
@@ -26,10 +27,8 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from syft.client.api import SignedSyftAPICall, SyftAPIData
-from syft.serde.deserialize import _deserialize
-from syft.serde.serialize import _serialize
-from syft.server.credentials import SyftSigningKey, SyftVerifyKey
+from syft.client.api import SyftAPICall
+from syft.server.credentials import SyftSigningKey
 from syft.server.datasite import Datasite
 from syft.service.action.action_permissions import ActionObjectPermission, ActionPermission
 from syft.service.api.api import CreateTwinAPIEndpoint, PublicAPIEndpoint
@@ -42,21 +41,24 @@ from syft.store.blob_storage.on_disk import (
 from syft.store.db.sqlite import SQLiteDBConfig
 from syft.types.uid import UID
 
-from cipherdag.errors import CipherdagError, MalformedMessageError
+from cipherdag.errors import CipherdagError, MalformedMessageError, SignatureError
+from cipherdag.privacy.keys.identity import verify
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
+    CALL_DOMAIN,
     ENDPOINT,
     ENVELOPE_BYTES,
     REFUSED,
     SYFT_MESSAGE_BYTES,
     SYFT_VERSION,
+    call_parts,
+    read_call,
     receive_reply,
     send_request,
 )
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from syft.client.api import SyftAPICall
 
 log = logging.getLogger("cipherdag.datasite")
 
@@ -65,7 +67,7 @@ _COORDINATOR_EMAIL = "coordinator@cipherdag.example"
 _STOP_TIMEOUT_S = 5.0
 
 
-def hand_over(socket_path: str, operation: object, message: object) -> bytes:
+def hand_over(socket_path: str, operation: str, message: bytes) -> bytes:
     """Pass a message to the site's own process; called by the endpoint.
 
     Returns:
@@ -73,8 +75,6 @@ def hand_over(socket_path: str, operation: object, message: object) -> bytes:
         the text of some exceptions to the caller.
     """
     try:
-        if not isinstance(operation, str) or not isinstance(message, bytes):
-            raise MalformedMessageError("an operation and bytes are expected")  # noqa: TRY301
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.connect(socket_path)
             send_request(connection, operation, message)
@@ -88,13 +88,11 @@ def hand_over(socket_path: str, operation: object, message: object) -> bytes:
 # PySyft compiles the source of this function alone, so it imports what it needs and quotes Any
 def message_endpoint(  # noqa: D103
     context: "Any",  # noqa: UP037
-    site: str,
     operation: str,
     message: bytes,
 ) -> bytes:
     from cipherdag.protocol.engines.syft_datasite import hand_over
 
-    del site  # the door has compared it
     return hand_over(context.settings["socket"], operation, message)
 
 
@@ -114,15 +112,15 @@ class OneClientDatasite(Datasite):  # type: ignore[misc]
         return self._client
 
 
-def launch_datasite(private: Path, coordinator: SyftVerifyKey) -> Datasite:
+def launch_datasite(private: Path, key: SyftSigningKey) -> Datasite:
     """Start a Datasite in memory, with one endpoint and one account beside its administrator.
 
-    Nobody knows the administrator's password, and no account can log in: the coordinator's has
-    the key that the study pins, and no password.
+    Nobody knows the administrator's password, and no account can log in: the one for calls has a
+    key of this process, and no password.
 
     Args:
         private: A folder of mode 0700 that is deleted afterwards; holds ``site.sock``.
-        coordinator: The key that the coordinator signs its calls with.
+        key: The key that the account's calls are signed with.
     """
     datasite = OneClientDatasite(
         name="cipherdag",
@@ -160,9 +158,8 @@ def launch_datasite(private: Path, coordinator: SyftVerifyKey) -> Datasite:
         email=_COORDINATOR_EMAIL,
         name="coordinator",
         role=ServiceRole.DATA_SCIENTIST,
-        verify_key=coordinator,
-        # PySyft wants the private key too, for a client that our endpoint does not use
-        signing_key=SyftSigningKey.generate(),
+        verify_key=key.verify_key,
+        signing_key=key,
     )
     datasite.services.user.stash.set(
         credentials=datasite.verify_key,
@@ -179,9 +176,12 @@ class Door:
     to one thread, and a site answers one message at a time anyway.
     """
 
-    def __init__(self, site: str, datasite: Datasite, coordinator: SyftVerifyKey) -> None:
+    def __init__(
+        self, site: str, datasite: Datasite, key: SyftSigningKey, coordinator: bytes
+    ) -> None:
         self._site = site
         self._datasite = datasite
+        self._key = key
         self._coordinator = coordinator
 
     def application(self) -> Starlette:
@@ -201,56 +201,47 @@ class Door:
         )
 
     async def api_call(self, request: Request) -> Response:
-        """Run ``api.call`` on the endpoint if the coordinator signed that this site shall."""
+        """Run ``api.call`` on the endpoint if the coordinator signed that this site shall.
+
+        A reply is what `hand_over` returned, or ``REFUSED`` where PySyft has nothing of it.
+        """
         body = await _body(request, SYFT_MESSAGE_BYTES + ENVELOPE_BYTES)
         if body is None:
             return _reply(413)
-        call = self._signed_call(body)
+        call = self._call(body)
         if call is None:
             return _reply(401)
         del body
         result = self._datasite.handle_api_call_with_unsigned_result(call)
-        signed = SyftAPIData(data=result).sign(self._datasite.signing_key)
-        reply: bytes = _serialize(signed, to_bytes=True)
-        stored = getattr(result, "value", None)
+        stored, reply = getattr(result, "value", None), None
         if stored is not None:
+            reply = stored.syft_action_data
             # PySyft keeps every result for ever
             self._datasite.services.action.stash.delete_by_uid(
                 self._datasite.verify_key, stored.id, has_permission=True
             ).unwrap()
-        return _reply(200, reply)
+        return _reply(200, reply if isinstance(reply, bytes) else bytes([REFUSED]))
 
-    def _signed_call(self, body: bytes) -> Any | None:
-        """The signed call if it is ours to answer, else None."""
+    def _call(self, body: bytes) -> Any | None:
+        """The call as PySyft takes it, if the coordinator signed it for this site, else None."""
+        server = self._datasite.id
         try:
-            claimed = _deserialize(body, from_bytes=True)
-            if not isinstance(claimed, SignedSyftAPICall):
-                return None
-            # rebuilt, because PySyft also accepts an unsigned copy of the message beside the
-            # signed bytes and would act on that copy
-            call = SignedSyftAPICall(
-                credentials=claimed.credentials,
-                signature=claimed.signature,
-                serialized_message=claimed.serialized_message,
-            )
-            if call.credentials != self._coordinator or not call.is_valid:
-                return None
-            return call if self._is_ours(call.message) else None
-        except Exception:  # noqa: BLE001 - PySyft raises whatever a stranger's bytes provoke
-            log.warning("refused a request that PySyft cannot read")
+            signature, operation, message = read_call(body)
+            parts = call_parts(str(server), self._site, operation, message)
+            verify(self._coordinator, signature, CALL_DOMAIN, *parts)
+        except (MalformedMessageError, SignatureError):
+            log.warning("refused a request that the coordinator did not sign for this site")
             return None
-
-    def _is_ours(self, call: SyftAPICall) -> bool:
-        # PySyft forwards what is addressed to another server, and queues what is not blocking
-        return (
-            call.server_uid == self._datasite.id
-            and call.blocking is True
-            and call.path == "api.call"
-            and list(call.args) == [ENDPOINT]
-            and set(call.kwargs) == {"site", "operation", "message"}
-            # another site may claim this Datasite's identifier and pass on what it then gets
-            and call.kwargs["site"] == self._site
+        call = SyftAPICall(
+            server_uid=server,
+            path="api.call",
+            args=[ENDPOINT],
+            kwargs={"operation": operation, "message": message},
+            blocking=True,
         )
+        signed = call.sign(self._key)
+        signed.cached_deseralized_message = call  # or PySyft decodes what it has just encoded
+        return signed
 
 
 async def _body(request: Request, limit: int) -> bytes | None:
@@ -267,11 +258,12 @@ def _reply(status: int, content: bytes = b"") -> Response:
     return Response(content, status_code=status, media_type="application/octet-stream")
 
 
-def serve(site: str, coordinator: SyftVerifyKey, private: Path, port: int, *, ready: int) -> None:
+def serve(site: str, coordinator: bytes, private: Path, port: int, *, ready: int) -> None:
     """Serve until standard input closes; write ``ready PORT`` to the descriptor ``ready``."""
     if syft.__version__ != SYFT_VERSION:
         raise CipherdagError(f"this needs syft {SYFT_VERSION}, not {syft.__version__}")
-    door = Door(site, launch_datasite(private, coordinator), coordinator)
+    key = SyftSigningKey.generate()
+    door = Door(site, launch_datasite(private, key), key, coordinator)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
@@ -311,8 +303,7 @@ def main() -> None:
     log.setLevel(logging.INFO)
     log.propagate = False
     site, coordinator, private, port = sys.argv[1:]
-    key = SyftVerifyKey.from_string(coordinator)
-    serve(site, key, Path(private), int(port), ready=ready)
+    serve(site, bytes.fromhex(coordinator), Path(private), int(port), ready=ready)
 
 
 if __name__ == "__main__":

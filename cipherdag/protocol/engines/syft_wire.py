@@ -1,5 +1,9 @@
 """What both ends of the PySyft engine agree on: names, limits and frames.
 
+A call is the coordinator's signature, an operation and a message; a reply, a status and a message.
+PySyft decodes neither: its decoder calls any function that the bytes name, so whoever reaches it
+runs code (`deserialize_generic_alias`).
+
 The Datasite (numpy 1.24) and the site's own process (cipherdag's own environment) are neighbours on
 one machine. They speak over a Unix-domain socket in a private folder: a request is two lengths,
 an operation and a message; a reply is a status, a length and a message.
@@ -7,6 +11,7 @@ an operation and a message; a reply is a status, a length and a message.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +26,53 @@ ENDPOINT: Final = "cipherdag.message"
 
 SYFT_MESSAGE_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Less than other engines carry: PySyft keeps about ten copies of it (docs/engines/pysyft.md)."""
-ENVELOPE_BYTES: Final = 1024 * 1024
-"""Room for what PySyft wraps around a message; measured at about 12 KB."""
+ENVELOPE_BYTES: Final = 1024
+"""Room for a signature, lengths, an operation's name or a status beside a message."""
+CALL_DOMAIN: Final = b"cipherdag datasite call"
 
 ANSWERED: Final = 0
 REFUSED: Final = 1
 
+_CALL = struct.Struct(">64sH")
 _REQUEST = struct.Struct(">HQ")
 _REPLY = struct.Struct(">BQ")
+
+
+def call_parts(server: str, site: str, operation: str, message: bytes) -> tuple[bytes, ...]:
+    """What the coordinator signs of a call, under `CALL_DOMAIN`.
+
+    Args:
+        server: The Datasite's identifier, another one after each start.
+        site: Whose it is: another site may claim the identifier and pass on what it then gets.
+        operation: What the message is sent for.
+        message: The message.
+    """
+    digest = hashlib.sha256(message).digest()
+    return server.encode(), site.encode(), operation.encode(), digest
+
+
+def write_call(signature: bytes, operation: str, message: bytes) -> bytes:
+    """A call as it travels: a signature of `call_parts`, an operation and a message."""
+    name = operation.encode()
+    return _CALL.pack(signature, len(name)) + name + message
+
+
+def read_call(body: bytes) -> tuple[bytes, str, bytes]:
+    """Signature, operation and message of a call, whoever sent it.
+
+    Raises:
+        MalformedMessageError: It is cut short, or the name is too long or not text.
+    """
+    if len(body) < _CALL.size:
+        raise MalformedMessageError("a call ended early")
+    signature, length = _CALL.unpack_from(body)
+    end = _CALL.size + length
+    if length > MAX_OPERATION_BYTES or len(body) < end:
+        raise MalformedMessageError("a call ended early, or its operation is too long")
+    try:
+        return signature, body[_CALL.size : end].decode(), body[end:]
+    except UnicodeDecodeError:
+        raise MalformedMessageError("the operation's name is not text") from None
 
 
 def send_request(connection: socket.socket, operation: str, message: bytes) -> None:

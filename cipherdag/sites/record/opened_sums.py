@@ -119,7 +119,7 @@ class OpenedSums:
         return len(own - {but.hex()})
 
     def accept(self, session: bytes) -> None:
-        """A person of the site approved this run although it differs from earlier ones."""
+        """A person of the site approved this run, told that its sites differ from earlier ones."""
         self._accepted.add(session.hex())
 
     def change(
@@ -148,7 +148,7 @@ class OpenedSums:
             fewest: How many sites two sums must differ in, unless they cover the same.
 
         Raises:
-            DifferencingError: They differ in fewer, and nobody approved this run all the same.
+            DifferencingError: They differ in fewer, and nobody who was told so approved this run.
         """
         if session.hex() in self._accepted:
             return

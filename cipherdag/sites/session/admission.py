@@ -182,7 +182,8 @@ class Admission:
             if (near or new) and refusal.message == AWAITS:
                 raise DifferencingError(OTHER_SITES) from None
             raise
-        self.sums.accept(plan.session)
+        if near or new:  # nobody else was told what sums over other sites show
+            self.sums.accept(plan.session)
 
     def _check_run(self, plan: Plan) -> None:
         self.policy.check_run(
