@@ -1,9 +1,9 @@
 """The correlations of all columns of one site, kept for tests that look some of them up.
 
-Where they are told of columns of few values they are moved, once for all tests: of a matrix S of
-sums of products, (1 - c) S + c P is taken, with P that of as many rows as S is of, each a random
-combination of the site's. All partial correlations are then of one matrix, so that many tests of a
-pair tell no more of it than one.
+Where they are told of columns of few values they are moved, once for all tests: in the place of
+the sums of products S stands (1 - c) S + c P, with P the mean of random matrices around S, each of
+one combination of all rows. All partial correlations are then of one matrix, so that many tests of
+a pair tell no more of it than one.
 
 Leaks:
     Nothing: correlations stay inside the site.
@@ -143,7 +143,7 @@ def most_combinations(rows: int) -> int:
 
 
 def combined_share(combinations: int, rows: int) -> float:
-    """What combinations weigh, in [0, 1]: by them a product varies as it does by 1 / M**2 rows."""
+    """What combinations weigh, in [0, 1]: a correlation then varies as one of n / M**2 rows."""
     return min(MOVE * (combinations / rows) ** 0.5, 1.0) if rows else 1.0
 
 
