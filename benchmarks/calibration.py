@@ -33,7 +33,11 @@ from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.ci_tests.moved_test import MovedTest, few_valued
+from cipherdag.sites.compute.ci_tests.moved_test import (
+    MovedCorrelations,
+    MovedTest,
+    few_valued,
+)
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
 
@@ -196,6 +200,9 @@ class Site(Respondent):
         few = few_valued(codes, None if discrete.all() else numbers)
 
         def moved(spec, test):
+            if isinstance(test, FisherZTest):
+                other = FisherZTest(self._arrays[1], blur=pool.blur)
+                return MovedCorrelations((test,), (other,), few)
             return MovedTest((test,), CI_TESTS[spec.name].adds_up, few, pool.blur)
 
         super().__init__(

@@ -26,9 +26,10 @@ from cipherdag.questions.separators import CandidateScores, SeparatorSearch
 from cipherdag.questions.skeleton import Skeleton
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.compute.ci_tests import correlations
 from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.ci_tests.moved_test import MOVE, MovedTest, few_valued
+from cipherdag.sites.compute.ci_tests.moved_test import MOVE, MovedCorrelations, few_valued
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.statistics.chi_square_moments import conditional_variances, moment_matched
 
@@ -393,27 +394,156 @@ def test_rows_drawn_for_a_replicate_are_moved_as_the_rows_and_once_more():
     assert np.std(beside) == pytest.approx(1.0, abs=4 / np.sqrt(2 * len(beside)))
 
 
-def test_numbers_are_moved_where_few_values_tell_counts_and_not_where_many_do():
-    rng = np.random.default_rng(0)
-    few = rng.integers(0, 2, (300, 2)) + 0.5
-    many = rng.normal(size=(300, 2))
-    frame = pd.DataFrame(np.column_stack([few, many]), columns=NAMES)
-    (table,) = (site.table for site in Federation.simulate({"A": frame}).sites)
-    counts, members = pack_blocks([np.array([(0, 1), (2, 3), (0, 2)]), np.array([(0, 1, 2)])])
+def told_z(table, least, triplets, number=None):
+    """What a site tells of numbers: Fisher's z, shape (B,)."""
+    from cipherdag.questions.question import Resampled
+
+    counts, members = pack_blocks(triplets)
     question = CombinedEvidence(
-        n_variables=4,
+        n_variables=len(table.names),
         test=CITestSpec(alpha=0.05, name="fisherz"),
-        combination="statistic",
+        combination="stouffer",
         counts=counts,
         members=members,
     )
-    told, own = (
-        table_respondent(table, min_cell_size=least, device="cpu").answer(question)[:4]
-        for least in (LEAST, 1)
-    )
-    # of two with few values beside one with many the same would follow
-    assert (told[[0, 3]] != own[[0, 3]]).all()
-    assert (told[1:3] == own[1:3]).all()
+    site = table_respondent(table, min_cell_size=least, device="cpu")
+    own = question if number is None else Resampled(question=question, replicate=number, seed=1)
+    _, products, weights, _ = segments(question.encodings, site.answer(own))
+    return products / np.sqrt(weights)
+
+
+def table_of_numbers(values, names=None):
+    """The table of a site that tells its columns as numbers, in the order of their names."""
+    names = [f"v{k + 1:02}" for k in range(values.shape[1])] if names is None else names
+    frame = pd.DataFrame(values, columns=names)
+    (table,) = (site.table for site in Federation.simulate({"A": frame}).sites)
+    return table
+
+
+def test_numbers_are_moved_where_one_column_has_few_values_and_not_where_all_have_many():
+    rng = np.random.default_rng(0)
+    few = rng.integers(0, 2, (300, 2)) + 0.5
+    many = np.column_stack([rng.integers(18, 95, 300), rng.normal(size=300)])
+    table = table_of_numbers(np.column_stack([few, many]))
+    triplets = [np.array([(0, 1), (2, 3), (0, 2)]), np.array([(0, 1, 2), (2, 3, 0)])]
+    told, own = (told_z(table, least, triplets) for least in (LEAST, 1))
+    assert (told[[0, 2, 3, 4]] != own[[0, 2, 3, 4]]).all()
+    assert told[1] == own[1]
+
+
+COLUMNS = 12
+
+
+def numbers_of_two_values(seed, rows=200):
+    rng = np.random.default_rng(seed)
+    values = (rng.random((rows, COLUMNS)) < rng.uniform(0.1, 0.5, COLUMNS)).astype(float)
+    values[:, 1::2] += values[:, ::2] * (rng.random((rows, COLUMNS // 2)) < 0.4)
+    return np.minimum(values, 1.0) + 0.5  # a table takes 0 and 1 for categories
+
+
+def test_of_numbers_many_tests_of_a_pair_tell_no_more_of_its_cell_than_one():
+    """All z follow from those given nothing: with margins known a cell is as far off as these."""
+    errors = []
+    x, y = np.triu_indices(COLUMNS, 1)
+    for seed in range(6):
+        values = numbers_of_two_values(seed)
+        ones = values - 0.5
+        n, a, both = len(ones), ones.sum(axis=0), (ones[:, x] * ones[:, y]).sum(axis=0)
+        given = np.array([(u, v, w) for u, v in zip(x, y, strict=True) for w in range(COLUMNS)])
+        given = given[(given[:, 2] != given[:, 0]) & (given[:, 2] != given[:, 1])]
+        table = table_of_numbers(values)
+        told = told_z(table, LEAST, [np.column_stack([x, y]), given])
+        correlation = np.tanh(told * np.sqrt((1 + MOVE**2) / (n - 3)))
+        matrix = np.eye(COLUMNS)
+        matrix[x, y] = matrix[y, x] = correlation[: len(x)]
+        first, second, third = given.T
+        partial = matrix[first, second] - matrix[first, third] * matrix[second, third]
+        partial /= np.sqrt((1 - matrix[first, third] ** 2) * (1 - matrix[second, third] ** 2))
+        z = np.arctanh(partial) * np.sqrt((n - 4) / (1 + MOVE**2))
+        assert told[len(x) :] == pytest.approx(z, abs=1e-2)  # weights are whole numbers
+        spread = np.sqrt(a[x] * (n - a[x]) * a[y] * (n - a[y]))
+        errors.append((correlation[: len(x)] * spread + a[x] * a[y]) / n - both)
+        one_test = MOVE * spread / n**1.5
+        assert np.sqrt((errors[-1] ** 2).mean() / (one_test**2).mean()) > 0.6
+    assert np.sqrt((np.concatenate(errors) ** 2).mean()) > 0.5
+
+
+def test_of_numbers_another_order_units_and_copies_tell_the_same_and_other_rows_do_not():
+    values = numbers_of_two_values(1)
+    values[:, 5] = values[:, 3]
+    pairs = [np.array([(0, 1), (0, 3), (0, 5)]), np.array([(0, 1, 3), (0, 1, 5)])]
+    told = told_z(table_of_numbers(values), LEAST, pairs)
+    assert (told_z(table_of_numbers(values), LEAST, pairs) == told).all()
+    assert told[1] == told[2]
+    assert told[3] == told[4]
+    turned = table_of_numbers(values[:, ::-1])
+    last = [COLUMNS - 1 - own for own in pairs]
+    assert told_z(turned, LEAST, last) == pytest.approx(told, abs=1e-9)
+    other = told_z(table_of_numbers(values[::-1].copy()), LEAST, pairs)
+    assert np.abs(other - told).min() > 1e-4
+
+
+def test_replicates_of_numbers_are_moved_as_the_rows_and_once_more():
+    values = numbers_of_two_values(2)
+    table, pair = table_of_numbers(values), [np.array([(0, 1)])]
+    of_rows = told_z(table, LEAST, pair) * np.sqrt(1 + MOVE**2) - told_z(table, 1, pair)
+    beside = []
+    for number in range(1, 121):
+        twice = told_z(table, LEAST, pair, number) * np.sqrt(1 + 2 * MOVE**2)
+        beside.append(twice - told_z(table, 1, pair, number) - of_rows)
+    beside = np.concatenate(beside) / MOVE
+    assert abs(beside.mean()) < 4 / np.sqrt(len(beside))
+    assert beside.std() == pytest.approx(1.0, abs=4 / np.sqrt(len(beside)))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.01])
+def test_moved_tests_of_numbers_keep_their_level(missing):
+    """Of a column of 0 and 1 and a number given two others, 0 and 1; of two of 0 and 1 alone."""
+    rng, found = np.random.default_rng(3), []
+    tests = 125 if missing else 500
+    for _ in range(8 if missing else 20):
+        given = rng.random((200, tests, 2)) < (0.5, 0.3)
+        x = given @ (0.5, 0.4) + rng.normal(size=(200, tests))
+        y = rng.random((200, tests)) < 0.3 + 0.3 * given[..., 0]
+        values = np.stack([x, y, given[..., 0], given[..., 1]], axis=2).reshape(200, -1)
+        values[rng.random(values.shape) < missing] = np.nan
+        exact, moved = (FisherZTest(values, blur=own) for own in (None, Blur(None, values)))
+        test = MovedCorrelations((exact,), (moved,), few_valued(None, values))
+        places = np.arange(4 * tests).reshape(-1, 4)
+        found.append(test.evaluate(places[:, 0], places[:, 1], places[:, 2:]).p_value)
+        pairs = np.column_stack([places[:-1, 1], places[1:, 1]])
+        none = np.zeros((len(pairs), 0), dtype=int)
+        found.append(test.evaluate(*pairs.T, none).p_value)
+    found = np.concatenate(found)
+    assert (found <= 0.01).mean() < (0.02 if missing else 0.015)
+    assert (found <= 0.05).mean() < 0.065
+
+
+def test_missing_values_leave_moves_nearly_as_they_were_and_no_batch_changes_a_bit():
+    values = numbers_of_two_values(4)
+    holed = values.copy()
+    holed[::40, :4] = np.nan
+    blur = Blur(None, values)
+    x, y = np.triu_indices(COLUMNS, 1)
+    tests = x, y, np.zeros((len(x), 0), dtype=int)
+
+    def z(own, by):
+        return FisherZTest(own, blur=by).evaluate(*tests).statistic
+
+    move = z(values, blur) - z(values, None)
+    assert z(holed, blur) - z(holed, None) == pytest.approx(move, abs=0.7 * MOVE)
+    alone = FisherZTest(holed, blur=blur, memory_bytes=1).evaluate(*tests)
+    assert (alone.statistic == z(holed, blur)).all()
+
+
+def test_correlations_that_are_kept_once_are_moved_alike(monkeypatch):
+    values = numbers_of_two_values(5)
+    x, y = np.triu_indices(COLUMNS, 1)
+    tests = x, y, np.zeros((len(x), 0), dtype=int)
+    whole = FisherZTest(values, blur=Blur(None, values)).evaluate(*tests).statistic
+    monkeypatch.setattr(correlations, "WHOLE_UP_TO", 4)
+    half = FisherZTest(values, blur=Blur(None, values)).evaluate(*tests).statistic
+    assert half == pytest.approx(whole, abs=1e-9)
 
 
 def test_estimates_of_moved_tests_are_unbiased_and_their_intervals_cover():
@@ -425,7 +555,8 @@ def test_estimates_of_moved_tests_are_unbiased_and_their_intervals_cover():
             other = np.where(rng.random(2000) < 0.5, one, rng.random(2000) < 0.5)
             values = np.column_stack([one, other]) + 0.5
             few, blur = few_valued(None, values), Blur(None, values)
-            test = MovedTest((FisherZTest(values),), adds_up=True, few=few, blur=blur)
+            exact, moved = FisherZTest(values), FisherZTest(values, blur=blur)
+            test = MovedCorrelations((exact,), (moved,), few)
             question = asked("stouffer", [np.array([(0, 1)])], 2)
             answer = combined_evidence(test, question, None)
             _, own, share, _ = segments(question.encodings, answer)

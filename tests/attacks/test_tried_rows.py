@@ -98,6 +98,7 @@ def asked():
         (FedPC(max_cond_size=0, bootstrap=1), rows),
         (FedPC(evidence="vote", max_cond_size=0, bootstrap=1), rows),
         (FedPC(max_cond_size=1, reveal="verdicts"), rows),
+        (FedPC(evidence="stouffer", max_cond_size=1), numbers.round() + 0.5),
         (FedBOSS(scores="sites", restarts=0), rows),
         (FedBOSS(within_sites=True), numbers),
         (Effect(**cause, estimator="regression", refute=True), grades),
@@ -138,6 +139,7 @@ def test_whatever_a_site_draws_or_blurs_its_key_draws():
         ("StratifiedTables", False), ("StratifiedTables", True), ("TableCells", False),
         ("EdgeVotes", True), ("SiteDifferences", False), ("LogLikelihoods", False),
         ("WithinScores", False), ("Moments", False), ("SurvivalCounts", False),
+        ("CombinedEvidence", False),
         ("EffectSums", False), ("EffectSums placebo", False), ("EffectSums cause", False),
     }  # fmt: skip
 

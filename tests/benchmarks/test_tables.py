@@ -42,6 +42,7 @@ WRITERS = {
     "heart": "heart",
     "iod_peers": "iod_peers",
     "many_sites": "many_sites",
+    "moved_correlations": "moved_correlations",
     "moved_tests": "moved_tests",
     "off_model": "off_model",
     "plan_cost": "plan_cost",

@@ -77,17 +77,31 @@ def table_respondent(
 
         return few_valued(observed.codes, observed.values)
 
-    def moved(spec: CITestSpec, test: CITest, *, drawn: bool = False) -> CITest:
-        from cipherdag.sites.compute.ci_tests.moved_test import MovedTest
+    def moved_z(own: SiteTable, within: PoolableData) -> Callable[[], CITest]:
+        from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+
+        return cache(lambda: FisherZTest(own.numbers(), device=device, blur=within.blur))
+
+    whole = moved_z(observed, pool)
+
+    def moved(
+        spec: CITestSpec, test: CITest, *, drawn: Callable[[], CITest] | None = None
+    ) -> CITest:
+        from cipherdag.sites.compute.ci_tests.moved_test import MovedCorrelations, MovedTest
 
         if min_cell_size <= 1 or not few().any():
             return test
         both = (test, undrawn(msgspec.structs.replace(spec, alpha=0.5))) if drawn else (test,)
-        return MovedTest(both, CI_TESTS[spec.name].adds_up, few(), pool.blur)
+        kind = CI_TESTS[spec.name]
+        if kind.computed.get(observed.kind) == "fisherz":
+            makers = (drawn, whole) if drawn else (whole,)
+            return MovedCorrelations(both, tuple(make() for make in makers), few())
+        return MovedTest(both, kind.adds_up, few(), pool.blur)
 
-    def drawn(own: SiteTable) -> Respondent:
-        move = partial(moved, drawn=True)
-        return Respondent(len(own.names), tests(own), pool=pooled(own, pool), move=move)
+    def respond_drawn(own: SiteTable) -> Respondent:
+        own_pool = pooled(own, pool)
+        move = partial(moved, drawn=moved_z(own, own_pool))
+        return Respondent(len(own.names), tests(own), pool=own_pool, move=move)
 
     return Respondent(
         len(table.names),
@@ -103,6 +117,6 @@ def table_respondent(
         learn=table_beliefs(
             table, min_cell_size=min_cell_size, device=device, spend=spend, keyed=keyed
         ),
-        resamples=Resamples(observed, drawn, keyed=keyed),
+        resamples=Resamples(observed, respond_drawn, keyed=keyed),
         move=moved,
     )

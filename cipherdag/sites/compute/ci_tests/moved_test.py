@@ -1,9 +1,10 @@
-"""A test of counts whose outcomes are moved as if some rows were others, alike at every asking.
+"""Tests of counts whose outcomes are moved as if some rows were others, alike at every asking.
 
 With T a chi-square of d degrees of freedom, (sqrt(T) + M c)**2 + M**2 Q over 1 + M**2 is one, too,
 for a normal variate c and a chi-square Q of d - 1: the squared length of a normal vector in d
 directions to which M times another is added. Where x and y depend, it is as if the site had
-1 / (1 + M**2) of its rows.
+1 / (1 + M**2) of its rows. Fisher's z is not moved test by test: the correlations are, all of them
+once, as `cipherdag.sites.compute.ci_tests.correlations` says.
 
 Leaks:
     Nothing: an outcome stays inside the site until it is protected.
@@ -58,16 +59,13 @@ def _few(column: NDArray[np.float64]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MovedTest:
-    """The outcomes of another test, moved where two columns of a triplet or more have few values.
-
-    Beside one column with many values those of two with few would follow from tests of all three.
-    Where one column at most has few values, an outcome is no function of whole counts, and stays.
+    """The outcomes of another test, moved where a column of a triplet has few values.
 
     Attributes:
         tests: The test; or of drawn rows it, and the same of the rows they were drawn from: a mean
             over replicates is moved as these are, and a difference of two by what moves the drawn
             rows beside.
-        adds_up: Whether its statistics are chi-squares, or scores; of others p-values alone.
+        adds_up: Whether its statistics are chi-squares; of others p-values alone.
         few: Of which columns, shape (p,).
         blur: What moves them.
     """
@@ -85,8 +83,7 @@ class MovedTest:
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
         """See `CITest.evaluate`."""
         found, *others = [test.evaluate(x, y, given) for test in self.tests]
-        several = self.few[np.column_stack([x, y, given])].sum(axis=1) > 1
-        chosen = np.flatnonzero(several & ~np.isnan(found.p_value) & (found.dof != 0))
+        chosen = _chosen(found, self.few[np.column_stack([x, y, given])])
         if not len(chosen):
             return found
         moved = _of(found, chosen)
@@ -95,49 +92,92 @@ class MovedTest:
         if others:
             names.append(self._names(moved, b"drawn"))
         for own in names:
-            moved = self._moved(moved, given.shape[1], own)
+            moved = self._moved(moved, own)
         return _with(found, chosen, moved)
 
     def _names(self, own: Evidence, about: bytes) -> list[bytes]:
         """What moves a test follows from: its outcome, whatever its columns are called."""
-        told = np.abs(_amount(own, self.adds_up))
+        told = _amount(own, self.adds_up)
         alike = np.rint(np.ldexp(np.nan_to_num(told), ALIKE_BITS)).astype("<i8")
         return [about + number.tobytes() for number in alike]
 
-    def _moved(self, own: Evidence, size: int, names: list[bytes]) -> Evidence:
+    def _moved(self, own: Evidence, names: list[bytes]) -> Evidence:
         """The outcomes, moved."""
         _, drawn = self.blur.moves(names, [3] * len(names))
         first, finer, rest = drawn.reshape(-1, 3).T
         # of two words: one would be found from the digits of a sum that is told finely
         c = ndtri(np.clip((1.0 + first + finer * 2.0**-32) / 2.0, _SMALLEST, 1.0 - _SMALLEST))
         amount, scale = _amount(own, self.adds_up), 1.0 + MOVE**2
-        signed = np.isnan(own.dof) if self.adds_up else np.ones(len(names), dtype=bool)
-        root = np.where(signed, np.abs(amount), np.sqrt(np.abs(amount))) + MOVE * c
-        # plain degrees of freedom may be many more than rows, and a statistic has a bound
-        spare = (np.where(signed, 1.0, np.minimum(own.dof, own.rows)) - 1.0) / 2.0
-        more = np.where(spare > 0, 2.0 * gammaincinv(np.maximum(spare, 0.5), (1.0 + rest) / 2), 0.0)
-        statistic = (root**2 + MOVE**2 * more) / scale
-        score = np.copysign(1.0, amount) * root / np.sqrt(scale)
-        p_score = erfc(np.abs(score) / np.sqrt(2.0))
         if not self.adds_up:
+            score = np.abs(amount + MOVE * c) / np.sqrt(scale)
             none = np.full(len(names), np.nan)
-            return replace(own, p_value=p_score, statistic=none, dependence=np.abs(score))
+            p_score = erfc(score / np.sqrt(2.0))
+            return replace(own, p_value=p_score, statistic=none, dependence=score)
+        # plain degrees of freedom may be many more than rows, and a statistic has a bound
+        spare = (np.minimum(own.dof, own.rows) - 1.0) / 2.0
+        more = np.where(spare > 0, 2.0 * gammaincinv(np.maximum(spare, 0.5), (1.0 + rest) / 2), 0.0)
+        statistic = ((np.sqrt(np.abs(amount)) + MOVE * c) ** 2 + MOVE**2 * more) / scale
+        tail = chi_square_tail(statistic, own.dof)
+        return replace(own, p_value=tail, statistic=statistic, dependence=statistic)
+
+
+@dataclass(frozen=True, slots=True)
+class MovedCorrelations:
+    """Fisher's z of correlations that are moved where a column of a triplet has few values.
+
+    Attributes:
+        exact: The test; or of drawn rows it, and the same of the rows they were drawn from.
+        moved: The same of moved correlations, in the same order: a mean over replicates is moved as
+            the rows are that they were drawn from, and a difference of two by what moves the drawn
+            rows beside.
+        few: Of which columns, shape (p,).
+    """
+
+    exact: Sequence[CITest]
+    moved: Sequence[CITest]
+    few: BoolVector
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return self.exact[0].n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """See `CITest.evaluate`."""
+        found = self.exact[0].evaluate(x, y, given)
+        chosen = _chosen(found, self.few[np.column_stack([x, y, given])])
+        if not len(chosen):
+            return found
+        tests = x[chosen], y[chosen], given[chosen]
+        z = self.moved[0].evaluate(*tests).statistic
+        for exact, moved in zip(self.exact[1:], self.moved[1:], strict=True):
+            z = z + np.nan_to_num(
+                moved.evaluate(*tests).statistic - exact.evaluate(*tests).statistic
+            )
+        own = _of(found, chosen)
         # a z that is moved estimates as much as these rows would
-        worth = own.worth / scale
-        freedom = np.sqrt(np.maximum(own.rows - size - 3.0, 1.0) * worth)
-        return replace(
-            own,
-            p_value=np.where(signed, p_score, chi_square_tail(statistic, np.nan_to_num(own.dof))),
-            statistic=np.where(signed, score, statistic),
-            dependence=np.where(signed, np.tanh(np.abs(score) / freedom), statistic),
-            worth=worth,
-        )
+        worth = 1.0 / (1.0 + len(self.moved) * MOVE**2)
+        score = z * np.sqrt(worth)
+        strength = np.tanh(np.abs(z) / np.sqrt(own.rows - given.shape[1] - 3.0))
+        p_value = erfc(np.abs(score) / np.sqrt(2.0))
+        told = replace(own, p_value=p_value, statistic=score, dependence=strength, worth=worth)
+        return _with(found, chosen, told)
+
+
+def _chosen(found: Evidence, few: NDArray[np.bool_]) -> IndexArray:
+    """Tests that are done, and have a column of few values, shape (C,).
+
+    Args:
+        found: Their outcomes.
+        few: Which of their columns have, shape (B, k).
+    """
+    return np.flatnonzero(few.any(axis=1) & ~np.isnan(found.p_value) & (found.dof != 0))
 
 
 def _amount(own: Evidence, adds_up: bool) -> FloatVector:
-    """What is moved: chi-squares, scores of either sign, or the scores of p-values."""
+    """What is moved: chi-squares, or the scores of p-values."""
     if adds_up:
-        return np.nan_to_num(own.statistic)
+        return np.abs(np.nan_to_num(own.statistic))
     scores: FloatVector = -ndtri(np.maximum(np.nan_to_num(own.p_value, nan=1.0), 1e-300) / 2.0)
     return scores
 
