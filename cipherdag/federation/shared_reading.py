@@ -8,10 +8,12 @@ Leaks:
 
 from __future__ import annotations
 
+from collections import deque
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.wire import digest
 from cipherdag.sites.session.incoming import open_message
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.engines.local import Handler
     from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.question import FloatVector
+    from cipherdag.questions.question import FloatVector, Question
     from cipherdag.sites.session.runtime import SiteRuntime
 
 
+KEPT_QUESTIONS = 16
+
+
 class SharedReading:
-    """The last message, the last set-up and the last sum that a site of this process has read.
+    """The last message, set-up, sum and questions that a site of this process has read.
 
     Args:
         coordinator: The coordinator's public key, 32 bytes.
@@ -40,12 +45,14 @@ class SharedReading:
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
         self._held: tuple[tuple[bytes, Sequence[bytes], Sequence[bytes]], bytes] | None = None
+        self._contents = deque[tuple["Question", bytes]](maxlen=KEPT_QUESTIONS)
         self.reading = Reading(
             lru_cache(maxsize=1)(read_relayed),
             self._read_sum,
             lru_cache(maxsize=1)(KeyGraph.drawn),
             lru_cache(maxsize=1)(digest),
             self._beacon_of,
+            self._content_of,
         )
 
     def door(self, runtime: SiteRuntime) -> Handler:
@@ -63,6 +70,15 @@ class SharedReading:
         if self._held is None or self._held[0] != told:
             self._held = told, beacon_of(plan, commitments, chances)
         return self._held[1]
+
+    def _content_of(self, question: Question) -> bytes:
+        """As `content_digest`; of the very question that a site has had, which nothing changes."""
+        for known, found in tuple(self._contents):
+            if known is question:
+                return found
+        found = content_digest(question)
+        self._contents.append((question, found))
+        return found
 
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation

@@ -121,13 +121,12 @@ def encode(
     layout = _Layout.of(declaration, moduli)
     _check(answer, declaration)
     whole = np.rint(answer * layout.per_value([2.0**bits for bits in layout.bits], np.float64))
-    counts = layout.per_value(layout.counts, np.int64)
-    compared = layout.per_value(layout.compared, np.bool_)
     planes: list[WordVector] = []
     for position, modulus in enumerate(moduli):
-        words = from_whole(whole[counts > position], modulus, wide=layout.wide)
-        if position == 0 and compared.any():
+        words = from_whole(layout.longer(whole, position), modulus, wide=layout.wide)
+        if position == 0 and any(layout.compared):
             # every comparison draws a word, so that the time taken does not tell the answers
+            compared = layout.per_value(layout.compared, np.bool_)
             words[compared] *= uniform(random_words, int(compared.sum()), modulus, nonzero=True)
         if position == 0 and blinds is not None:
             add(words, blinds, modulus)
@@ -276,6 +275,11 @@ class _Layout:
                 n + row * head for n, row, head in zip(values, rows, heads, strict=True)
             ),
         )
+
+    def longer(self, values: FloatVector, count: int) -> FloatVector:
+        """Those of all values that have more residues than that."""
+        chosen = [own > count for own in self.counts]
+        return values if all(chosen) else values[self.per_value(chosen, np.bool_)]
 
     def per_value(self, per_segment: Sequence[object], kind: type[Scalar]) -> NDArray[Scalar]:
         """Every segment's entry repeated over its values."""

@@ -22,10 +22,11 @@ from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.tags import SumKey
-from cipherdag.protocol.messages import COORDINATOR, Finish, seal_envelope
+from cipherdag.protocol.messages import COORDINATOR, Finish, content_digest, seal_envelope
 from cipherdag.protocol.plan import SESSION_BYTES
 from cipherdag.protocol.set_up.beacon import beacon_of, commitment, new_chance
 from cipherdag.protocol.wire import pack
+from cipherdag.questions.pooled_data import Columns
 
 ANSWERS = [np.array([1.0, 0.0, 2.0]), np.array([0.0, 3.0, 1.0]), np.array([1.0, 1.0, 1.0])]
 SESSION = bytes(SESSION_BYTES)
@@ -122,3 +123,12 @@ def test_numbers_are_held_against_their_commitments_unless_they_are_those_held_b
             reading.beacon(plan, committed[::-1], chances)
     with pytest.raises(KeyAgreementError, match="committed"):
         reading.beacon(Ward().session._plan, committed, chances)
+
+
+def test_a_question_is_digested_once_for_all_sites_and_another_one_anew():
+    reading = SharedReading(bytes(32)).reading
+    asked = [Columns(n_variables=n) for n in (2, 3, 3, *range(4, 40))]
+    for question in (*asked, *asked):
+        assert reading.content(question) == content_digest(question)
+        assert reading.content(question) is reading.content(question)
+    assert reading.content(asked[1]) == reading.content(asked[2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,8 +40,9 @@ class TestedPairs:
     sets: dict[Pair, tuple[int, ...]]
 
     def __iter__(self) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
-        for pair in zip(self.x.tolist(), self.z.tolist(), self.p_values.tolist(), strict=True):
-            yield pair[:2], self.sets.get(pair[:2], ()), pair[2]
+        pairs = list(zip(self.x.tolist(), self.z.tolist(), strict=True))
+        sets = map(self.sets.get, pairs, repeat(()))
+        return zip(pairs, sets, self.p_values.tolist(), strict=True)
 
 
 class WeakestTests:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import PolicyRefusedError
-from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, counted_as
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.lockstep import parts_of, split_parts
@@ -17,10 +16,12 @@ from cipherdag.questions.question import Resampled
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import VerdictQuestion
+from cipherdag.sites.session.reading import ALONE
 
 if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
     from cipherdag.questions.question import Question, SingleQuestion
+    from cipherdag.sites.session.reading import Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +49,12 @@ class Coverage:
     Attributes:
         fewest: How many sites have to contribute to a test, of this site's own policy.
         planned: How many by the plan, the same at every site.
+        read: How this site reads what all sites are told.
     """
 
     fewest: int
     planned: int = 1
+    read: Reading = ALONE
     _counts: dict[tuple[object, ...], Counted] = field(default_factory=dict, repr=False)
 
     def check(self, question: Question, n_sites: int) -> None:
@@ -68,7 +71,7 @@ class Coverage:
         for part in parts_of(question):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Covered):
-                counted = self._counts.get(_key(part, inner.question))
+                counted = self._counts.get(self._key(part, inner.question))
                 if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
                         f"a test is opened where {self.fewest} sites contribute to it at least"
@@ -90,7 +93,7 @@ class Coverage:
         for part, own in split_parts(question, answer):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Covered):
-                left = self._counts[_key(part, inner.question)].left(n_sites)
+                left = self._counts[self._key(part, inner.question)].left(n_sites)
                 parts.append(inner.without(own, left < self.planned))
             else:
                 parts.append(own)
@@ -108,9 +111,13 @@ class Coverage:
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Contributors):
                 counts = np.rint(own)
-                self._counts[_key(part, inner.question)] = Counted(counts, n_sites)
+                self._counts[self._key(part, inner.question)] = Counted(counts, n_sites)
             elif isinstance(inner, Covered) and not isinstance(inner.question, EffectSums):
-                self._counts.pop(_key(part, inner.question), None)
+                self._counts.pop(self._key(part, inner.question), None)
+
+    def _key(self, part: SingleQuestion, inner: CountedQuestion) -> tuple[object, ...]:
+        drawn = (part.replicate, part.seed) if isinstance(part, Resampled) else ()
+        return (*drawn, self.read.content(counted_as(inner)))
 
 
 def _tells_of_one(question: object) -> bool:
@@ -122,8 +129,3 @@ def _tells_of_one(question: object) -> bool:
     return isinstance(question, CountedQuestion) and not (
         isinstance(question, CandidateScores) and question.score == "vote"
     )
-
-
-def _key(part: SingleQuestion, inner: CountedQuestion) -> tuple[object, ...]:
-    drawn = (part.replicate, part.seed) if isinstance(part, Resampled) else ()
-    return (*drawn, content_digest(counted_as(inner)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.protocol.messages import open_envelope, read_envelope
+from cipherdag.protocol.messages import content_digest, open_envelope, read_envelope
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.set_up.bodies import Chance, Offer, Seals
 from cipherdag.protocol.wire import decode, digest, unpack
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.plan import Member, Plan
-    from cipherdag.questions.question import FloatVector
+    from cipherdag.questions.question import FloatVector, Question
 
 SetUpBody = Offer | Seals | Chance
 PURPOSES: Final = {
@@ -90,13 +90,14 @@ ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "Floa
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a site reads both, and what follows: keys' graph, beacon, digest of all sums so far."""
+    """How a site reads both, and what follows: graph, beacon, digests of sums and of questions."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum
     graph: Callable[[bytes, int, int], KeyGraph] = KeyGraph.drawn
     digest: Callable[[bytes, bytes, bytes], bytes] = digest
     beacon: Callable[[Plan, Sequence[bytes], Sequence[bytes]], bytes] = beacon_of
+    content: Callable[[Question], bytes] = content_digest
 
 
 ALONE: Final = Reading()

@@ -46,7 +46,6 @@ from cipherdag.protocol.messages import (
     Share,
     Unmask,
     Unmasked,
-    content_digest,
     declaration,
     question_digest,
 )
@@ -211,7 +210,7 @@ class Rounds:
             raise ReplayError("a sum came for a round that was given up")
         if self._question is None:
             raise ReplayError("the plan has ended: it asks nothing more")
-        content = content_digest(self._question)
+        content = self.read.content(self._question)
         if content != ask.content:
             raise InconsistentQuestionError("the coordinator's question is not that of the plan")
         if content in self._opened:

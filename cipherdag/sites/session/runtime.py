@@ -260,7 +260,8 @@ class SiteRuntime:
         if self._folder is not None:
             kept = RunRecord(self._folder.runs / current.session.hex())
             kept.begin(plan)
-        coverage = Coverage(min(self._policy.min_sites, len(plan.cohort)), plan.min_contributors)
+        fewest = min(self._policy.min_sites, len(plan.cohort))
+        coverage = Coverage(fewest, plan.min_contributors, self._reading)
         for opened in program.earlier:
             coverage.opened(*opened)
         current.rounds = Rounds(

@@ -37,7 +37,7 @@ ALIKE_BITS = 20
 FEW_VALUES = 32
 """A column of numbers of no more distinct values tells counts."""
 _SMALLEST = 2.0**-54
-_SOME = 1000  # rows: of measurements they hold many values, and no more are looked at
+_SOME = 100  # rows: of measurements they hold many values, and no more are looked at
 
 
 def few_valued(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> BoolVector:
@@ -50,11 +50,18 @@ def few_valued(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | 
     if values is None:
         assert codes is not None, "a table has codes or values"
         return np.ones(codes.shape[1], dtype=bool)
-    return np.array([_few(column[:_SOME]) and _few(column) for column in values.T], dtype=bool)
+    few = _few(values[:_SOME].T)
+    for v in np.flatnonzero(few).tolist():
+        few[v] = _few(values[None, :, v])[0]
+    return few
 
 
-def _few(column: NDArray[np.float64]) -> bool:
-    return len(np.unique(column[~np.isnan(column)])) <= FEW_VALUES
+def _few(columns: NDArray[np.float64]) -> BoolVector:
+    """Which columns have few distinct values, shape (k,), of columns of shape (k, n)."""
+    ordered = np.sort(columns)  # what is missing comes last
+    differ = (ordered[:, 1:] != ordered[:, :-1]) & ~np.isnan(ordered[:, 1:])
+    few: BoolVector = differ.sum(axis=1) < FEW_VALUES
+    return few
 
 
 @dataclass(frozen=True, slots=True)
