@@ -54,8 +54,9 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     continuous one; of every continuous one a mark of its place, ``asinh(2**100 mean)``, the binary
     logarithm of its standard deviation and 1 where that is not 0, and elsewhere the same of its
     size; and comparisons: whether a value of the variable is missing, for every variable, whether
-    the site restricts small counts, and if asked for, whether the variable has three or more
-    categories in an order, for every variable.
+    the site restricts small counts, and if asked for, for every variable, whether it has three or
+    more categories in an order, and whether it has numbers of few values at a site that restricts
+    small counts: exact sums of these and of their products are counts.
 
     The marks only choose a common unit and origin for `Moments`; means of marks over the sites are
     rough, and need not be more. So logarithms are whole, and a mean is told to a quarter of the
@@ -67,12 +68,14 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         The coordinator learns the number of rows of all sites together, the number of categories
         of each variable, which variables miss values at some site, whether some site restricts
         small counts, of each continuous variable the marks averaged over the sites that have them
-        and how many have, and if asked for, which variables have categories in an order.
+        and how many have, and if asked for, which variables have categories in an order, and which
+        have numbers of few values at some site that restricts small counts.
 
     Attributes:
         n_variables: Number of aligned variables, p.
         max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
+        few: Whether to say which variables have numbers of few values that tell small counts.
     """
 
     leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
@@ -80,6 +83,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     n_variables: int
     max_rows: int = 1 << 20
     order: bool = False
+    few: bool = False
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)
@@ -102,7 +106,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             Encoding(length=p, bound=1.0),
             spread,
             Encoding(length=p, bound=1.0),
-            Encoding(length=p + 1 + p * self.order, bound=1.0, comparison=True),
+            Encoding(length=p + 1 + p * (self.order + self.few), bound=1.0, comparison=True),
         )
 
     def marked(self, answer: FloatVector) -> BoolVector:
@@ -127,7 +131,8 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         p = self.n_variables
         header, categories, place, *marks, flags = segments(self.encodings, sums)
         sites, rows = header
-        in_order = flags[p + 1 :] > 0
+        in_order = flags[p + 1 : 1 + p * (1 + self.order)] > 0
+        few = flags[1 + p * (1 + self.order) :] > 0
         require_possible(self.label, "no site answered", holds=sites >= 1)
         alike = (categories % sites == 0).all()
         require_possible(self.label, "sites differ in categories", holds=alike)
@@ -140,6 +145,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             incomplete=flags[:p] > 0,
             restricted=bool(flags[p] > 0),
             ordered=in_order if self.order else np.zeros(p, dtype=bool),
+            few=few if self.few else np.zeros(p, dtype=bool),
         )
         self._check(kinds)
         return kinds
@@ -170,6 +176,8 @@ class ColumnKinds:
         incomplete: Whether some site misses a value.
         restricted: Whether some site restricts small counts.
         ordered: Whether there are three or more categories in an order; False where not asked.
+        few: Whether some site that restricts small counts has numbers of few values, whose exact
+            sums would be counts; False where not asked.
     """
 
     rows: int
@@ -180,6 +188,7 @@ class ColumnKinds:
     incomplete: BoolVector
     restricted: bool
     ordered: BoolVector
+    few: BoolVector
 
 
 class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -297,6 +306,7 @@ class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         The coordinator learns the means and covariances of the pooled data, or the covariances
         within sites. In the latter, sites that restrict small counts weigh their rows by chance:
         exact sums of squares of a column of 0 and 1 about three sites' means tell their counts.
+        In the former such a site gives no column of few values: sums of these are counts.
 
     Attributes:
         n_variables: Number of aligned variables, p.

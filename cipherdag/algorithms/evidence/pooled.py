@@ -30,7 +30,7 @@ def open_pooled(
     Raises:
         MixedTypesError: The test does not fit the columns.
     """
-    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows)
+    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, few=True)
     kinds = question.read((yield question))
     name = settings.spec.name
     if kinds.categories.all() and name in ("auto", "g2", "pearson"):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FALLBACK: Combination = "stouffer"
 INCOMPLETE = "incomplete: stouffer"
+FEW = "few values: stouffer"
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ORIGIN_BITS = 8
 """Of a unit: a finer origin would not be the same wherever a library computes it."""
@@ -38,7 +39,9 @@ BATCH = 50_000
 def open_moments(
     kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, MomentTests]:
-    """Ask for the moments of all columns without missing values; one round, none if there is none.
+    """Ask for the moments of all columns that have any; one round, none if there is none.
+
+    Those that miss values have none, nor those of few values at a site that restricts small counts.
 
     Raises:
         AggregateRangeError: More rows than there are.
@@ -46,7 +49,7 @@ def open_moments(
     Leaks:
         The means and covariances of these columns over all sites.
     """
-    complete = np.flatnonzero(~kinds.incomplete)
+    complete = np.flatnonzero(~kinds.incomplete & ~kinds.few)
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
     if len(complete):
         rows, own = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
@@ -104,10 +107,12 @@ class MomentTests(RememberedTests):
     """Fisher's z from pooled correlations; no round.
 
     Rows with a missing value are left out test by test, which one matrix cannot say: a test with a
-    variable that misses values at some site falls back to ``stouffer`` (tallied).
+    variable that misses values at some site falls back to ``stouffer`` (tallied), and so does one
+    with numbers of few values, whose sums would be counts that some site restricts.
 
     Args:
-        correlations: Of the pooled data, shape (p, p); NaN at incomplete and constant columns.
+        correlations: Of the pooled data, shape (p, p); NaN at constant columns and
+            those without moments.
         rows: Rows of all sites.
         kinds: The columns.
         fallback: Tests those.
@@ -124,25 +129,28 @@ class MomentTests(RememberedTests):
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
+        self._apart = kinds.incomplete | kinds.few
         self._fallback: CombinedTests = fallback
 
     def _ask(self, tests: Tests) -> PValues:
-        """No round, or the fallback's."""
+        """No round, or the fallback's, each of its own."""
         p_values = [self._pooled(rows) for rows in tests]
         missing = [self._incomplete[rows].any(axis=1) for rows in tests]
-        left = [rows[own] for rows, own in zip(tests, missing, strict=True)]
-        count = sum(len(rows) for rows in left)
-        self.tally["pooled"] += sum(len(rows) for rows in tests) - count
-        if count:
-            self.tally[INCOMPLETE] += count
-            found = yield from self.ask_instead(left, INCOMPLETE)
-            for p_value, own, other in zip(p_values, missing, found, strict=True):
-                p_value[own] = other
+        apart = [self._apart[rows].any(axis=1) for rows in tests]
+        few = [own & ~other for own, other in zip(apart, missing, strict=True)]
+        self.tally["pooled"] += sum(int((~own).sum()) for own in apart)
+        for way, chosen in ((INCOMPLETE, missing), (FEW, few)):
+            left = [rows[own] for rows, own in zip(tests, chosen, strict=True)]
+            if count := sum(len(rows) for rows in left):
+                self.tally[way] += count
+                found = yield from self.ask_instead(left, way)
+                for p_value, own, other in zip(p_values, chosen, found, strict=True):
+                    p_value[own] = other
         return p_values
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """The partial correlation of all rows, or the fallback's."""
-        if self._incomplete[list(test)].any():
+        if self._apart[list(test)].any():
             return self._fallback.effect(test)
         x, y, *given = test
         places = np.array([*given, x, y])

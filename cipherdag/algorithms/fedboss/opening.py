@@ -49,7 +49,7 @@ def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opened:
     Raises:
         MixedTypesError: The columns are of both types.
     """
-    question = Columns(n_variables=facts.n_variables, max_rows=own.max_rows)
+    question = Columns(n_variables=facts.n_variables, max_rows=own.max_rows, few=True)
     kinds = question.read((yield question))
     discrete = kinds.categories > 0
     if discrete.any() and not discrete.all():
@@ -64,7 +64,8 @@ def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opened:
 
 def _of_columns(own: FedBOSS, facts: Facts, budget: Budget, kinds: ColumnKinds) -> Opening:
     discrete = kinds.categories > 0
-    apart = own.scores == "sites" or kinds.incomplete.any()
+    few = not own.within_sites and kinds.few.any()  # their sums would be counts
+    apart = own.scores == "sites" or kinds.incomplete.any() or few
     if discrete.any():
         if apart or own.within_sites or (kinds.restricted and own.in_place_of_tables):
             return (yield from _from_likelihoods(own, kinds, budget))

@@ -67,7 +67,8 @@ def disclosed(own: FedBOSS) -> tuple[str, ...]:
     elif own.in_place_of_tables:
         said = (
             POOLED,
-            "Where a site restricts small counts of categories, or misses values: " + SITES,
+            "Where a site restricts small counts of categories or of numbers with few values, or "
+            "misses values: " + SITES,
         )
     return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
 

@@ -218,6 +218,42 @@ def test_missing_values_of_continuous_columns_fall_back_to_stouffer():
     assert queries.tally["incomplete: stouffer"] > 0
 
 
+def test_numbers_that_are_small_counts_fall_back_to_stouffer_and_no_site_sums_them():
+    rng = np.random.default_rng(6)
+    values = gaussian_values(rng, 400, 4)
+    values[:, 1] = rng.random(400) < 0.02
+    values[:, 2] = rng.random(400) < 0.5
+    sites = [gaussian_site(part, min_cell_size=11) for part in np.split(values, 4)]
+    tests = random_tests(4, [6, 12], rng)
+    queries = Queries("pooled", tests)
+    found, questions = asked(queries, sites)
+    summed = [own.positions().tolist() for own in questions if isinstance(own, Moments)]
+    assert summed == [[0, 3]]
+    combined, _ = asked(Queries("stouffer", tests), sites)
+    for rows, own, other in zip(tests, found, combined, strict=True):
+        few = np.isin(rows, [1, 2]).any(axis=1)
+        np.testing.assert_array_equal(own[few], other[few])
+    assert queries.tally["few values: stouffer"] > 0
+    packed = pack_integers(np.arange(4))
+    every = Moments(n_variables=4, variables=packed, origins=bytes(32), units=bytes(32))
+    with pytest.raises(PolicyRefusedError, match="few values"):
+        sites[0].answer(every)
+    free = [gaussian_site(part) for part in np.split(values, 4)]
+    found, _ = asked(Queries("pooled", tests), free)
+    for own, exact in zip(found, central(FisherZTest(values), tests), strict=True):
+        np.testing.assert_allclose(own, exact.p_value, rtol=1e-9)
+
+
+def test_measurements_of_few_rows_are_summed_though_they_are_few():
+    values = gaussian_values(np.random.default_rng(7), 60, 3)
+    sites = [gaussian_site(part, min_cell_size=11) for part in np.split(values, 3)]
+    queries = Queries("pooled", [np.array([[0, 1]])])
+    found, _ = asked(queries, sites)
+    exact = central(FisherZTest(values), [np.array([[0, 1]])])[0]
+    np.testing.assert_allclose(found[0], exact.p_value, rtol=1e-9)
+    assert dict(queries.tally) == {"pooled": 1}
+
+
 def test_columns_of_two_types_are_refused_by_name():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(0, 2, 90), "b": rng.standard_normal(90)})

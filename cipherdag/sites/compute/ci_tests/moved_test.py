@@ -56,6 +56,19 @@ def few_valued(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | 
     return few
 
 
+def repeated_values(values: NDArray[np.float64]) -> BoolVector:
+    """Which columns have few distinct values, and rows that are alike in them, shape (p,).
+
+    Args:
+        values: Numbers, shape (n, p), NaN where missing.
+    """
+    few = few_valued(None, values)
+    for v in np.flatnonzero(few).tolist():
+        # of few rows measurements are few, too, but no two are alike
+        few[v] = len(np.unique(values[:, v], equal_nan=False)) < len(values)
+    return few
+
+
 def _few(columns: NDArray[np.float64]) -> BoolVector:
     """Which columns have few distinct values, shape (k,), of columns of shape (k, n)."""
     ordered = np.sort(columns)  # what is missing comes last

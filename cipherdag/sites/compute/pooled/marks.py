@@ -1,4 +1,4 @@
-"""About where a site's numbers lie and how far they spread, too coarsely to tell of few rows.
+"""About where a site's numbers lie, too coarsely to tell of few rows; then their exact moments.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import PLACE_EXPONENT
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector, FloatVector
+    from cipherdag.questions.pooled_data import Moments
 
     FloatMatrix = NDArray[np.float64]
 
+ROW_BLOCK = 8192
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 PLACE_STEP = 2
@@ -158,3 +161,36 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
         None if own <= LEAST_SPREAD else math.log2(own) + math.log2(size)
         for own, size in zip(deviation.tolist(), largest.tolist(), strict=True)
     ]
+
+
+def moments_of(question: Moments, values: FloatMatrix, weights: FloatVector | None) -> FloatVector:
+    """Rows, sums and products of columns, as `Moments` has them.
+
+    Args:
+        question: Which columns, and in which units from where.
+        values: All numbers of the site, shape (n, p).
+        weights: What each row counts, shape (n,); given for centred moments alone.
+
+    Raises:
+        MalformedMessageError: A column misses values.
+    """
+    positions, rows = question.positions(), len(values)
+    sums = np.zeros(len(positions))
+    products = np.zeros((len(positions),) * 2)
+    place, roots = question.origin_array(), None
+    if question.centred and rows:
+        place = np.average(values[:, positions], axis=0, weights=weights)
+        roots = None if weights is None else np.sqrt(weights)[:, None]
+    for start in range(0, rows, ROW_BLOCK):
+        taken = slice(start, start + ROW_BLOCK)
+        block = values[taken, positions] - place
+        block = np.ldexp(block, -question.unit_array())
+        if np.isnan(block).any():
+            raise MalformedMessageError("moments of a column in which the site misses values")
+        if roots is None:
+            sums += block.sum(axis=0)
+        else:  # about a weighted mean the weighted sum is 0
+            block *= roots[taken]
+        products += block.T @ block
+    upper = products[np.triu_indices(len(positions))]
+    return np.concatenate([[float(rows)], sums, upper])

@@ -25,6 +25,7 @@ from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.ci_tests.moved_test import repeated_values
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import (
@@ -35,7 +36,7 @@ from cipherdag.sites.compute.pooled.described import (
     rows_of,
     without_gaps,
 )
-from cipherdag.sites.compute.pooled.marks import column_marks
+from cipherdag.sites.compute.pooled.marks import column_marks, moments_of
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.site")
 
-ROW_BLOCK = 8192
 LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
 
 
@@ -136,7 +136,8 @@ class PoolableData:
         """The site's answer, before it is protected.
 
         Raises:
-            PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``.
+            PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``, or
+                sums are of a column whose few values make them counts.
             MalformedMessageError: The question is about other columns than the site has.
         """
         answers: dict[type, Callable[[Any], FloatVector]] = {
@@ -174,7 +175,19 @@ class PoolableData:
         parts = [[1, rows if rows >= least else 0], self._categories, *marks, missing, [least > 1]]
         if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
+        if question.few:
+            parts.append(self._few)
         return np.concatenate(parts, dtype=np.float64)
+
+    @cached_property
+    def _few(self) -> NDArray[np.bool_]:
+        """Which variables have numbers that tell small counts which may not leave, shape (p,)."""
+        if self._within is not None:
+            return self._within._few  # noqa: SLF001
+        if self._min_cell_size <= 1 or self._values is None:
+            return np.zeros(len(self._categories), dtype=bool)
+        few: NDArray[np.bool_] = (self._categories == 0) & repeated_values(self._values)
+        return few
 
     def _to_mark(self, variable: int, own: FloatVector) -> FloatVector:
         """Numbers of a column; those of descriptions where few rows have all values."""
@@ -195,28 +208,13 @@ class PoolableData:
             raise MalformedMessageError("moments of columns that are not continuous at the site")
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        if not question.centred and self._few[positions].any():
+            raise PolicyRefusedError("sums of a column of few values are counts")
         assert self._values is not None, "a continuous variable has values"
         self._spend(len(positions) * (len(positions) + 1) // 2)
-        sums = np.zeros(len(positions))
-        products = np.zeros((len(positions),) * 2)
-        place, roots = question.origin_array(), None
-        if question.centred and self.rows:
-            weights = self.blur.weights(self.rows) if self._min_cell_size > 1 else None
-            place = np.average(self._values[:, positions], axis=0, weights=weights)
-            roots = None if weights is None else np.sqrt(weights)[:, None]
-        for start in range(0, self.rows, ROW_BLOCK):
-            taken = slice(start, start + ROW_BLOCK)
-            block = self._values[taken, positions] - place
-            block = np.ldexp(block, -question.unit_array())
-            if np.isnan(block).any():
-                raise MalformedMessageError("moments of a column in which the site misses values")
-            if roots is None:
-                sums += block.sum(axis=0)
-            else:  # about a weighted mean the weighted sum is 0
-                block *= roots[taken]
-            products += block.T @ block
-        upper = products[np.triu_indices(len(positions))]
-        return np.concatenate([[float(self.rows)], sums, upper])
+        weighed = question.centred and self._min_cell_size > 1
+        weights = self.blur.weights(self.rows) if weighed else None
+        return moments_of(question, self._values, weights)
 
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.expansion import Expansion
