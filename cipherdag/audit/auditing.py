@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
-from cipherdag.errors import LedgerError, OutputError, writing
+from cipherdag.errors import LedgerError, OutputError
 from cipherdag.graphs.exports import csv_text
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
 from cipherdag.results.folder import read_folder_releases, read_rest, verify_folder
@@ -28,6 +28,7 @@ from cipherdag.sites.record.ledger import (
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import SignedStudy
 from cipherdag.sites.study.study_files import read_file
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,8 +121,7 @@ def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
         raise OutputError(
             f"{folder} is neither a site's ledger or folder, nor a saved result, nor a run's folder"
         )
-    with writing(out):
-        out.write_text(text, encoding="utf-8")
+    write_whole(out, text)
     return count
 
 

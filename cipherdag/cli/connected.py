@@ -24,6 +24,7 @@ from cipherdag.cli.options import (
 )
 from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import ParameterError
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -133,7 +134,6 @@ def _plan(
     **options: Any,
 ) -> None:
     from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.errors import writing
     from cipherdag.federation.simulated import Federation
     from cipherdag.sites.policy.plan_account import plan_lines
 
@@ -143,8 +143,7 @@ def _plan(
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
     click.echo("\n".join(plan_lines(plan)))
     if out is not None:
-        with writing(out):
-            out.write_text(plan.dumps(), encoding="utf-8")
+        write_whole(out, plan.dumps())
         click.echo(f"Wrote {out}; a site reads it by `cipherdag site check --plan`.")
 
 

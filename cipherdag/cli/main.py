@@ -22,6 +22,7 @@ from cipherdag.cli.parameters import graph_of
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
+from cipherdag.whole_file import write_whole
 
 
 @click.group(context_settings={"help_option_names": ["--help"]})
@@ -74,8 +75,7 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
     true = edges(truth, names, unmeasured=hidden) if truth is not None else None
     file = out or folder / "report.html"
     page = result.page(truth=true, written=datetime.now(UTC))
-    with errors.writing(file):
-        file.write_text(page, encoding="utf-8")
+    write_whole(file, page)
     click.echo(f"Wrote {file}")
 
 
@@ -171,8 +171,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
     metrics = here.apart(here.read_graph(other) if there is None else there.graph)
     if html is not None and there is not None:
         page = compared_page(here, there, (str(folder), str(other)))
-        with errors.writing(html):
-            html.write_text(page, encoding="utf-8")
+        write_whole(html, page)
     click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  ({here.compared_as})")
 
 

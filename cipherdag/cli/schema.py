@@ -11,6 +11,7 @@ import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,8 +134,7 @@ def write(made: Schema, out: Path | None) -> None:
         return
     if out.exists():
         raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    with errors.writing(out):
-        out.write_text(text, encoding="utf-8")
+    write_whole(out, text)
     click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
 
 

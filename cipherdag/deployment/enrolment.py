@@ -193,13 +193,16 @@ def _active(site: SiteFolder, study: Study) -> Study | None:
 
 
 def _check_names(before: Study, study: Study) -> None:
-    """Refuse a name that went from one key to another: runs are told apart by the sites' names."""
+    """Refuse a name or a key that went to another: runs are told apart by the sites' names."""
     taken = [name for name, key in before.pinned.items() if study.pinned.get(name, key) != key]
     lost = {*before.pinned, *before.revoked} - {*study.pinned, *study.revoked}
     back = {*before.revoked} & {*study.pinned}
-    if names := sorted({*taken, *lost, *back}):
+    known = {key: name for name, key in before.pinned.items()}
+    renamed = [name for name, key in study.pinned.items() if known.get(key, name) != name]
+    if names := sorted({*taken, *lost, *back, *renamed}):
         raise SignatureError(
-            f"the study gives the name '{names[0]}' to another key, or drops it unrevoked",
+            f"the study gives the name '{names[0]}' to another key, or a known key, or drops it "
+            "unrevoked",
             remedy="Stop: whoever gets a name makes other sites look like those of earlier runs, "
             "whose sums then show that site's answers by subtraction. Inform the other sites.",
         )

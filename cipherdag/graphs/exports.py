@@ -10,15 +10,16 @@ import io
 import re
 import unicodedata
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import GraphError, OutputError, writing
+from cipherdag.errors import GraphError, OutputError
 from cipherdag.graphs.drawing import PICTURES
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
     import networkx as nx
 
@@ -245,5 +246,4 @@ def export_graph(graph: Graph, kind: str, path: str | Path) -> None:
     if kind not in EXPORTS:
         raise OutputError(f"no export format '{kind}'", remedy=f"Use one of {', '.join(EXPORTS)}.")
     content = EXPORTS[kind](graph)
-    with writing(path):
-        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
+    write_whole(path, content)

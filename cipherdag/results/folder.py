@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import LedgerHead, Release
@@ -44,10 +45,10 @@ def write_folder(
         for old in (path / "releases").glob("*.jsonl"):
             old.unlink()
         for name, text in texts.items():
-            (path / name).write_text(text, encoding="utf-8")
+            write_whole(path / name, text)
         for site, lines in ledgers.items():
             content = "".join(line + "\n" for line in lines)
-            (path / "releases" / f"{site}.jsonl").write_text(content, encoding="utf-8")
+            write_whole(path / "releases" / f"{site}.jsonl", content)
         if (path / UNFINISHED).exists():
             shutil.rmtree(path / UNFINISHED)
     return path

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import OutputError, SiteNotReadyError, writing
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,13 +56,7 @@ def write_private(path: Path, text: str) -> None:
     Raises:
         OutputError: It cannot be written.
     """
-    temporary = path.with_name(path.name + ".new")
-    with writing(path):
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        temporary.replace(path)
+    write_whole(path, text, mode=0o600)
 
 
 def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:

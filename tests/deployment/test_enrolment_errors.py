@@ -265,7 +265,7 @@ def test_another_study_than_the_other_sites_have(people):
     assert code in people.fine("site", "status", "--dir", north)
 
 
-@pytest.mark.parametrize("how", ["at once", "taken away before", "taken back"])
+@pytest.mark.parametrize("how", ["at once", "taken away before", "taken back", "renamed"])
 def test_a_name_is_never_given_to_another_key(people, how):
     """Sums over the same names would differ by what the first holder of one of them answered."""
     made = {name: people.site(name) for name in ("north", "south", "west")}
@@ -282,10 +282,16 @@ def test_a_name_is_never_given_to_another_key(people, how):
         people.activate(made["north"])
     if how == "taken away before":
         forged = others
+    if how == "renamed":
+        key = study.pinned["west"]
+        forged, revoked = (*others, StudySite("west-2", key)), ("west",)
     folder._issue(sites=forged, revoked=revoked, version=study.version + 2)
     folder._approvals()
     cause, _, do = people.activate(made["north"], error="SignatureError")
-    assert "the name 'west' to another key" in cause
+    if how == "renamed":
+        assert "the name 'west-2' to another key, or a known key" in cause
+    else:
+        assert "the name 'west' to another key" in cause
     assert "by subtraction" in do
     assert SiteFolder(made["north"]).study().version < study.version + 2
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.errors import OutputError, writing
+from cipherdag.errors import OutputError
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
 from cipherdag.pages.lettering import box_width, cut, text_width
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +59,7 @@ def draw(graph: Graph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
     """
     content = drawn(graph, Path(path).suffix.lower().removeprefix("."), most=most)
-    with writing(path):
-        Path(path).write_bytes(content)
+    write_whole(path, content)
 
 
 def drawn(graph: Graph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:

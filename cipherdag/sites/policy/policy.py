@@ -76,6 +76,9 @@ _COMMENTS = {
 class Policy:
     """A site's own limits; every check raises before anything is computed.
 
+    Raises:
+        SiteNotReadyError: A limit is not a whole number in its range.
+
     Attributes:
         algorithms: Algorithms the site takes part in.
         questions: Kinds of questions it answers, such as ``edge-votes``.
@@ -126,6 +129,11 @@ class Policy:
     parameters: frozenset[str] = frozenset()
     purposes: frozenset[str] = frozenset()
     max_runs: int = 50
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if type(item.default) is int:
+                _whole_number(item.name, getattr(self, item.name))
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -311,6 +319,13 @@ def _invalid(reason: str) -> SiteNotReadyError:
     )
 
 
+def _whole_number(key: str, value: Any) -> int:
+    smallest = _SMALLEST.get(key, 0)
+    if type(value) is not int or not smallest <= value <= _LARGEST:
+        raise _invalid(f"{key} is not a whole number from {smallest}")
+    return value
+
+
 def _value(key: str, default: Any, value: Any) -> Any:
     """One value of the file, of the type of its default and within its range."""
     if isinstance(default, bool):
@@ -318,10 +333,7 @@ def _value(key: str, default: Any, value: Any) -> Any:
             raise _invalid(f"{key} is neither true nor false")
         return value
     if isinstance(default, int):
-        smallest = _SMALLEST.get(key, 0)
-        if type(value) is not int or not smallest <= value <= _LARGEST:
-            raise _invalid(f"{key} is not a whole number from {smallest}")
-        return value
+        return _whole_number(key, value)
     if key in ("parameters", "purposes"):
         return _texts(key, value)
     if isinstance(default, frozenset):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from cipherdag.errors import MalformedMessageError, writing
+from cipherdag.errors import MalformedMessageError
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
+from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,10 +31,7 @@ _WHICH_FILE = (
 def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
     """Write one of the files as indented JSON; raises OutputError."""
     text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
-    temporary = path.with_name(path.name + ".new")
-    with writing(path):
-        temporary.write_bytes(text)
-        temporary.replace(path)
+    write_whole(path, text)
 
 
 def read_file(path: Path, kind: type[FileType]) -> FileType:

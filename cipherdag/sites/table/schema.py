@@ -150,8 +150,14 @@ class Schema:
         """The same schema with these columns, and no others, marked as labels.
 
         Raises:
-            SchemaError: If one of them does not take part in the study.
+            SchemaError: If one of them does not take part in the study, or this is one name alone.
         """
+        if isinstance(labels, str):
+            raise SchemaError(
+                "the labels are one text, and have to be several names",
+                column=visible(labels),
+                remedy="Give a list or tuple of names.",
+            )
         marked = {normalise_name(label) for label in labels}
         for label in sorted(marked - set(self.names)):
             raise SchemaError(

@@ -433,3 +433,9 @@ def test_malformed_rules_purposes_and_runs_stop_the_site(text):
 def test_rules_and_purposes_read_back_as_they_were_written(rules, purposes):
     policy = Policy(parameters=rules, purposes=purposes)
     assert Policy.loads(policy.dumps()) == policy
+
+
+@pytest.mark.parametrize("limit", [5.5, True, -1, "5"])
+def test_limits_are_whole_numbers_in_python_too(limit):
+    with pytest.raises(SiteNotReadyError, match="min_cell_size is not a whole number from 0"):
+        Policy(min_cell_size=limit)

@@ -482,3 +482,9 @@ def test_an_infinite_number_is_named_and_not_taken_for_a_text(value):
         Schema.infer(numbers)
     words = pd.DataFrame({"a": ["inf", "sup", "inf", "sup"]})
     assert Schema.infer(words).columns[0].categories == ("inf", "sup")
+
+
+def test_labels_are_several_names_and_not_the_letters_of_one():
+    schema = Schema.infer(pd.DataFrame({"D": ["a", "b"], "y": ["b", "a"]}))
+    with pytest.raises(errors.SchemaError, match="one text"):
+        schema.with_labels("Dy")

@@ -1,0 +1,37 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cipherdag.errors import writing
+
+
+def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o666) -> None:
+    """Write a file beside its place and move it there, so that a full disk leaves what was.
+
+    Args:
+        path: The file; what a link to a file points at. A device or a pipe is written as it is.
+        content: All of it; text in UTF-8.
+        mode: Who may read and write a new file, less what the system's mask takes.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with writing(path):
+        place = Path(path)
+        if place.exists() and not place.is_file():
+            place.write_bytes(data)
+            return
+        place = place.resolve()
+        temporary = place.with_name(place.name + ".new")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            temporary.replace(place)
+        finally:
+            temporary.unlink(missing_ok=True)
