@@ -33,6 +33,7 @@ from cipherdag.statistics.contingency import (
     chi_square_tail,
 )
 from cipherdag.statistics.table_shapes import buckets
+from cipherdag.statistics.threads import threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,11 +160,12 @@ class DiscreteTest(CachedTest):
             if exact is not None:
                 variance[test] = exact.sparse_variance(table)
         for index, tables in self._dense_tables(tests, levels, np.flatnonzero(~sparse)):
-            margins = Margins.of(tables)
-            fixed[index] = self._statistic.dense(tables, margins).cpu().numpy()
-            dof[index] = margins.dof().cpu().numpy()
-            if exact is not None:
-                variance[index] = exact.dense_variances(margins).cpu().numpy()
+            with threads_for(tables.numel()):
+                margins = Margins.of(tables)
+                fixed[index] = self._statistic.dense(tables, margins).cpu().numpy()
+                dof[index] = margins.dof().cpu().numpy()
+                if exact is not None:
+                    variance[index] = exact.dense_variances(margins).cpu().numpy()
         statistic, freedom = np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
         if exact is not None:
             statistic = moment_matched(statistic, freedom, variance / exact.variance_scale)
