@@ -16,6 +16,7 @@ import msgspec
 from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
 from cipherdag.errors import LedgerError, OutputError
 from cipherdag.graphs.exports import csv_text
+from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
 from cipherdag.results.folder import read_folder_releases, read_rest, verify_folder
 from cipherdag.sites.record.ledger import (
@@ -28,7 +29,6 @@ from cipherdag.sites.record.ledger import (
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import SignedStudy
 from cipherdag.sites.study.study_files import read_file
-from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

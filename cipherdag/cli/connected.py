@@ -24,7 +24,7 @@ from cipherdag.cli.options import (
 )
 from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import ParameterError
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -22,7 +22,7 @@ from cipherdag.cli.parameters import graph_of
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 
 @click.group(context_settings={"help_option_names": ["--help"]})

@@ -11,7 +11,7 @@ import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

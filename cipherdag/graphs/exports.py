@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.errors import GraphError, OutputError
 from cipherdag.graphs.drawing import PICTURES
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

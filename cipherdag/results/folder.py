@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
+from cipherdag.pages.whole_file import write_whole
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
-from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import LedgerHead, Release

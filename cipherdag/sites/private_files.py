@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import OutputError, SiteNotReadyError, writing
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

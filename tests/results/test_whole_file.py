@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from cipherdag.errors import OutputError
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 
 def test_a_full_disk_leaves_what_was(tmp_path):

@@ -20,7 +20,7 @@ from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
 from cipherdag.pages.lettering import box_width, cut, text_width
-from cipherdag.whole_file import write_whole
+from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.pages.whole_file import write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
-from cipherdag.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
