@@ -237,6 +237,7 @@ def main() -> None:
     """Entry point: prints failures in four lines and exits with the error's code."""
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("cipherdag.reading").setLevel(logging.INFO)  # long readings say how far
+    logging.getLogger("cipherdag.waiting").setLevel(logging.INFO)
     logging.getLogger("cipherdag.data").setLevel(logging.WARNING)  # what looks like a mistake
     try:
         cli(standalone_mode=False)

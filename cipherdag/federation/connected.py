@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.results.run import Run
     from cipherdag.sites.study.study import Study
+
+log = logging.getLogger("cipherdag.waiting")
 
 APPROVAL_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 30.0
@@ -295,12 +298,16 @@ class ConnectedFederation:
     def _open(self, session: Session) -> int:
         """Open the session, again and again while people still have to approve it."""
         deadline, pause = time.monotonic() + self.approval_s, APPROVAL_PAUSE_S
+        awaited: str | None = None
         while True:
             try:
                 return session.open()
             except PolicyRefusedError as refusal:
                 if refusal.message not in WAITING or time.monotonic() >= deadline:
                     raise
+                if refusal.site != awaited:
+                    awaited = refusal.site
+                    log.info("%s", refusal)
                 time.sleep(pause)
                 pause = min(2.0 * pause, LONGEST_PAUSE_S)
 

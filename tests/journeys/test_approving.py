@@ -185,7 +185,10 @@ def logged(deployment):
     before = logger.level, logger.propagate
     path = deployment.sites["north"].log_path
     log_into(path)
+    coordinator = logging.getLogger("cipherdag.waiting")
+    coordinator.disabled = True  # it has another process
     yield lambda: path.read_text("utf-8").splitlines()
+    coordinator.disabled = False
     handler = logger.handlers[-1]
     logger.removeHandler(handler)
     handler.close()
@@ -214,6 +217,14 @@ def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deploy
         *["begins: fedpc"] * 3,
         *["has ended"] * 3,
     ]
+
+
+def test_who_waits_for_people_is_told_once_which_site(deployment, caplog):
+    deployment.people = [lambda: None] * 3 + [lambda: deployment.approve(*SITES)]
+    with caplog.at_level(logging.INFO, "cipherdag.waiting"):
+        deployment.run(*RUN)
+    (told,) = (own.message for own in caplog.records if own.name == "cipherdag.waiting")
+    assert told.startswith("site 'north': the run waits until a person of this site approves it")
 
 
 def test_a_plan_that_was_decided_is_told_in_short_and_in_full_if_asked(deployment):
