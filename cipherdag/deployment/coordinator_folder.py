@@ -213,7 +213,9 @@ class CoordinatorFolder:
             raise ParameterError("the request names no Datasite", site=request.name)
         if request.name.lower() in {name.lower() for name in study.revoked}:
             raise PolicyRefusedError(
-                "the site was revoked", site=request.name, remedy="Enrol it under another name."
+                "the site was revoked",
+                site=request.name,
+                remedy="Enrol it under another name, from a new folder.",
             )
         check_newcomer(request, study)
         return request
