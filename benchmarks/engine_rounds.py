@@ -1,10 +1,11 @@
-"""Milliseconds per round of an engine: three sites, provisioned kits, mutual TLS on loopback.
+"""Milliseconds per round of an engine: three sites in processes, mutual TLS on loopback.
 
 Run with ``python benchmarks/engine_rounds.py --out rounds.json``; the sites echo what they get.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -13,14 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from loopback import free_port, loopback_kits
 from measuring import environment, parser, timed, write_report
 
 from cipherdag.protocol.engines.local import LocalEngine
 
 SITES = ("site-1", "site-2", "site-3")
-EXECUTOR = "echo_site.EchoExecutor"
-TESTS = str(Path(__file__).parents[1] / "tests" / "support")
+ASKED = "invite"  # an operation that sites know
 
 
 def echoed(engine, *, rounds, size):
@@ -28,7 +27,7 @@ def echoed(engine, *, rounds, size):
     milliseconds = []
     for _ in range(rounds):
         asked = dict.fromkeys(SITES, message)
-        seconds, _, replies = timed(engine.call, "echo", asked, timeout_s=60.0)
+        seconds, _, replies = timed(engine.call, ASKED, asked, timeout_s=60.0)
         milliseconds.append(1000.0 * seconds)
         if any(reply != site.encode() + b":" + message for site, reply in replies.items()):
             raise SystemExit("a reply is missing or altered")
@@ -42,30 +41,23 @@ def echoed(engine, *, rounds, size):
 
 
 def flare_rounds(folder, *, rounds, size):
-    from cipherdag.protocol.engines.nvflare import FlareEngine
-    from cipherdag.protocol.engines.nvflare_process import KitProcess
+    from loopback import LoopbackStudy
 
-    sites = {name: folder / "private" / name for name in SITES}
-    for path in sites.values():
-        path.mkdir(parents=True)
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
     started = time.perf_counter()
-    kits = loopback_kits(folder / "kits", sites, port=free_port(), executor=EXECUTOR)
+    study = LoopbackStudy.make(folder, SITES)
     seconds = {"provision_s": time.perf_counter() - started}
-    found = [TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
-    processes = []
-    try:
+    with contextlib.ExitStack() as up:
         started = time.perf_counter()
-        processes.extend(KitProcess(kits[n], environment=environment) for n in ("server", *SITES))
-        with FlareEngine(
-            kits["coordinator"], sites=SITES, executor=EXECUTOR, start_s=60.0
-        ) as engine:
-            engine.call("echo", dict.fromkeys(SITES, b""), timeout_s=60.0)
-            seconds["first_reply_s"] = time.perf_counter() - started
-            figures = echoed(engine, rounds=rounds, size=size)
-    finally:
-        for process in processes:
-            process.stop()
+        up.enter_context(study.relay())
+        for name in SITES:
+            own = name.encode() + b":"
+            up.enter_context(study.site(name, lambda _, sent, own=own: own + sent))
+        engine = FlareEngine(study.coordinator, sites=SITES, start_s=60.0)
+        engine.call(ASKED, dict.fromkeys(SITES, b""), timeout_s=60.0)
+        seconds["first_reply_s"] = time.perf_counter() - started
+        figures = echoed(engine, rounds=rounds, size=size)
     return {**figures, **{name: round(value, 2) for name, value in seconds.items()}}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.record.ledger import ledger_lines, read_releases
@@ -133,10 +133,8 @@ def secret_forms(pem):
     body = b"".join(PRIVATE.search(pem).group(1).split())
     raws = [base64.b64decode(body)]
     key = serialization.load_pem_private_key(pem, password=None)
-    if isinstance(key, RSAPrivateKey):
-        numbers = key.private_numbers()
-        secret = (numbers.d, numbers.p, numbers.q)
-        raws += [number.to_bytes((number.bit_length() + 7) // 8, "big") for number in secret]
+    if isinstance(key, EllipticCurvePrivateKey):
+        raws.append(key.private_numbers().private_value.to_bytes(32, "big"))
     else:
         raws.append(key.private_bytes_raw())
     forms = {body, body[:64], body[-64:]}

@@ -1,22 +1,27 @@
-"""A free port, and the kits of a whole FLARE study on this machine."""
+"""A free port, and a study over NVIDIA FLARE on this machine: certificates, server and sites."""
 
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cipherdag.protocol.engines.nvflare_kit import (
-    SITE_EXECUTOR,
-    Kit,
-    Party,
-    approve_kit,
-    assemble_kit,
-    open_authority,
-    request_kit,
+from cryptography import x509
+
+from cipherdag.deployment.authority import (
+    certify_site,
+    make_authority,
+    make_key,
+    request_certificate,
 )
+from cipherdag.deployment.engine_checks import split_chain
+from cipherdag.protocol.engines.channel import Address
+from cipherdag.protocol.engines.credentials import Credentials
+from cipherdag.protocol.engines.engine_process import EngineProcess
+from cipherdag.protocol.engines.flare_relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -28,34 +33,71 @@ def free_port() -> int:
         return port
 
 
-def loopback_kits(
-    folder: Path, sites: Mapping[str, Path], *, port: int, executor: str = SITE_EXECUTOR
-) -> dict[str, Kit]:
-    """All kits of a study on this machine, under ``server``, ``coordinator`` and the sites' names.
+@dataclass(frozen=True)
+class LoopbackStudy:
+    """A study on this machine.
 
-    Args:
-        folder: Where the kits go, one folder for each party.
-        sites: Every site's own folder, by the site's name.
-        port: A free port of the loopback interface.
-        executor: The one class that a job may name at a site.
+    Attributes:
+        folder: Holds the coordinator's folder and one of each site.
+        sites: Names of the sites that are certified, and admitted by the server.
+        port: The server's.
     """
-    authority = folder / "authority"
-    fingerprint = open_authority(authority, project="study", host="localhost", port=port)
-    parties = {
-        "server": Party("localhost", "server", "coordinator"),
-        "coordinator": Party("coordinator@study.local", "admin", "coordinator"),
-        **{name: Party(name, "client", "site") for name in sites},
-    }
-    kits: dict[str, Kit] = {}
-    for name, party in parties.items():
-        own = folder / name
-        signed = approve_kit(authority, request_kit(own, party, project="study"))
-        kits[name] = assemble_kit(
-            own,
-            party,
-            signed,
-            fingerprint=fingerprint,
-            site_folder=sites.get(name),
-            executor=executor,
+
+    folder: Path
+    sites: tuple[str, ...]
+    port: int
+
+    @classmethod
+    def make(cls, folder: Path, sites: tuple[str, ...], *, port: int | None = None):
+        """Make the authority, and a key and certificate for every site."""
+        study = cls(folder, sites, port or free_port())
+        make_authority(study.coordinator, study="study", host="localhost")
+        for name in sites:
+            (folder / name).mkdir(parents=True)
+            study.certify(name)
+        return study
+
+    @property
+    def coordinator(self) -> Path:
+        """The coordinator's folder."""
+        return self.folder / "coordinator"
+
+    def certify(self, name: str) -> None:
+        """Give a site, which need not be admitted, a key and a certificate."""
+        key = make_key(self.folder / name / "site.key")
+        asked = request_certificate(key, site=name, organisation="site")
+        chain = certify_site(self.coordinator, x509.load_pem_x509_csr(asked), days=90)
+        (self.folder / name / "site.crt").write_bytes(chain)
+
+    def credentials(self, name: str) -> Credentials:
+        """Of a site, or of the server under ``server``."""
+        if name == "server":
+            files = ("root.crt", "server.crt", "server.key")
+            return Credentials(*((self.coordinator / name / own).read_bytes() for own in files))
+        certificate, root = split_chain((self.folder / name / "site.crt").read_bytes())
+        return Credentials(root, certificate, (self.folder / name / "site.key").read_bytes())
+
+    def relay(self) -> Relay:
+        """The coordinator's server."""
+        return Relay(
+            self.coordinator,
+            host="localhost",
+            port=self.port,
+            credentials=self.credentials("server"),
+            admitted=lambda: self.sites,
         )
-    return kits
+
+    def site(
+        self,
+        name: str,
+        handler: Callable[[str, bytes], bytes],
+        record: Callable[..., None] = lambda _: None,
+        protected: tuple[str, ...] = (),
+    ) -> EngineProcess:
+        """The engine's process of a site whose own process is this one."""
+        own = self.credentials(name)
+        address = Address(
+            name, "localhost", self.port, own.root, own.certificate, own.key, protected
+        )
+        console = self.folder / name / "engine.log"
+        return EngineProcess(address, handler, record, console=console)

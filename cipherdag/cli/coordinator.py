@@ -13,7 +13,6 @@ from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import FILE, FOLDER, NEW_FILE
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import as_json_option, code_lines, in_folder, until_stopped
-from cipherdag.errors import SiteUnreachableError
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def coordinator_new(
     engine: EngineName,
     **settings: Any,
 ) -> None:
-    """Open a study in a new folder: keys, and with FLARE the authority and kits of the server."""
+    """Open a study in a new folder: its keys, and with FLARE its certificates."""
     if (engine == "flare") != bool(host):
         raise click.UsageError("--host is needed with --engine flare, and with that alone")
     if engine == "flare":
@@ -180,11 +179,7 @@ def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> N
 @outside_a_run("nothing was changed")
 def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
     """Shut site NAME out of the study and of the server, and write the others' new approvals."""
-    try:
-        approvals = own.revoke(name)
-    except SiteUnreachableError as error:
-        error.effect = "the study no longer has it; the server may still admit it"
-        raise
+    approvals = own.revoke(name)
     click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
     _list_approvals(approvals)
 
@@ -193,7 +188,7 @@ def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
 @in_coordinator
 @outside_a_run("the server is not running")
 def coordinator_start(own: CoordinatorFolder) -> None:
-    """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
+    """Run the server that the sites connect to, until stopped (Ctrl-C or SIGTERM)."""
     until_stopped(own.start, "Started. Stop with Ctrl-C.")
 
 
@@ -256,6 +251,6 @@ def _connected(own: CoordinatorFolder) -> set[str]:
         from cipherdag.deployment.datasite_links import answering_sites
 
         return answering_sites(own.path, study)
-    from cipherdag.protocol.engines.nvflare_admin import connected_sites
+    from cipherdag.protocol.engines.flare_engine import connected_sites
 
-    return connected_sites(own.kit("admin"))
+    return set(connected_sites(own.path))

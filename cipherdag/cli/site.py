@@ -119,6 +119,7 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     """
     from cipherdag.cli.site_status import plan_in_words
     from cipherdag.deployment.datasite_checks import datasite_findings
+    from cipherdag.deployment.engine_checks import separation_findings
     from cipherdag.deployment.rehearsal import rehearse
     from cipherdag.errors import CipherdagError, SiteNotReadyError
     from cipherdag.protocol.plan import Plan
@@ -128,6 +129,8 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     findings = examine(own, rehearse=rehearse)
     if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
         findings += datasite_findings(own)
+    if own.study_path.exists():
+        findings += separation_findings(own)
     told = []
     if plan is not None:
         asked = Plan.read(plan)
@@ -189,15 +192,37 @@ def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -
 
 
 @site.command("start")
+@click.option(
+    "--door",
+    type=EXISTING_FOLDER,
+    help="Folder where `site engine` connects as another user; without it this command starts it.",
+)
 @in_site
 @outside_a_run("the site is not running; nothing left it")
-def site_start(own: SiteFolder) -> None:
+def site_start(own: SiteFolder, door: Path | None) -> None:
     """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
 
     until_stopped(
-        partial(start, own, told=click.echo), "Started. Stop with Ctrl-C. Details: site.log"
+        partial(start, own, told=click.echo, door=door),
+        "Started. Stop with Ctrl-C. Details: site.log",
     )
+
+
+@site.command("engine")
+@click.option("--door", type=EXISTING_FOLDER, required=True, help="The folder of `site start`.")
+@outside_a_run("no message is carried")
+def site_engine(door: Path) -> None:
+    """Carry messages for a site that another user has started with the same --door.
+
+    It has no access to the site's folder: run it as a user that may open nothing but the door.
+    """
+    from cipherdag.deployment.packages import require_flare
+
+    require_flare()
+    from cipherdag.protocol.engines.flare_site import connect, serve
+
+    serve(connect(door))
 
 
 @site.command("status")

@@ -31,6 +31,7 @@ def site_state(own: SiteFolder) -> dict[str, Any]:
         "fingerprint": own_key.upper(),
         "started": is_locked(own.path / START_LOCK),
         **_study_status(active),
+        **_engine_status(own),
         "runs": _asked_runs(own),
     }
 
@@ -110,6 +111,19 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _engine_status(own: SiteFolder) -> dict[str, Any]:
+    from cipherdag.sites.record.engine_record import EngineRecord
+
+    record = EngineRecord.load(own.engine_path)
+    if not record.started:
+        return {}
+    return {
+        "messages": record.news or "not connected yet",
+        "files kept from the network by": record.separation or "NOTHING",
+        "refused": f"{record.refused} times, last {record.last_refused}" if record.refused else "",
+    }
 
 
 def _study_status(active: Study | None) -> dict[str, Any]:

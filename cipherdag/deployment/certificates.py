@@ -1,4 +1,4 @@
-"""Checks of FLARE's certificate archives before FLARE itself opens them.
+"""Checks of certificates and of requests for them, before anything is signed or used.
 
 Leaks:
     Nothing: a certificate and a request for one are public.
@@ -6,14 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-import io
-import zipfile
 from typing import TYPE_CHECKING
 
-import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.x509.oid import NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
@@ -26,63 +24,59 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.study.study import Request
 
-MAX_MEMBER_BYTES = 64 * 1024
-MIN_KEY_BITS = 2048
+MAX_PEM_BYTES = 16 * 1024
 
 
-def check_certificate_request(request: Request) -> None:
-    """Refuse a certificate request that asks for anything but this site's client certificate.
+def check_certificate_request(request: Request) -> x509.CertificateSigningRequest:
+    """A request for a certificate of just this site.
 
     Raises:
-        MalformedMessageError: The archive is not FLARE's, or cannot be read.
-        SignatureError: It is for another name or role, not signed by its key, or the key is weak.
+        MalformedMessageError: It cannot be read.
+        SignatureError: It is for another name, asks for more than a name, is not signed by its
+            key, or its key is not on the curve P-256.
     """
-    members = read_archive(request.certificate_request)
-    if set(members) != {"request.json", "site.yaml", f"{request.name}.csr"}:
-        raise MalformedMessageError("the certificate request holds other files than its own")
+    if len(request.certificate_request) > MAX_PEM_BYTES:
+        raise MalformedMessageError("the certificate request is longer than one can be")
     try:
-        asked = x509.load_pem_x509_csr(members[f"{request.name}.csr"])
-        about = msgspec.json.decode(members["request.json"], type=dict[str, str | None])
-    except ValueError:
+        asked = x509.load_pem_x509_csr(request.certificate_request)
+        key = asked.public_key()
+        signed = asked.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise MalformedMessageError("the certificate request cannot be read") from None
-    wanted = {
-        "name": request.name,
-        "org": request.organisation,
-        "project": request.study,
-        "kind": "site",
-        "cert_type": "client",
-        "cert_role": None,
+    strong = isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
+    names = {attribute.oid: attribute.value for attribute in asked.subject}
+    expected = {
+        NameOID.COMMON_NAME: request.name,
+        NameOID.ORGANIZATION_NAME: request.organisation,
     }
-    if any(about.get(key, "") != value for key, value in wanted.items()):
+    if names != expected or len(asked.subject) != len(expected) or len(asked.extensions):
         raise SignatureError(
-            "the certificate request is for another name, study or role than the request",
+            "the certificate request is for another name or organisation than the request",
             site=request.name,
             remedy="Have the site run `cipherdag site request` again and send the new file.",
         )
-    key = asked.public_key()
-    strong = isinstance(key, RSAPublicKey) and key.key_size >= MIN_KEY_BITS
-    if common_name(asked) != request.name or not asked.is_signature_valid or not strong:
+    if not signed or not strong:
         raise SignatureError(
-            "the certificate request is for another name, not signed by its key, or its key is "
-            "weak",
+            "the certificate request is not signed by its key, or the key is of another kind",
             site=request.name,
+            remedy="Have the site make a new folder with this version of cipherdag.",
         )
+    return asked
 
 
-def check_certificate(archive: bytes, *, name: str, key: PublicKeyTypes, root: str) -> None:
-    """Refuse an archive whose certificate is another site's, or of another root.
+def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str) -> None:
+    """Refuse a certificate that is another site's, or of another root.
 
     Args:
-        archive: FLARE's archive with the signed certificate.
+        chain: The site's certificate and the authority's, PEM.
         name: The site's name.
         key: The public key that the site asked a certificate for.
         root: Expected fingerprint of the root certificate, hexadecimal.
 
     Raises:
         SignatureError: The certificate is for another name or key, or of another root.
-        MalformedMessageError: It is not such an archive.
     """
-    certificate, authority = certificates_of(archive, name)
+    certificate, authority = certificates_of(chain, name)
     if not same_fingerprint(authority.fingerprint(hashes.SHA256()).hex(), root):
         raise SignatureError("the certificate's root is not the one of the study")
     if common_name(certificate) != name or _bytes_of(certificate.public_key()) != _bytes_of(key):
@@ -118,52 +112,25 @@ def check_validity(certificate: x509.Certificate, now: datetime) -> None:
         )
 
 
-def certificates_of(archive: bytes, name: str) -> tuple[x509.Certificate, x509.Certificate]:
+def certificates_of(chain: bytes, name: str) -> tuple[x509.Certificate, x509.Certificate]:
     """The certificate of a site and that of its authority, unchecked.
 
     Raises:
-        SignatureError: The archive lacks one.
-        MalformedMessageError: It is not such an archive.
+        SignatureError: There are not these two.
     """
-    members = read_archive(archive)
     try:
-        certificate = x509.load_pem_x509_certificate(members[f"{name}.crt"])
-        authority = x509.load_pem_x509_certificate(members["rootCA.pem"])
-    except (KeyError, ValueError):
+        if len(chain) > MAX_PEM_BYTES:
+            raise ValueError  # noqa: TRY301 - as whatever is no chain
+        certificate, authority = x509.load_pem_x509_certificates(chain)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
         raise SignatureError(f"the approval holds no certificate for '{name}'") from None
     return certificate, authority
-
-
-def read_archive(archive: bytes) -> dict[str, bytes]:
-    """The files of an archive by name: few, small, and none outside of it.
-
-    Raises:
-        MalformedMessageError: It is not such an archive.
-    """
-    try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-            members = opened.infolist()
-            names = [member.filename for member in members]
-            if (
-                len(names) > 8  # noqa: PLR2004 - FLARE's archives have three or five files
-                or len(set(names)) != len(names)
-                or any(not _plain_name(n) for n in names)
-                or any(member.file_size > MAX_MEMBER_BYTES for member in members)
-            ):
-                raise MalformedMessageError("the archive holds files that do not belong there")
-            return {name: opened.open(name).read(MAX_MEMBER_BYTES) for name in names}
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError, ValueError):
-        raise MalformedMessageError("the archive cannot be read") from None
 
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """The one common name of a certificate or a request for one; empty if it is not one."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(found[0].value) if len(found) == 1 else ""
-
-
-def _plain_name(name: str) -> bool:
-    return bool(name) and not name.startswith(".") and not set(name) & set("/\\:\0")
 
 
 def _bytes_of(key: PublicKeyTypes) -> bytes:

@@ -2,14 +2,15 @@
 
     coordinator.toml    name of the study, address, minimum and protections
     keys/identity.pem   the key that signs studies and messages
-    authority/          FLARE's root certificate and key; not with PySyft, nor are
-    server/  admin/     the start-up kits of the server and of the coordinator's user
+    authority/          key and certificate of the study's authority; not with PySyft, nor is
+    server/             key and certificate of the server that the sites connect to
     keys/datasites.pem  with PySyft, the key that signs calls to Datasites
     root                fingerprint of the authority, or public half of that key
     tls/                with PySyft, what `datasites` says
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
     approvals/          one file per site, to be sent
+    server.log          who connected, and what the server refused
     runs/               journals and transcripts of runs
 
 Leaks:
@@ -19,18 +20,16 @@ Leaks:
 from __future__ import annotations
 
 import json
-import tempfile
 import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from cipherdag.deployment.certificates import check_certificate_request, read_archive
+from cipherdag.deployment.authority import certify_site, make_authority
+from cipherdag.deployment.certificates import check_certificate_request
 from cipherdag.deployment.datasite_links import make_datasite_key
-from cipherdag.deployment.flare_kits import make_flare_kits
 from cipherdag.deployment.packages import require_flare
 from cipherdag.errors import (
     CohortError,
@@ -38,17 +37,17 @@ from cipherdag.errors import (
     PolicyRefusedError,
     SignatureError,
     SiteNotReadyError,
-    SiteUnreachableError,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 from cipherdag.protocol.plan import COLLUDERS
+from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.private_files import (
     START_LOCK,
     Inside,
-    is_locked,
     locked,
     make_private_folder,
+    write_private,
 )
 from cipherdag.sites.study.study import (
     FORMAT,
@@ -66,12 +65,12 @@ from cipherdag.sites.study.study import (
     sign_study,
 )
 from cipherdag.sites.study.study_files import read_file, write_file
-from cipherdag.sites.study.study_names import check_address, check_flare_path, check_study_name
+from cipherdag.sites.study.study_names import check_address, check_study_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from cipherdag.protocol.engines.nvflare_kit import Kit
 
 VALID_DAYS = 90
 
@@ -111,7 +110,7 @@ class CoordinatorFolder:
         engine: EngineName = "flare",
         colluders: int | None = None,
     ) -> Self:
-        """Make a coordinator: its keys, authority and kits, and a study without sites.
+        """Make a coordinator: its keys and authority, and a study without sites.
 
         Args:
             path: The new folder.
@@ -125,16 +124,15 @@ class CoordinatorFolder:
                 by default one, or as many as runs of ``min_sites`` can bear.
 
         Raises:
-            ParameterError: A name, the address, the path, the minimum, a protection or the number
+            ParameterError: A name, the address, the minimum, a protection or the number
                 of colluding sites cannot be used.
             OutputError: The folder exists and is not empty.
-            SiteNotReadyError: FLARE is not installed, or failed.
+            SiteNotReadyError: FLARE is not installed.
         """
         check_study_name(study)
         if engine == "flare":
             require_flare()
             check_address(host, port)
-            check_flare_path(path)
         if min_sites < 2:  # noqa: PLR2004
             raise ParameterError("the sum over one site is that site's own answer")
         if not protections or not set(protections) <= set(PROTECTIONS):
@@ -146,7 +144,7 @@ class CoordinatorFolder:
         folder = cls(path)
         folder._make_files(settings)
         if engine == "flare":
-            root = make_flare_kits(path, study=study, host=host, port=port)
+            root = make_authority(path, study=study, host=host)
         else:
             root = make_datasite_key(path)
         (path / "root").write_text(root + "\n", "utf-8")
@@ -179,13 +177,6 @@ class CoordinatorFolder:
         if study.coordinator != self.identity().public:
             raise SignatureError("the study is signed by another coordinator")
         return study
-
-    def kit(self, party: str) -> Kit:
-        """The kit of the ``server`` or of the ``admin``."""
-        require_flare()
-        from cipherdag.protocol.engines.nvflare_kit import Kit as FlareKit
-
-        return FlareKit.load(self.path / party / "kit")
 
     def read_request(self, path: Path) -> Request:
         """A request that proves its key and could be approved.
@@ -232,7 +223,6 @@ class CoordinatorFolder:
 
         Raises:
             PrivacyError: See `read_request`; nothing changes then.
-            SiteNotReadyError: FLARE refused a certificate request.
         """
         requests = [self.read_request(path) for path in paths]
         if len({request.name.lower() for request in requests}) != len(requests):
@@ -250,7 +240,7 @@ class CoordinatorFolder:
             return self._approvals()
 
     def revoke(self, name: str) -> dict[str, Path]:
-        """Shut a site out: of the study, and of the server.
+        """Shut a site out of the study; a server that runs closes its connection.
 
         Args:
             name: The site.
@@ -260,7 +250,6 @@ class CoordinatorFolder:
 
         Raises:
             ParameterError: There is no such site.
-            SiteUnreachableError: The server runs and did not obey; the study is changed already.
         """
         self.study()
         with locked(self.path / ".lock"):
@@ -276,20 +265,10 @@ class CoordinatorFolder:
                 version=study.version + 1,
             )
             (self.path / "approvals" / f"{name}.approval").unlink(missing_ok=True)
-            approvals = self._approvals()
-            if study.engine == "flare":
-                self._shut_out(name)
-            return approvals
-
-    def _shut_out(self, name: str) -> None:
-        from cipherdag.protocol.engines.nvflare_admin import shut_out, write_shut_out
-
-        write_shut_out(self.path / "server" / "kit", self.study().revoked)
-        if is_locked(self.path / START_LOCK):
-            shut_out(self.kit("admin"), name)
+            return self._approvals()
 
     def start(self, *, stopped: Callable[[float], bool]) -> None:
-        """Run the FLARE server until ``stopped`` says so.
+        """Run the server that the sites connect to until ``stopped`` says so.
 
         Args:
             stopped: Waits for some seconds and says whether to stop.
@@ -297,27 +276,33 @@ class CoordinatorFolder:
         Raises:
             ParameterError: The study's engine is PySyft, which has no server.
             SiteNotReadyError: It runs already.
-            SiteUnreachableError: It ended by itself, as when its port is taken.
+            SiteUnreachableError: Its port is taken, or may not be bound.
         """
         if self.study().engine == "syft":
             raise ParameterError(
                 "a study over PySyft has no server to start",
                 remedy="Start the sites; `cipherdag coordinator run` then connects to them.",
             )
-        from cipherdag.protocol.engines.nvflare_admin import write_shut_out
-        from cipherdag.protocol.engines.nvflare_process import KitProcess
+        require_flare()
+        from cipherdag.protocol.engines.credentials import Credentials
+        from cipherdag.protocol.engines.flare_relay import Relay
 
-        check_flare_path(self.path)
-        kit = self.kit("server")
+        study = self.study()
+        server = self.path / "server"
+        credentials = Credentials(
+            *((server / name).read_bytes() for name in ("root.crt", "server.crt", "server.key"))
+        )
         with locked(self.path / START_LOCK):
-            write_shut_out(kit.folder, self.study().revoked)
-            with KitProcess(kit) as server:
+            log_into(self.path / "server.log")
+            with Relay(
+                self.path,
+                host=study.host,
+                port=study.port,
+                credentials=credentials,
+                admitted=lambda: self.study().pinned,
+            ) as relay:
                 while not stopped(0.2):
-                    if not server.running:
-                        raise SiteUnreachableError(
-                            "the FLARE server has ended",
-                            remedy=f"Is its port taken? See {kit.folder / 'console.log'}.",
-                        )
+                    relay.close_shut_out()
 
     def _make_files(self, settings: _Settings) -> None:
         lines = ["# A coordinator of a cipherdag study. A change takes effect with the next"]
@@ -364,25 +349,17 @@ class CoordinatorFolder:
         write_file(self.study_path, signed)
 
     def _certify(self, request: Request, valid_days: int) -> None:
-        from cipherdag.protocol.engines.nvflare_kit import approve_kit
-
-        with tempfile.TemporaryDirectory(dir=self.path) as folder:
-            archive = Path(folder) / f"{request.name}.request.zip"
-            archive.write_bytes(request.certificate_request)
-            authority = self.path / "authority"
-            signed = approve_kit(authority, archive, valid_days=valid_days).read_bytes()
-        about = msgspec.json.decode(read_archive(signed)["signed.json"])
-        if (about["name"], about["cert_type"]) != (request.name, "client"):
-            raise SignatureError("FLARE signed another certificate than asked", site=request.name)
-        (self.path / "sites" / f"{request.name}.certificate.zip").write_bytes(signed)
+        asked = check_certificate_request(request)
+        chain = certify_site(self.path, asked, days=valid_days)
+        write_private(self.path / "sites" / f"{request.name}.crt", chain.decode("ascii"))
 
     def _approvals(self) -> dict[str, Path]:
         signed = read_file(self.study_path, SignedStudy)
         identity = self.identity()
         written: dict[str, Path] = {}
         for site in signed.study.sites:
-            archive = self.path / "sites" / f"{site.name}.certificate.zip"
-            certificate = archive.read_bytes() if signed.study.engine == "flare" else b""
+            chain = self.path / "sites" / f"{site.name}.crt"
+            certificate = chain.read_bytes() if signed.study.engine == "flare" else b""
             written[site.name] = self.path / "approvals" / f"{site.name}.approval"
             approval = approve(identity, site=site.name, signed=signed, certificate=certificate)
             write_file(written[site.name], approval)

@@ -1,7 +1,7 @@
 """A site's way into a study: request, activation, start, with either engine.
 
-With NVIDIA FLARE its own provisioning does the certificates. With PySyft a request names the
-address of the site's Datasite, and the signed study the key that signs the coordinator's calls.
+With NVIDIA FLARE a request holds one for a certificate. With PySyft it names the address of the
+site's Datasite, and the signed study the key that signs the coordinator's calls.
 
 Leaks:
     The request: a name, an organisation, public keys, the Datasite's address, versions of packages.
@@ -9,20 +9,17 @@ Leaks:
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import msgspec
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 
+from cipherdag.deployment.authority import load_key, make_key, request_certificate
 from cipherdag.deployment.certificates import (
     certificates_of,
     check_certificate,
     check_validity,
-    read_archive,
 )
 from cipherdag.deployment.packages import package_versions, require_flare
 from cipherdag.errors import (
@@ -31,7 +28,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
-from cipherdag.sites.private_files import START_LOCK, locked
+from cipherdag.sites.private_files import START_LOCK, locked, write_private
 from cipherdag.sites.study.study import (
     Approval,
     Request,
@@ -45,8 +42,6 @@ from cipherdag.sites.study.study_files import read_file, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
     from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
     from cipherdag.sites.study.study import EngineName
@@ -145,10 +140,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     before = _active(site, study)
     if own == "flare":
         check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))
-    if own == "flare" and not site.kit.exists():
-        _assemble(site, approval.certificate, study)
-    elif own == "flare" and _renews(site, approval.certificate):
-        _reassemble(site, approval.certificate, study)
+        _install(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
     old = set(before.pinned) if before is not None else set()
     return Activation(
@@ -209,72 +201,23 @@ def _check_names(before: Study, study: Study) -> None:
 
 
 def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:
-    """FLARE's request, whose key is made on the first call and kept."""
+    """A request whose key is made on the first call and kept."""
     require_flare()
-    from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
-
-    archive = site.transport / "request" / f"{settings.name}.request.zip"
-    if archive.exists() and not site.kit.exists() and not _names(archive, settings):
-        shutil.rmtree(archive.parent)  # site.toml was corrected before anything was approved
-    if not archive.exists():
-        party = Party(settings.name, "client", settings.organisation)
-        request_kit(site.transport, party, project=settings.study)
-        site.transport.chmod(0o700)
-    return archive.read_bytes()
+    key = load_key(site.tls_key) if site.tls_key.exists() else make_key(site.tls_key)
+    return request_certificate(key, site=settings.name, organisation=settings.organisation)
 
 
-def _names(archive: Path, settings: SiteSettings) -> bool:
-    """Whether FLARE's request is for the study and organisation that ``site.toml`` names."""
-    about = msgspec.json.decode(read_archive(archive.read_bytes())["request.json"])
-    return (about.get("project"), about.get("org")) == (settings.study, settings.organisation)
-
-
-def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
+def _install(site: SiteFolder, chain: bytes, study: Study) -> None:
+    """Keep a certificate for this site's key, unless the one in use is valid for as long."""
     require_flare()
-    from cipherdag.protocol.engines.nvflare_kit import Party, assemble_kit
-
-    settings = site.settings()
-    request = site.transport / "request"
-    own = _own_key(request / f"{settings.name}.key")
-    check_certificate(certificate, name=settings.name, key=own, root=study.root)
-    signed = request / f"{settings.name}.signed.zip"
-    signed.write_bytes(certificate)
-    assemble_kit(
-        site.transport,
-        Party(settings.name, "client", settings.organisation),
-        signed,
-        fingerprint=study.root,
-        site_folder=site.path,
-    )
-
-
-def _renews(site: SiteFolder, certificate: bytes) -> bool:
-    """Whether an approval's certificate is valid for longer than the one in use."""
-    given, _ = certificates_of(certificate, site.settings().name)
-    in_use = x509.load_pem_x509_certificate((site.kit / "startup" / "client.crt").read_bytes())
-    return given.not_valid_after_utc > in_use.not_valid_after_utc
-
-
-def _reassemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
-    """Make the kit anew around a new certificate for the same key; the old one stays until then."""
-    before = site.transport / "kit.before"
-    with locked(site.path / START_LOCK):
-        site.kit.rename(before)
-        try:
-            _assemble(site, certificate, study)
-        except BaseException:
-            shutil.rmtree(site.kit, ignore_errors=True)
-            before.rename(site.kit)
-            raise
-        shutil.rmtree(before)
-
-
-def _own_key(path: Path) -> PublicKeyTypes:
-    try:
-        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
-        raise SiteNotReadyError(
-            "the key of this site's request is not there",
-            remedy="Run `cipherdag site request` and send the new file.",
-        ) from error
-    return key.public_key()
+    key = load_key(site.tls_key).public_key()
+    check_certificate(chain, name=site.settings().name, key=key, root=study.root)
+    given, _ = certificates_of(chain, site.settings().name)
+    if site.tls_chain.exists():
+        in_use = x509.load_pem_x509_certificates(site.tls_chain.read_bytes())[0]
+        if given.not_valid_after_utc <= in_use.not_valid_after_utc:
+            return
+        with locked(site.path / START_LOCK):
+            write_private(site.tls_chain, chain.decode("ascii"))
+    else:
+        write_private(site.tls_chain, chain.decode("ascii"))

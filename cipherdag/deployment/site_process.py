@@ -1,4 +1,4 @@
-"""The process that answers for a site, beside its FLARE client or its PySyft Datasite."""
+"""The process that answers for a site, and the engine's process that carries its messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from cipherdag.deployment.engine_checks import CONSOLE, engine_address, recorder
 from cipherdag.deployment.packages import require_flare
 from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.secrecy import leave_no_core
@@ -16,12 +17,12 @@ from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.study_names import check_flare_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-    from cipherdag.protocol.engines.nvflare_process import KitProcess
+    from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
     from cipherdag.protocol.engines.syft_site import SyftSite
     from cipherdag.sites.policy.approvals import Approvals, AskedRun
     from cipherdag.sites.study.datasite_settings import DatasiteSettings
@@ -39,22 +40,24 @@ def start(
     *,
     stopped: Callable[[float], bool],
     told: Callable[[str], object] = lambda _: None,
+    door: Path | None = None,
 ) -> None:
-    """Run the site, and its FLARE client or its PySyft Datasite, until ``stopped`` says so.
+    """Run the site, and the process of FLARE or of PySyft's Datasite, until ``stopped`` says so.
 
-    Data, keys and sessions stay in this process; the client's job processes ask it by a socket, so
-    that a run goes on when the coordinator starts its job anew.
+    Data, keys and sessions stay in this process. The engine's process passes on messages; it can
+    neither open the site's files nor start a program.
 
     Args:
         site: The site's folder, activated.
         stopped: Waits for some seconds and says whether to stop.
         told: Hears of each plan that waits for a person, once.
+        door: With FLARE, a folder where the engine's process of another user connects; without one
+            this process starts it.
 
     Raises:
         SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
             others, or it runs already.
-        SiteUnreachableError: Client or Datasite ended by itself, as when the server does not
-            admit it.
+        SiteUnreachableError: The engine's process ended by itself.
     """
     leave_no_core()
     study, datasite = site.study(), site.settings().datasite
@@ -66,7 +69,7 @@ def start(
         kept = KeptSite(site.path)
         up.callback(kept.close)
         process, ended = (
-            _client(site, kept, up)
+            _flare(site, study, kept, door, up)
             if datasite is None
             else _datasite(site, datasite, study, kept, up)
         )
@@ -109,23 +112,27 @@ def _asks(run: AskedRun) -> str:
     return f"A plan waits for a person here: {what}. {how_to_decide(run.session)}"
 
 
-def _client(
-    site: SiteFolder, kept: KeptSite, up: contextlib.ExitStack
-) -> tuple[KitProcess, SiteUnreachableError]:
-    """The FLARE client, and what to say if it ends by itself."""
+def _flare(
+    site: SiteFolder, study: Study, kept: KeptSite, door: Path | None, up: contextlib.ExitStack
+) -> tuple[EngineProcess | EngineDoor, SiteUnreachableError]:
+    """The process that talks to the coordinator, and what to say if it ends by itself."""
     require_flare()
-    check_flare_path(site.path)
-    from cipherdag.protocol.engines.nvflare_kit import Kit
-    from cipherdag.protocol.engines.nvflare_process import KitProcess
-    from cipherdag.protocol.engines.site_socket import SiteSocket
+    from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
 
-    up.enter_context(SiteSocket(site.path, kept.handle))
+    console = site.path / CONSOLE
     ended = SiteUnreachableError(
-        "the client has ended: the server did not admit it, or is not there",
+        "the process that carries messages has ended",
         site=site.settings().name,
-        remedy=f"Run `cipherdag site check`; FLARE's own words are in {site.kit / 'console.log'}.",
+        remedy=f"Read {console}, then run `cipherdag site start` again.",
     )
-    return up.enter_context(KitProcess(Kit.load(site.kit))), ended
+    address, record = engine_address(site, study), recorder(site, kept)
+    process: EngineProcess | EngineDoor = (
+        EngineProcess(address, kept.handle, record, console=console)
+        if door is None
+        else EngineDoor(door, address, kept.handle, record)
+    )
+    up.enter_context(process)
+    return process, ended
 
 
 def _datasite(
@@ -147,6 +154,8 @@ def _datasite(
         operations=OPERATIONS,
         python=site.path / datasite.python,
         port=datasite.port,
+        protected=tuple(str(path) for path in site.protected(site.settings())),
+        record=recorder(site, kept),
     )
     ended = SiteUnreachableError(
         "the PySyft Datasite has ended",

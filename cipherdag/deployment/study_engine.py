@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cipherdag.deployment.datasite_links import open_datasite_engine
+from cipherdag.deployment.packages import require_flare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,21 +27,18 @@ def study_engine(folder: CoordinatorFolder, study: Study, *, start_s: float) -> 
     Args:
         folder: The coordinator's folder.
         study: Its study.
-        start_s: Seconds that a FLARE server and its sites may take to come up.
+        start_s: Seconds that the server and its sites may take to come up.
 
     Raises:
         SiteNotReadyError: The engine's package is not installed here.
-        SiteUnreachableError: The FLARE server does not answer.
+        SiteUnreachableError: The coordinator's server does not answer.
     """
     if study.engine == "syft":
         with contextlib.closing(open_datasite_engine(folder.path, study)) as datasites:
             yield datasites
         return
-    kit = folder.kit("admin")
-    from cipherdag.protocol.engines.nvflare import FlareEngine
-    from cipherdag.protocol.engines.nvflare_admin import end_orphans
+    require_flare()
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
 
-    end_orphans(kit)
     names = [site.name for site in study.sites]
-    with FlareEngine(kit, sites=names, start_s=start_s) as engine:
-        yield engine
+    yield FlareEngine(folder.path, sites=names, start_s=start_s)

@@ -57,7 +57,7 @@ def carried_out(name, protection, *gone, **options):
     def wire(handlers):
         # the ledgers of a run that fails are nowhere but at the sites
         for site, handle in handlers.items():
-            ledgers[site] = handle.args[0]._ledger
+            ledgers[site] = handle.args[0].ledger
         engines.append(Captured(handlers, *gone, **options))
         return engines[0]
 

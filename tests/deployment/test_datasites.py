@@ -108,7 +108,7 @@ def test_nothing_secret_travels_and_the_study_pins_the_calls_key(enrolled):
         assert bytes.fromhex(study.root) == key.public
         assert key.public != study.coordinator
         assert read_file(site.path / f"{name}.request", Request).datasite.endswith(str(PORTS[name]))
-        assert not site.transport.exists()
+        assert not site.tls_key.exists()
     travelled = b"".join(path.read_bytes() for path in approvals.values())
     travelled += b"".join((site.path / f"{n}.request").read_bytes() for n, site in sites.items())
     assert b"PRIVATE KEY" not in travelled

@@ -347,11 +347,3 @@ def test_a_code_of_no_request_is_asked_about(people):
     assert "1 of the codes given are of no request here" in err
     assert "north" not in people.fine("coordinator", "sites", "--dir", people.coordinator)
     assert not list((people.coordinator / "approvals").glob("*.approval"))
-
-
-@pytest.mark.parametrize("name", ["st udy", "st'udy", "st#udy", "st#u dy"])
-def test_flare_is_not_set_up_where_it_cannot_start(people, tmp_path, name):
-    words = ("site", "new", "north", "--study", "lungs", "--algorithm", "fedpc", "--dir")
-    cause, _, _ = people.wrong(*words, tmp_path / name, error="ParameterError", code=2)
-    assert "FLARE cannot start from" in cause
-    assert not (tmp_path / name).exists()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import logging
 import os
-import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,20 +14,25 @@ import msgspec
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.ledger_check import check_ledger
+from cipherdag.deployment.authority import (
+    certify_site,
+    make_authority,
+    make_key,
+    request_certificate,
+)
 from cipherdag.deployment.certificates import (
     certificates_of,
     check_certificate,
     check_certificate_request,
     check_validity,
-    read_archive,
 )
 from cipherdag.errors import (
     CipherdagError,
@@ -92,6 +95,9 @@ def hospitals(tmp_path):
     made = hospital_folders.hospitals(tmp_path)
     yield made
     made.close()
+
+
+KEY_OF_ODD_REQUESTS = SigningIdentity.generate()
 
 
 def request_of(identity, **changes):
@@ -468,8 +474,8 @@ def test_every_site_holds_the_coordinator_to_what_the_study_promises(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def rsa_keys():
-    return [rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(3)]
+def keys():
+    return [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)]
 
 
 def certificate(name, public, issuer_name, issuer_key):
@@ -486,27 +492,19 @@ def certificate(name, public, issuer_name, issuer_key):
     )
 
 
-def zipped(files):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return out.getvalue()
-
-
 def pem(thing):
     return thing.public_bytes(serialization.Encoding.PEM)
 
 
-def test_someone_else_s_certificate_is_refused(rsa_keys):
-    authority, own, other = rsa_keys
+def test_someone_else_s_certificate_is_refused(keys):
+    authority, own, other = keys
     root = certificate("study", authority.public_key(), "study", authority)
     fingerprint = root.fingerprint(hashes.SHA256()).hex()
 
-    def check(name="north", key=own, issuer=authority, expected=fingerprint, filed="north"):
+    def check(name="north", key=own, issuer=authority, expected=fingerprint, more=b""):
         issued = certificate(name, key.public_key(), "study", issuer)
-        archive = zipped({f"{filed}.crt": pem(issued), "rootCA.pem": pem(root)})
-        check_certificate(archive, name="north", key=own.public_key(), root=expected)
+        chain = pem(issued) + pem(root) + more
+        check_certificate(chain, name="north", key=own.public_key(), root=expected)
 
     check()
     for wrong in (
@@ -514,72 +512,74 @@ def test_someone_else_s_certificate_is_refused(rsa_keys):
         {"name": "south"},
         {"issuer": other},
         {"expected": "00" * 32},
-        {"filed": "south"},
+        {"more": pem(root)},
+        {"more": b" " * 20_000},
     ):
         with pytest.raises(SignatureError):
             check(**wrong)
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"../north.crt": b""},
-        {"/north.crt": b""},
-        {"a\\b": b""},
-        {".hidden": b""},
-        {f"{n}.txt": b"" for n in range(9)},
-        {"big": bytes(70_000)},
-    ],
-)
-def test_an_archive_with_other_files_is_refused(files):
-    with pytest.raises(MalformedMessageError):
-        read_archive(zipped(files))
 
 
 @given(st.binary(max_size=200))
-def test_bytes_that_are_no_archive_are_malformed(content):
+def test_bytes_that_are_no_certificate_are_refused(content):
+    with pytest.raises(SignatureError):
+        certificates_of(content, "north")
     with pytest.raises(MalformedMessageError):
-        read_archive(content)
+        check_certificate_request(request_of(KEY_OF_ODD_REQUESTS, certificate_request=content))
 
 
-def test_a_request_for_another_role_is_never_signed(rsa_keys):
-    """A site that asks for the coordinator's role would gain its rights at the server."""
-    key = rsa_keys[0]
-    asked = (
-        x509.CertificateSigningRequestBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "north")]))
-        .sign(key, hashes.SHA256())
-    )
-    about = {
-        "name": "north",
-        "org": "hospital",
-        "project": "study",
-        "kind": "site",
-        "cert_type": "client",
-        "cert_role": None,
-    }
+def test_a_request_that_asks_for_more_than_a_site_s_certificate_is_never_signed(keys):
+    """Whatever it asks for, the authority signs a name, an organisation and one purpose."""
 
-    def check(**changes):
-        files = {
-            "request.json": msgspec.json.encode(about | changes),
-            "site.yaml": b"",
-            "north.csr": pem(asked),
-        }
-        request = request_of(SigningIdentity.generate(), certificate_request=zipped(files))
-        check_certificate_request(request)
+    def check(key=keys[0], name="north", organisation="hospital", more=(), extension=None):
+        named = [
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
+            *more,
+        ]
+        asked = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(named))
+        if extension is not None:
+            asked = asked.add_extension(extension, critical=True)
+        content = pem(asked.sign(key, hashes.SHA256()))
+        check_certificate_request(request_of(KEY_OF_ODD_REQUESTS, certificate_request=content))
 
     check()
     for wrong in (
-        {"cert_type": "lead"},
-        {"cert_type": "server"},
-        {"kind": "user"},
-        {"cert_role": "lead"},
         {"name": "south"},
-        {"project": "other"},
-        {"org": "coordinator"},
+        {"organisation": "coordinator"},
+        {"more": [x509.NameAttribute(NameOID.COMMON_NAME, "localhost")]},
+        {"more": [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, "lead")]},
+        {"extension": x509.BasicConstraints(ca=True, path_length=None)},
+        {"extension": x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])},
+        {"extension": x509.SubjectAlternativeName([x509.DNSName("localhost")])},
+        {"key": rsa.generate_private_key(public_exponent=65537, key_size=2048)},
+        {"key": ec.generate_private_key(ec.SECP224R1())},
     ):
         with pytest.raises(SignatureError):
             check(**wrong)
+
+
+def test_certificates_say_what_they_are_for(tmp_path):
+    make_authority(tmp_path, study="study", host="study.example")
+    root, server = (
+        x509.load_pem_x509_certificate((tmp_path / path).read_bytes())
+        for path in ("authority/root.crt", "server/server.crt")
+    )
+    asked = request_certificate(make_key(tmp_path / "key"), site="north", organisation="hospital")
+    chain = certify_site(tmp_path, x509.load_pem_x509_csr(asked), days=9999)
+    site, issuer = certificates_of(chain, "north")
+    assert issuer == root
+    purposes = [
+        [*own.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value]
+        for own in (server, site)
+    ]
+    assert purposes == [[ExtendedKeyUsageOID.SERVER_AUTH], [ExtendedKeyUsageOID.CLIENT_AUTH]]
+    issues = [
+        own.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        for own in (root, server, site)
+    ]
+    assert issues == [True, False, False]
+    assert site.not_valid_after_utc <= root.not_valid_after_utc
+    assert (root.not_valid_after_utc - root.not_valid_before_utc).days <= 5 * 366
 
 
 # the folder
@@ -626,10 +626,9 @@ def test_a_key_that_others_may_read_stops_the_site(hospitals, mode):
     with pytest.raises(PolicyRefusedError, match="open to other users"):
         hospitals.handler("hospital-0")
     folder.identity_path.chmod(0o600)
-    transport = folder.transport / "request"
-    transport.mkdir(parents=True)
-    (transport / "hospital-0.key").write_text("key")
-    (transport / "hospital-0.key").chmod(mode)
+    folder.tls_key.parent.mkdir(parents=True)
+    folder.tls_key.write_text("key")
+    folder.tls_key.chmod(mode)
     with pytest.raises(SiteNotReadyError, match="open to other users"):
         folder.check_keys()
 
@@ -908,7 +907,7 @@ def test_a_run_that_was_not_ended_gives_no_result(hospitals):
     assert site_result(hospitals.folders["hospital-2"]) is not None
 
 
-# the whole way with FLARE's own provisioning
+# the whole way with certificates
 
 
 @pytest.fixture(scope="module")
@@ -976,7 +975,7 @@ def test_a_swapped_certificate_is_refused_at_activation(enrolled, tmp_path):
     write_file(tmp_path / "west.approval", swapped)
     with pytest.raises(SignatureError, match="certificate"):
         activate(sites["west"], tmp_path / "west.approval", code=coordinator.fingerprint)
-    assert not sites["west"].kit.exists()
+    assert not sites["west"].tls_chain.exists()
     assert not sites["west"].study_path.exists()
 
 
@@ -1007,12 +1006,12 @@ def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
     coordinator, sites, approvals = enrolled
     north = sites["north"]
     old = read_file(approvals["north"], Approval)
-    key = next(north.kit.rglob("client.key")).read_bytes()
+    key, chain = north.tls_key.read_bytes(), north.tls_chain.read_bytes()
     later = SiteFolder.create(north.path.parent / "later", SiteSettings(name="later"))
     renewed = coordinator.approve([request_enrolment(later)[0]])
     done = activate(north, renewed["north"], code=coordinator.fingerprint)
     assert (done.added, done.removed) == (("later",), ())
-    assert next(north.kit.rglob("client.key")).read_bytes() == key
+    assert (north.tls_key.read_bytes(), north.tls_chain.read_bytes()) == (key, chain)
     stale = north.path / "stale.approval"
     write_file(stale, old)
     with pytest.raises(ReplayError, match="version"):
@@ -1024,8 +1023,7 @@ def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
         coordinator.approve([later.path / "later.request"])
     with pytest.raises(ParameterError):
         coordinator.revoke("later")
-    shut_out = coordinator.path / "server" / "kit" / "disabled_clients.json"
-    assert msgspec.json.decode(shut_out.read_bytes()) == {"disabled_clients": ["later"]}
+    assert "later" not in coordinator.study().pinned, "the server admits whom the study pins"
 
 
 def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enrolled):
@@ -1034,15 +1032,13 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
 
     coordinator, sites, _ = enrolled
     south = sites["south"]
-    startup = south.kit / "startup"
     study = coordinator.study()
 
     def days():
-        issued = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+        issued = x509.load_pem_x509_certificates(south.tls_chain.read_bytes())[0]
         return round((issued.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86_400)
 
-    key = (startup / "client.key").read_bytes()
-    about = (south.kit / "local" / "cipherdag.json").read_bytes()
+    key = south.tls_key.read_bytes()
     assert days() == 90
     renewed = coordinator.approve([south.path / "south.request"], valid_days=200)
     assert coordinator.study() == study
@@ -1051,8 +1047,7 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
     assert days() == 90
     activate(south, renewed["south"], code=coordinator.fingerprint)
     assert days() == 200
-    assert (startup / "client.key").read_bytes() == key
-    assert (south.kit / "local" / "cipherdag.json").read_bytes() == about
+    assert south.tls_key.read_bytes() == key
     shorter = coordinator.approve([south.path / "south.request"], valid_days=9)
     activate(south, shorter["south"], code=coordinator.fingerprint)
     assert days() == 200
@@ -1107,22 +1102,22 @@ def test_a_request_for_another_study_or_with_foreign_certificate_is_refused(enro
 
 
 def test_a_site_corrects_its_study_before_anything_is_approved(enrolled, tmp_path):
-    """FLARE's own request names study and organisation too, and follows `site.toml` until then."""
+    """What it asks a certificate for follows `site.toml`; its key stays."""
     from cipherdag.deployment.enrolment import request_enrolment
 
     coordinator, sites, _ = enrolled
     other = SiteFolder.create(tmp_path / "other", SiteSettings(name="fresh", study="elsewhere"))
     request_enrolment(other)
-    key = next(other.transport.rglob("*.key")).read_bytes()
+    key = other.tls_key.read_bytes()
     text = other.settings_path.read_text()
     other.settings_path.write_text(text.replace('study = "elsewhere"', 'study = "study"'))
     path, request = request_enrolment(other)
     assert coordinator.read_request(path) == request
-    assert next(other.transport.rglob("*.key")).read_bytes() != key
+    assert other.tls_key.read_bytes() == key
     assert request_enrolment(other)[1] == request, "a second call changes nothing"
     kept = sites["north"]
     request_enrolment(kept)
-    assert kept.kit.exists()
+    assert kept.tls_chain.exists()
 
 
 def test_a_certificate_is_activated_while_it_is_valid_by_this_machine_s_clock(enrolled):

@@ -11,6 +11,7 @@ from pathlib import Path
 import hospital_folders
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
+from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from click.testing import CliRunner
 from site_logs import REASONS, refused
 
@@ -30,7 +31,6 @@ from cipherdag.errors import (
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
 from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, read_envelope
 from cipherdag.protocol.plan import Member, make_plan

@@ -1,10 +1,9 @@
 """The Datasite process of one site; runs in PySyft's own environment and sees no data.
 
-`python -I -m cipherdag.protocol.engines.syft_datasite SITE COORDINATOR-KEY PRIVATE-FOLDER PORT`,
-started by `syft_site.SyftSite`. Of PySyft's web interface two paths are served: metadata and
-api_call; of its some hundred services one: ``api.call`` on our one endpoint. What arrives is read
-here, its signature checked under the coordinator's key that the study pins, and the call made anew:
-PySyft decodes no byte that came from elsewhere (`syft_wire`).
+`syft_start` runs it for `syft_site.SyftSite`. Of PySyft's web interface two paths are served:
+metadata and api_call; of its some hundred services one: ``api.call`` on our one endpoint. What
+arrives is read here, its signature checked under the coordinator's key that the study pins, and
+the call made anew: PySyft decodes no byte that came from elsewhere (`syft_wire`).
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ from cipherdag.protocol.engines.syft_wire import (
     REFUSED,
     SYFT_MESSAGE_BYTES,
     SYFT_VERSION,
+    UNSIGNED,
     call_parts,
     read_call,
     receive_reply,
@@ -177,12 +177,18 @@ class Door:
     """
 
     def __init__(
-        self, site: str, datasite: Datasite, key: SyftSigningKey, coordinator: bytes
+        self,
+        site: str,
+        datasite: Datasite,
+        key: SyftSigningKey,
+        coordinator: bytes,
+        socket_path: str,
     ) -> None:
         self._site = site
         self._datasite = datasite
         self._key = key
         self._coordinator = coordinator
+        self._socket = socket_path
 
     def application(self) -> Starlette:
         """The web application with its two routes."""
@@ -231,6 +237,7 @@ class Door:
             verify(self._coordinator, signature, CALL_DOMAIN, *parts)
         except (MalformedMessageError, SignatureError):
             log.warning("refused a request that the coordinator did not sign for this site")
+            hand_over(self._socket, UNSIGNED, b"")
             return None
         call = SyftAPICall(
             server_uid=server,
@@ -263,7 +270,8 @@ def serve(site: str, coordinator: bytes, private: Path, port: int, *, ready: int
     if syft.__version__ != SYFT_VERSION:
         raise CipherdagError(f"this needs syft {SYFT_VERSION}, not {syft.__version__}")
     key = SyftSigningKey.generate()
-    door = Door(site, launch_datasite(private, key), key, coordinator)
+    datasite = launch_datasite(private, key)
+    door = Door(site, datasite, key, coordinator, str(private / "site.sock"))
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))

@@ -19,11 +19,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
+from cipherdag.protocol.engines.channel import UNKNOWN_OPERATION, Notice, Started
+from cipherdag.protocol.engines.confinement import Separation
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
     REFUSED,
     SYFT_MESSAGE_BYTES,
+    UNSIGNED,
     receive_request,
     send_reply,
 )
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.site")
 
+NOT_SIGNED = "a request that the coordinator did not sign for this site"
 _FRAME_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
 
@@ -53,6 +59,8 @@ class SyftSite:
         python: The interpreter of the environment that PySyft 0.9.5 is installed in.
         port: The loopback port of the Datasite; 0 takes a free one, see `port`.
         start_timeout_s: Seconds to wait for the Datasite to listen.
+        protected: Paths that the Datasite must not be able to open.
+        record: Hears that it started, and what it refused.
     """
 
     def __init__(
@@ -66,6 +74,8 @@ class SyftSite:
         python: Path,
         port: int = 0,
         start_timeout_s: float = 120.0,
+        protected: tuple[str, ...] = (),
+        record: Callable[[Started | Notice], None] = lambda _: None,
     ) -> None:
         self._handler = handler
         self._name = name
@@ -74,6 +84,8 @@ class SyftSite:
         self._operations = operations
         self._python = python
         self._start_timeout_s = start_timeout_s
+        self._protected = protected
+        self._record = record
         self._listener: socket.socket | None = None
         self._datasite: subprocess.Popen[bytes] | None = None
         self._private: Path | None = None
@@ -94,6 +106,9 @@ class SyftSite:
             threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
             self._datasite = self._launch(self._private)
             self.port = self._wait_until_ready(self._datasite)
+            found = (self._private / "separation").read_bytes()
+            separation = msgspec.json.decode(found, type=Separation)
+            self._record(Started(self._datasite.pid, separation))
         except BaseException:
             self._stop()
             raise
@@ -128,7 +143,8 @@ class SyftSite:
                     str(self._python),
                     "-I",
                     "-m",
-                    "cipherdag.protocol.engines.syft_datasite",
+                    "cipherdag.protocol.engines.syft_start",
+                    msgspec.json.encode(self._protected).decode(),
                     self._name,
                     self._coordinator.hex(),
                     str(private),
@@ -195,7 +211,9 @@ class SyftSite:
 
     def _answer(self, operation: str, message: bytes) -> tuple[int, bytes]:
         if operation not in self._operations:
-            log.warning("refused an operation that this site does not know")
+            # the Datasite itself says so of what the coordinator did not sign
+            unsigned = operation == UNSIGNED
+            self._record(Notice(NOT_SIGNED if unsigned else UNKNOWN_OPERATION, 1, refused=True))
             return REFUSED, b""
         try:
             reply = self._handler(operation, message)

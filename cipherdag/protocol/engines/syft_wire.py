@@ -32,6 +32,8 @@ CALL_DOMAIN: Final = b"cipherdag datasite call"
 
 ANSWERED: Final = 0
 REFUSED: Final = 1
+UNSIGNED: Final = "unsigned"
+"""The Datasite says by it that it refused a request which the coordinator had not signed."""
 
 _CALL = struct.Struct(">64sH")
 _REQUEST = struct.Struct(">HQ")

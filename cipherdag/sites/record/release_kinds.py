@@ -8,6 +8,7 @@ BLINDED = "blinded-sum"
 REFUSAL = "refusal"
 REPEAT = "repeat"
 REPAIRED = "repaired-line"
+ENGINE_START = "engine-start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ _KINDS = (
     ReleaseKind(REFUSAL, "a refusal"),
     ReleaseKind(REPEAT, "a reply that was sent before, once more"),
     ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
+    ReleaseKind(ENGINE_START, "a start of the process that carries messages; nothing left"),
 )
 RELEASE_KINDS = {kind.name: kind for kind in _KINDS}
 REPLY_KINDS = {operation: kind.name for kind in _KINDS for operation in kind.operations}

@@ -47,7 +47,7 @@ from cipherdag.protocol.set_up.bodies import (
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.release_kinds import REFUSAL, REPAIRED, REPEAT
+from cipherdag.sites.record.release_kinds import ENGINE_START, REFUSAL, REPAIRED, REPEAT
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.admission import Admission, HeldSession
 from cipherdag.sites.session.by_lot import ByLot
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import Ledger
     from cipherdag.sites.session.admission import FolderLimits
 
-BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, REPEAT, REPAIRED})
+BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, REPEAT, REPAIRED, ENGINE_START})
 """What leaves in a session that may still be begun anew."""
 
 log = logging.getLogger("cipherdag.site")
@@ -125,7 +125,7 @@ class SiteRuntime:
         self._profile = profile
         self._respondent = respondent
         self._policy = policy
-        self._ledger = ledger
+        self.ledger = ledger
         self._sums = OpenedSums(profile.schema) if sums is None else sums
         self._folder = folder
         self._programs = programs
@@ -164,7 +164,7 @@ class SiteRuntime:
         held = self._current
         last, reply = held.repeats.get(message.operation, (b"", b""))
         if last == message.digest:
-            return recorded(self._ledger, reply, description(message, held, kind=REPEAT))
+            return recorded(self.ledger, reply, description(message, held, kind=REPEAT))
         try:
             body = self._answered(message)
         except PrivacyError as error:
@@ -178,7 +178,7 @@ class SiteRuntime:
             return self._refusal(message, SiteComputationError("it failed"), "")
         reply = self._envelope(message.session, REPLIES[message.operation], body)
         labels = len(body.labels) if isinstance(body, Ready) else 0
-        left = recorded(self._ledger, reply, description(message, held, labels=labels))
+        left = recorded(self.ledger, reply, description(message, held, labels=labels))
         if left:
             self._current.repeats[message.operation] = message.digest, left
         return left
@@ -197,7 +197,7 @@ class SiteRuntime:
         self.refused = error
         told = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", told)
-        return recorded(self._ledger, reply, description(message, self._current, kind=REFUSAL))
+        return recorded(self.ledger, reply, description(message, self._current, kind=REFUSAL))
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         own = self._profile
@@ -302,5 +302,5 @@ class SiteRuntime:
         result = self._current.set_up().result(finish)
         log.info("run %s has ended", self._current.session.hex()[:8])
         self._current = HeldSession()
-        head = self._ledger.head
+        head = self.ledger.head
         return Closed(ledger_head=bytes.fromhex(head.hash), records=head.records, result=result)

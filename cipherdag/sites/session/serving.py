@@ -32,7 +32,7 @@ from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.release_kinds import REFUSAL
+from cipherdag.sites.record.release_kinds import ENGINE_START, REFUSAL
 from cipherdag.sites.session.admission import OPENED_BEFORE, FolderLimits, HeldSession
 from cipherdag.sites.session.incoming import Incoming, open_message
 from cipherdag.sites.session.program import Programs, installed_program
@@ -167,6 +167,30 @@ class KeptSite:
             if ended:
                 return self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
             return self._open.answer(incoming)
+
+    def record_start(self, account: str) -> None:
+        """Write to the ledger that the process which carries messages was started."""
+        with self._answering:
+            ledger = self._open.ledger if self._open is not None else None
+            try:
+                if ledger is None:
+                    name = self._site.settings().name
+                    ledger = Ledger(name, self._site.identity(), path=self._site.ledger_path)
+            except LedgerError:
+                log.exception("the start cannot be recorded")  # every run is refused until then
+                return
+            ledger.append(
+                session=b"",
+                round_number=0,
+                algorithm="",
+                kind=ENGINE_START,
+                values=0,
+                content=b"",
+                protection="",
+                sites=0,
+                digest=b"",
+                question=account,
+            )
 
     def forget_idle(self, seconds: float) -> None:
         """Forget the keys of a run that nobody has gone on with for so long."""

@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cryptography import x509
 
+from cipherdag.protocol.forward_proxy import ProxyRefusedError, proxy_to
 from cipherdag.sites.study.finding import Finding
-from cipherdag.sites.study.forward_proxy import ProxyRefusedError, proxy_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cipherdag.sites.study.forward_proxy import ForwardProxy
+    from cipherdag.protocol.forward_proxy import ForwardProxy
 
     Causes = tuple[tuple[str, str, str], ...]
 
 TIMEOUT_S = 5.0
+ACCEPTED_S = 0.5
 MIN_DAYS = 30
 TLS_CAUSES = (
     ("WRONG_VERSION_NUMBER", "what answers does not speak TLS", "proxy"),
@@ -57,7 +59,7 @@ FIXES = {
 }
 
 
-def connection_findings(host: str, port: int, startup: Path) -> Iterator[Finding]:
+def connection_findings(host: str, port: int, key: Path, chain: Path) -> Iterator[Finding]:
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
     Where the environment names a forward proxy, the way is through it, as FLARE's is.
@@ -65,7 +67,8 @@ def connection_findings(host: str, port: int, startup: Path) -> Iterator[Finding
     Args:
         host: Host name of the coordinator.
         port: Its port.
-        startup: The kit's folder of certificates; without them TLS is not checked.
+        key: The key of the site's certificate.
+        chain: The certificate and the authority's; without them TLS is not checked.
     """
     proxy = proxy_to(host)
     way = _looked_up(host, port) if proxy is None else _through(proxy)
@@ -75,8 +78,8 @@ def connection_findings(host: str, port: int, startup: Path) -> Iterator[Finding
     try:
         with _connected(host, port, proxy) as raw:
             yield Finding("port", "ok", f"port {port} accepts connections")
-            if (startup / "client.crt").exists():
-                yield _tls(raw, host, startup)
+            if chain.exists():
+                yield _tls(raw, host, key, chain)
     except ProxyRefusedError as error:
         said = error.answer or "nothing that is HTTP"
         yield Finding("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
@@ -139,13 +142,17 @@ def certificate_findings(certificate: Path, now: datetime) -> Iterator[Finding]:
         yield Finding("certificate", "ok", f"{left} days left, until {until}")
 
 
-def _tls(raw: socket.socket, host: str, startup: Path) -> Finding:
-    context = ssl.create_default_context(cafile=startup / "rootCA.pem")
-    context.load_cert_chain(startup / "client.crt", startup / "client.key")
-    context.set_alpn_protocols(["h2"])
+def _tls(raw: socket.socket, host: str, key: Path, chain: Path) -> Finding:
+    context = ssl.create_default_context(cafile=chain)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(chain, key)
     try:
         with context.wrap_socket(raw, server_hostname=host) as tls:
-            tls.settimeout(TIMEOUT_S)
+            # TLS 1.3 tells of a refused certificate after the handshake, and of an accepted one not
+            tls.settimeout(ACCEPTED_S)
+            with suppress(TimeoutError):
+                if not tls.recv(1):
+                    return Finding("TLS", "fail", "the server cuts the connection", FIXES["cut"])
             return Finding("TLS", "ok", f"{tls.version()}, the study's own certificate authority")
     except ssl.SSLCertVerificationError as error:
         said, unknown = error.verify_message.lower(), "its certificate is not of the study's root"

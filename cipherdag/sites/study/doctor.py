@@ -183,12 +183,11 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Fin
 def _connection(
     site: SiteFolder, settings: SiteSettings, study: Study | None, now: datetime
 ) -> Iterator[Finding]:
-    startup = site.kit / "startup"
     if study is not None:
-        yield from certificate_findings(startup / "client.crt", now)
+        yield from certificate_findings(site.tls_chain, now)
     host, port = (study.host, study.port) if study else (settings.host, settings.port)
     if host:
-        yield from connection_findings(host, port, startup)
+        yield from connection_findings(host, port, site.tls_key, site.tls_chain)
     else:
         yield Finding("DNS", "warn", "no coordinator is named yet", "Fill in host in site.toml.")
 

@@ -3,7 +3,8 @@
     site.toml           what the hospital fills in
     policy.toml         what the hospital allows
     keys/identity.pem   the key that signs; made here
-    transport/          FLARE's key, made here, and the start-up kit; not with PySyft
+    transport/          with FLARE, key and certificate for the connection; the key is made here
+    engine.json         the process that carries messages: when it started, what it refused
     study.json          the signed study, once activated
     ledger.jsonl        what left
     usage.json          how many tests were computed today
@@ -37,7 +38,6 @@ from cipherdag.sites.study.study import SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
 from cipherdag.sites.study.study_names import (
     check_address,
-    check_flare_path,
     check_site_name,
     check_study_name,
 )
@@ -150,8 +150,9 @@ class SiteFolder:
     settings_path = Inside("site.toml")
     policy_path = Inside("policy.toml")
     identity_path = Inside("keys", "identity.pem")
-    transport = Inside("transport")
-    kit = Inside("transport", "kit")
+    tls_key = Inside("transport", "site.key")
+    tls_chain = Inside("transport", "site.crt")
+    engine_path = Inside("engine.json")
     study_path = Inside("study.json")
     ledger_path = Inside("ledger.jsonl")
     usage_path = Inside("usage.json")
@@ -165,11 +166,8 @@ class SiteFolder:
 
         Raises:
             OutputError: The folder exists and is not empty, or cannot be made.
-            ParameterError: FLARE cannot start from there.
         """
         folder = cls(path)
-        if settings.datasite is None:
-            check_flare_path(path)
         files = {"site.toml": settings.dumps(), "policy.toml": (policy or Policy()).dumps()}
         make_private_folder(path, folders=("keys", "runs"), files=files)
         SigningIdentity.generate().save(folder.identity_path)
@@ -178,7 +176,14 @@ class SiteFolder:
     @property
     def private_keys(self) -> tuple[Path, ...]:
         """Every private key in the folder."""
-        return (self.identity_path, *sorted(self.transport.rglob("*.key")))
+        return tuple(key for key in (self.identity_path, self.tls_key) if key.exists())
+
+    def protected(self, settings: SiteSettings) -> tuple[Path, ...]:
+        """What no process may open but the site's own: its files, and the data where they lie."""
+        files = (self.settings_path, self.policy_path, self.identity_path, self.tls_key)
+        records = (self.ledger_path, self.study_path, self.usage_path, self.sums_path)
+        data = (self.data_path(settings), self.schema_path(settings))
+        return tuple(path.absolute() for path in (*files, *records, *data))
 
     def settings(self) -> SiteSettings:
         """The content of ``site.toml``."""

@@ -1,20 +1,14 @@
 """Names that studies, sites and their hosts may have.
 
-They stand in files, certificates and commands of an engine, so few characters are allowed.
+They stand in files and certificates, so few characters are allowed.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-import sys
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.messages import COORDINATOR
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _STUDY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
@@ -24,7 +18,7 @@ _MOST_PORTS = 65535
 
 
 def check_site_name(name: str) -> str:
-    """The name, if it can name a site, a file and a party of FLARE.
+    """The name, if it can name a site, a file and a certificate.
 
     Raises:
         ParameterError: It cannot.
@@ -36,24 +30,6 @@ def check_site_name(name: str) -> str:
             remedy="Use a text of 1 to 63 letters A to Z, digits, '_' or '-', no reserved word.",
         )
     return name
-
-
-def check_flare_path(folder: Path) -> None:
-    """Refuse a folder that FLARE, which splits its commands at blanks, starts no process from.
-
-    Raises:
-        ParameterError: Its path, or that of Python, has blanks, quotes or a number sign.
-    """
-    for path in (str(folder.resolve()), sys.executable):
-        try:
-            parts = shlex.split(path, comments=True)
-        except ValueError:
-            parts = []
-        if parts != [path]:
-            raise ParameterError(
-                f"FLARE cannot start from {path}: of blanks, quotes and # there may be none",
-                remedy="Choose a folder, and a Python, whose path has none of them.",
-            )
 
 
 def check_study_name(name: str) -> str:

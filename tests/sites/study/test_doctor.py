@@ -309,9 +309,9 @@ def server_key():
 def startup(authority, server_key, tmp_path):
     folder = tmp_path / "startup"
     folder.mkdir()
-    authority.write(folder, "client", authority.issue("site", server_key.public_key()), server_key)
-    root = authority.root.public_bytes(serialization.Encoding.PEM)
-    (folder / "rootCA.pem").write_bytes(root)
+    own = authority.issue("site", server_key.public_key())
+    chain = authority.write(folder, "site", own, server_key)
+    chain.write_bytes(chain.read_bytes() + authority.root.public_bytes(serialization.Encoding.PEM))
     return folder
 
 
@@ -336,21 +336,25 @@ def listening(answer):
     thread.join(timeout=10)
 
 
-def tls_answer(authority, key, tmp_path, **issued):
+def tls_answer(authority, key, tmp_path, *, waits=True, **issued):
     authority.write(tmp_path, "server", authority.issue("s", key.public_key(), **issued), key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     context.set_alpn_protocols(["h2"])
 
     def answer(connected):
-        with contextlib.suppress(ssl.SSLError), context.wrap_socket(connected, server_side=True):
-            pass
+        with (
+            contextlib.suppress(ssl.SSLError),
+            context.wrap_socket(connected, server_side=True) as tls,
+        ):
+            if waits:
+                tls.recv(1)  # until the site has seen enough
 
     return answer
 
 
 def rows(port, startup, host="localhost"):
-    found = connection.connection_findings(host, port, startup)
+    found = connection.connection_findings(host, port, startup / "site.key", startup / "site.crt")
     return {finding.check: finding for finding in found}
 
 
@@ -386,6 +390,16 @@ def test_a_proxy_that_answers_in_plain_text_is_named(startup):
         found = rows(p, startup)
     assert "does not speak TLS" in found["TLS"].finding
     assert "proxy" in found["TLS"].fix
+
+
+def test_a_certificate_that_the_server_does_not_accept_is_named(
+    authority, server_key, startup, tmp_path
+):
+    """TLS 1.3 says so after the handshake only."""
+    with listening(tls_answer(authority, server_key, tmp_path, waits=False)) as port:
+        found = rows(port, startup)
+    assert (found["TLS"].state, "cuts" in found["TLS"].finding) == ("fail", True)
+    assert "revoked" in found["TLS"].fix
 
 
 def test_a_connection_that_is_cut_is_named(startup):

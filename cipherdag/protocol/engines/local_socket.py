@@ -1,11 +1,10 @@
-"""From an engine's process to the site's own, over a socket that only the site's user can reach.
+"""A local socket through which processes of one machine and one user ask each other.
 
-FLARE starts a process for every job and ends it with the job. A site's data, keys and sessions do
-not live there but in the process of ``cipherdag site start``: so a session outlives a job, no
-secret of it is ever written down, and no code of an engine shares a process with data.
+It lies in a folder of mode 0700 and asks for a token that a file of mode 0600 holds. A run asks the
+coordinator's server in this way.
 
 Leaks:
-    Nothing beyond the messages; the socket lies in a folder of mode 0700.
+    Nothing beyond the messages.
 """
 
 from __future__ import annotations
@@ -13,15 +12,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import threading
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cipherdag.errors import SiteNotReadyError, writing
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
+from cipherdag.protocol.engines.channel import FRAME_BYTES
+from cipherdag.protocol.limits import MAX_OPERATION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,43 +32,48 @@ if TYPE_CHECKING:
     Handler = Callable[[str, bytes], bytes]
 
 ADDRESS_FILE = ".address"
-MAX_WAITING = 8
+TOKEN_BYTES = 32
 
-log = logging.getLogger("cipherdag.site")
+log = logging.getLogger("cipherdag.local")
 
 
-class SiteSocket:
-    """Answers for one site until the context ends.
+class LocalSocket:
+    """Answers what is asked in a folder until the context ends.
 
     Args:
-        folder: The site's folder; ``.address`` in it says where the socket is.
+        folder: ``.address`` in it says where the socket is, and the token.
         handler: Operation and message in, reply out; it may be called by several threads.
+        most: How many may wait for an answer at once.
     """
 
-    def __init__(self, folder: Path, handler: Handler) -> None:
+    def __init__(self, folder: Path, handler: Handler, *, most: int) -> None:
         self._address = folder / ADDRESS_FILE
         self._handler = handler
         self._ended = threading.Event()
-        self._waiting = threading.Semaphore(MAX_WAITING)
+        self._waiting = threading.Semaphore(most)
 
     def __enter__(self) -> Self:
-        # a socket's name is short, a site's folder need not be
+        # a socket's name is short, the folder's need not be
         with writing(tempfile.gettempdir()):
             self._private = Path(tempfile.mkdtemp(prefix="cipherdag-"))
-            self._listener = Listener(str(self._private / "site"), "AF_UNIX")
+            self._token = secrets.token_bytes(TOKEN_BYTES)
+            self._listener = Listener(
+                str(self._private / "socket"), "AF_UNIX", backlog=128, authkey=self._token
+            )
         with writing(self._address):
             self._address.unlink(missing_ok=True)
             descriptor = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(str(self._private / "site"))
+                file.write(f"{self._private / 'socket'}\n{self._token.hex()}\n")
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        with contextlib.suppress(OSError), Client(str(self._private / "site"), "AF_UNIX"):
-            pass  # wakes the thread that waits for a caller
+        wake = (str(self._private / "socket"), "AF_UNIX", self._token)
+        with contextlib.suppress(OSError, AuthenticationError), Client(*wake):
+            pass  # the thread that waits for a caller
         self._thread.join()
         self._listener.close()
         self._address.unlink(missing_ok=True)
@@ -76,8 +83,10 @@ class SiteSocket:
         while not self._ended.is_set():
             try:
                 connection = self._listener.accept()
-            except OSError:
-                continue  # a caller that left before it was let in
+            except (OSError, EOFError, AuthenticationError):
+                if not self._ended.is_set():
+                    log.warning("refused a local connection without the token")
+                continue
             if self._ended.is_set() or not self._waiting.acquire(blocking=False):
                 connection.close()
                 continue
@@ -87,30 +96,27 @@ class SiteSocket:
         try:
             with connection:
                 operation = connection.recv_bytes(MAX_OPERATION_BYTES).decode()
-                message = connection.recv_bytes(MAX_MESSAGE_BYTES)
+                message = connection.recv_bytes(FRAME_BYTES)
                 connection.send_bytes(self._handler(operation, message))
         except (OSError, EOFError, UnicodeDecodeError) as error:
-            log.warning("an engine's process left: %s", type(error).__name__)
+            log.warning("a caller left: %s", type(error).__name__)
         except Exception:  # its text stays in this process's own log; the caller hears nothing
             log.exception("no answer could be made")
         finally:
             self._waiting.release()
 
 
-def ask_site(folder: Path, operation: str, message: bytes) -> bytes:
-    """Have the site of a folder answer one message.
+def ask(folder: Path, operation: str, message: bytes) -> bytes:
+    """Have the process that serves a folder answer one message.
 
     Raises:
-        SiteNotReadyError: Its process does not run, or made no answer.
+        SiteNotReadyError: It does not run, or made no answer.
     """
     try:
-        address = (folder / ADDRESS_FILE).read_text("utf-8")
-        with Client(address, "AF_UNIX") as connection:
+        address, token = (folder / ADDRESS_FILE).read_text("utf-8").split("\n")[:2]
+        with Client(address, "AF_UNIX", bytes.fromhex(token)) as connection:
             connection.send_bytes(operation.encode())
             connection.send_bytes(message)
-            return connection.recv_bytes(MAX_MESSAGE_BYTES)
-    except (OSError, EOFError) as error:
-        raise SiteNotReadyError(
-            "the site's own process did not answer",
-            remedy="Start the site with `cipherdag site start`; its own log says more.",
-        ) from error
+            return connection.recv_bytes(FRAME_BYTES)
+    except (OSError, EOFError, ValueError, AuthenticationError) as error:
+        raise SiteNotReadyError("the process that serves the folder did not answer") from error

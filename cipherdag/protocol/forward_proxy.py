@@ -1,7 +1,6 @@
 """The forward proxy that leads out of a site's network, where its environment names one.
 
-gRPC, which carries FLARE's messages, reads the same variables by the same rule, so what is found
-here is what a run will do. A proxy hands on what it cannot read: TLS goes from end to end.
+The rule is gRPC's, as before. A proxy hands on what it cannot read: TLS goes from end to end.
 
 Leaks:
     The proxy sees the coordinator's host name and port, and how much is sent when.
@@ -80,7 +79,7 @@ class ForwardProxy:
 
 
 def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardProxy | None:
-    """The proxy that gRPC takes to a host, or none.
+    """The proxy that leads to a host, or none.
 
     Args:
         host: Host name of the coordinator.
@@ -94,7 +93,7 @@ def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardP
     if variable is None:
         return None
     parts = urlsplit(environment[variable])
-    if parts.scheme != "http" or not parts.hostname:  # gRPC knows no other kind
+    if parts.scheme != "http" or not parts.hostname:
         return None
     user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     sent = f"Basic {base64.b64encode(user.encode()).decode()}" if parts.username else ""

@@ -1,0 +1,108 @@
+"""The messages of the one channel: between coordinator and site, and within a site's machine.
+
+A message is strict msgpack of one of these structs. The receiver limits its length before it
+decodes it, and a message that it does not know ends the connection.
+
+Leaks:
+    Who carries the messages sees the operation's name and the length of the message.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import msgspec
+
+from cipherdag.errors import MalformedMessageError
+from cipherdag.protocol.engines.confinement import Separation  # noqa: TC001 - a field's type
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
+from cipherdag.protocol.wire import Body
+
+TICKET_BYTES = 16
+FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
+"""Longest frame: a message, and what stands around it."""
+
+UNKNOWN_OPERATION = "an operation that this site does not know"
+
+Outcome = Literal["reply", "refused", "failed", "busy"]
+
+
+class Call(Body, frozen=True, tag="call"):
+    """The coordinator asks a site, or a site's engine asks the site's own process."""
+
+    ticket: bytes
+    operation: str
+    message: bytes
+
+
+class Reply(Body, frozen=True, tag="reply"):
+    """What became of the call with this ticket; ``reply`` is empty unless there is one."""
+
+    ticket: bytes
+    outcome: Outcome
+    reply: bytes = b""
+
+
+class Address(Body, frozen=True, tag="address"):
+    """All that an engine's process needs to know of its site.
+
+    Attributes:
+        site: The site's name.
+        host: Host name of the coordinator; its certificate must be for this name.
+        port: Its port.
+        root: Certificate of the study's authority, PEM.
+        certificate: The site's, PEM.
+        key: The private key of the certificate, PEM.
+        protected: Paths that the process must not be able to open.
+    """
+
+    site: str
+    host: str
+    port: int
+    root: bytes
+    certificate: bytes
+    key: bytes
+    protected: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"Address({self.site} to {self.host}:{self.port})"
+
+
+class Started(Body, frozen=True, tag="started"):
+    """An engine's process is ready to connect, and says what it cannot reach any more."""
+
+    process: int
+    separation: Separation
+
+
+class Notice(Body, frozen=True, tag="notice"):
+    """Something that a person at the site should know of.
+
+    Attributes:
+        what: A fixed sentence, never text that came from elsewhere.
+        times: How often, since the last notice.
+        refused: Whether somebody asked for what this site does not do.
+    """
+
+    what: str
+    times: int
+    refused: bool
+
+
+Kind = TypeVar("Kind", bound=Body)
+
+
+def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
+    """Decode a message that must be of one of some kinds.
+
+    Raises:
+        MalformedMessageError: It is none; nothing of its content is quoted.
+    """
+    expected = kinds[0]
+    for kind in kinds[1:]:
+        expected |= kind  # type: ignore[assignment]
+    try:
+        return msgspec.msgpack.decode(content, type=expected)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise MalformedMessageError(f"the bytes are not a valid {names}") from None

@@ -1,0 +1,180 @@
+"""What an engine's process gives up before it reads a byte from the network.
+
+A process that carries messages needs none of a site's files. On Linux it asks the kernel to take
+them away for good: Landlock leaves it the folders that it may read, seccomp the system calls that
+it needs. Neither takes any right, and neither can be undone by the process.
+
+Leaks:
+    Nothing: the process loses rights and sends nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cipherdag.protocol.wire import Body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# linux/landlock.h; the numbers of the system calls are the same on every architecture
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG = 1
+_PATH_BENEATH = 1
+_NO_NEW_PRIVILEGES = 38
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
+_RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}
+_SCOPES = 0b11  # abstract sockets and signals of other processes, from version 6 on
+_SCOPED_SINCE = 6
+_FORBIDDEN_CALLS = ("ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "mount")
+_FORBIDDEN_TO_CARRIERS = ("execve", "execveat", "listen")
+
+NAMES_OF_HOSTS = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/host.conf",
+    "/etc/nsswitch.conf",
+    "/etc/gai.conf",
+    "/etc/services",
+    "/run/systemd/resolve",
+)
+DEVICES = ("/dev/null", "/dev/urandom", "/etc/localtime", "/usr/share/zoneinfo")
+
+
+class Separation(Body, frozen=True):
+    """How far an engine's process is kept from a site's files, as the process itself has tried.
+
+    Attributes:
+        user: Number of the user that it runs as; -1 where the system has none.
+        kernel: What the kernel enforces: ``landlock``, ``seccomp``.
+        opened: The site's files that it could open nevertheless.
+    """
+
+    user: int
+    kernel: tuple[str, ...]
+    opened: tuple[str, ...]
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("files", ctypes.c_uint64),
+        ("network", ctypes.c_uint64),
+        ("scopes", ctypes.c_uint64),
+    )
+
+
+class _PathRule(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
+
+
+def confine(
+    protected: Iterable[Path], *, writable: Iterable[Path] = (), carries_only: bool = True
+) -> Separation:
+    """Give up all files but Python's own, and the system calls that an engine does not need.
+
+    Call it before the process has a second thread: Landlock binds the thread that asks, and those
+    that it starts.
+
+    Args:
+        protected: Files of the site that must stay out of reach; each is tried afterwards.
+        writable: Folders that the process goes on writing in.
+        carries_only: It starts no program, listens on nothing and opens no further local socket.
+
+    Returns:
+        What was enforced, and which of the files could be opened all the same.
+    """
+    kernel = []
+    if sys.platform == "linux":
+        # this one first: finding its library starts a program
+        if _seccomp(carries_only=carries_only):
+            kernel.append("seccomp")
+        if _landlock(_readable(), [*writable]):
+            kernel.append("landlock")
+    user = os.getuid() if hasattr(os, "getuid") else -1
+    return Separation(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
+
+
+def _readable() -> list[Path]:
+    """Python, its packages, this package, and what looks up names of hosts."""
+    paths = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    paths |= {entry for entry in sys.path if entry.endswith(("-packages", "lib-dynload"))}
+    paths |= {str(Path(__file__).parents[2]), "/lib", "/lib64", "/usr/lib", "/usr/lib64"}
+    paths |= {*NAMES_OF_HOSTS, *DEVICES, os.path.realpath("/etc/resolv.conf")}
+    return [Path(path) for path in sorted(paths)]
+
+
+def _landlock(readable: list[Path], writable: list[Path]) -> bool:
+    """Whether the kernel took all other files away."""
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    call.restype = ctypes.c_long
+    version = call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
+    if version < 1:
+        return False
+    handled = sum(right for since, right in _RIGHTS_BY_VERSION.items() if since <= version)
+    scopes = _SCOPES if version >= _SCOPED_SINCE else 0
+    rules = _Ruleset(handled, 0, scopes)
+    # an older kernel knows a shorter structure, and refuses a longer one that is not zero
+    made = call(
+        _CREATE_RULESET,
+        ctypes.byref(rules),
+        ctypes.c_size_t(ctypes.sizeof(rules)),
+        ctypes.c_uint32(0),
+    )
+    if made < 0:
+        return False
+    try:
+        for path in readable:
+            _allow(call, made, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
+        for path in (*writable, Path("/dev/null")):
+            _allow(call, made, path, handled)
+        ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        return bool(call(_RESTRICT_SELF, ctypes.c_int(made), ctypes.c_uint32(0)) == 0)
+    finally:
+        os.close(made)
+
+
+def _allow(call: ctypes._NamedFuncPointer, ruleset: int, path: Path, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there needs no rule
+    try:
+        rights = rights if path.is_dir() else rights & _FILE_RIGHTS
+        rule = _PathRule(rights, descriptor)
+        call(
+            _ADD_RULE, ctypes.c_int(ruleset), _PATH_BENEATH, ctypes.byref(rule), ctypes.c_uint32(0)
+        )
+    finally:
+        os.close(descriptor)
+
+
+def _seccomp(*, carries_only: bool) -> bool:
+    """Whether the kernel refuses the calls that an engine does not need."""
+    try:
+        import pyseccomp
+    except (ImportError, OSError, RuntimeError):  # the library libseccomp may be absent
+        return False
+    refused = pyseccomp.ERRNO(1)
+    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    for name in _FORBIDDEN_CALLS + (_FORBIDDEN_TO_CARRIERS if carries_only else ()):
+        rules.add_rule(refused, name)
+    if carries_only:
+        local = pyseccomp.Arg(0, pyseccomp.EQ, 1)  # AF_UNIX: the buses and sockets of the machine
+        rules.add_rule(refused, "socket", local)
+    rules.load()
+    return True
+
+
+def _opens(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,216 @@
+"""The engine's process as the site's own process sees it: started, answered, and never trusted.
+
+Leaks:
+    What the site's handler replies; of an exception, that the call failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from multiprocessing import AuthenticationError, Pipe
+from multiprocessing.connection import Listener
+from typing import TYPE_CHECKING, Self
+
+from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
+from cipherdag.protocol.engines.channel import (
+    FRAME_BYTES,
+    Address,
+    Call,
+    Notice,
+    Outcome,
+    Reply,
+    Started,
+    read,
+)
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
+from cipherdag.protocol.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from multiprocessing.connection import Connection
+    from pathlib import Path
+
+    Handler = Callable[[str, bytes], bytes]
+    Record = Callable[[Started | Notice], None]
+
+MODULE = "cipherdag.protocol.engines.flare_site"
+START_S = 60.0
+STOP_S = 5.0
+PROXIES = ("https_proxy", "http_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
+TOKEN_BYTES = 32
+
+log = logging.getLogger("cipherdag.site")
+
+
+class EngineProcess:
+    """An engine's process that this process starts; use it as a context manager.
+
+    Args:
+        address: What it is given.
+        handler: Operation and message in, reply out; called by one thread.
+        record: Hears that it started, and what it noticed.
+        console: The file that gets what it prints, mode 0600.
+    """
+
+    def __init__(
+        self, address: Address, handler: Handler, record: Record, *, console: Path
+    ) -> None:
+        self._address = address
+        self._handler = handler
+        self._record = record
+        self._console = console
+
+    def __enter__(self) -> Self:
+        """Start it and wait until it has given up its files.
+
+        Raises:
+            SiteNotReadyError: It does not start.
+        """
+        self._own, theirs = Pipe()
+        with writing(self._console):
+            said = os.open(self._console, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module, no shell
+                # isolated: no PYTHONPATH, no start-up file of the user, nothing of this folder
+                [sys.executable, "-I", "-m", MODULE, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env=_environment(os.environ),
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                start_new_session=True,
+            )
+        os.close(said)
+        try:
+            self._own.send_bytes(encode(self._address))
+            self._record(read(_within(self._own, START_S), Started))
+        except (EOFError, OSError, MalformedMessageError) as error:
+            self.__exit__()
+            raise SiteNotReadyError(
+                "the process that carries messages does not start",
+                remedy=f"Read {self._console}.",
+            ) from error
+        threading.Thread(
+            target=serve, args=(self._own, self._handler, self._record), daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._own.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+
+class EngineDoor:
+    """Where an engine's process of another user connects; use it as a context manager.
+
+    Args:
+        folder: A folder whose group holds that user; ``door`` and ``token`` are made in it.
+        address: What the process is given.
+        handler: As for `EngineProcess`.
+        record: Likewise.
+    """
+
+    running = True
+
+    def __init__(self, folder: Path, address: Address, handler: Handler, record: Record) -> None:
+        self._folder = folder
+        self._address = address
+        self._handler = handler
+        self._record = record
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        door, token = self._folder / "door", self._folder / "token"
+        self._token = secrets.token_bytes(TOKEN_BYTES)
+        with writing(self._folder):
+            for path in (door, token):
+                path.unlink(missing_ok=True)
+            self._listener = Listener(str(door), "AF_UNIX", authkey=self._token)
+            door.chmod(0o660)
+            descriptor = os.open(token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                os.fchmod(file.fileno(), 0o640)
+                file.write(self._token.hex())
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._listener.close()
+        for name in ("door", "token"):
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        """Serve one process after the other."""
+        while not self._ended.is_set():
+            try:
+                with self._listener.accept() as own:
+                    own.send_bytes(encode(self._address))
+                    self._record(read(own.recv_bytes(FRAME_BYTES), Started))
+                    serve(own, self._handler, self._record)
+            except (OSError, EOFError, AuthenticationError, MalformedMessageError):
+                if not self._ended.is_set():
+                    self._record(Notice("a local connection without the token", 1, refused=True))
+
+
+def serve(own: Connection, handler: Handler, record: Record) -> None:
+    """Answer an engine's process until it leaves, or says what it must not say."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            try:
+                said = read(own.recv_bytes(FRAME_BYTES), Call, Notice)
+            except MalformedMessageError:
+                log.exception("the engine's process is cut off")
+                own.close()
+                return
+            if isinstance(said, Notice):
+                record(said)
+            elif isinstance(said, Call):
+                own.send_bytes(encode(_answered(said, handler)))
+
+
+def _answered(call: Call, handler: Handler) -> Reply:
+    outcome: Outcome = "failed"
+    try:
+        reply: object = handler(call.operation, call.message)
+    except Exception:  # its text stays in this process's own log; the caller hears one word
+        log.exception("failed on %s", call.operation)
+        return Reply(call.ticket, outcome)
+    if isinstance(reply, bytes) and len(reply) <= MAX_MESSAGE_BYTES:
+        return Reply(call.ticket, "reply", reply)
+    log.error("the reply to %s is not bytes, or too long", call.operation)
+    return Reply(call.ticket, outcome)
+
+
+def _within(own: Connection, seconds: float) -> bytes:
+    if not own.poll(seconds):
+        raise EOFError
+    return own.recv_bytes(FRAME_BYTES)
+
+
+def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """What the process may know of this one's environment: how to get out of the network."""
+    known = {name: inherited[name] for name in PROXIES if name in inherited}
+    return {"PATH": os.defpath, "LANG": "C.UTF-8"} | known

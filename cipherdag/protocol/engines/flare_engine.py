@@ -1,0 +1,111 @@
+"""NVIDIA FLARE as an engine: a run hands its messages to the coordinator's server.
+
+Leaks:
+    The server sees operation names, opaque message bytes and who answered.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError
+from cipherdag.protocol.engines.channel import read
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.engines.flare_relay import (
+    CONNECTED,
+    DELIVER,
+    ConnectedSites,
+    Delivered,
+    Delivery,
+)
+from cipherdag.protocol.engines.local_socket import ask
+from cipherdag.protocol.wire import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+PAUSE_S = 0.1
+REASONS = {"unreachable": "unreachable", "timeout": "timeout", "busy": "timeout"}
+
+
+class FlareEngine:
+    """Carries messages to the sites that are connected to the coordinator's server.
+
+    Args:
+        folder: The coordinator's folder, whose server is started.
+        sites: Every site that may be called.
+        start_s: Seconds that the server and the sites may take to come up.
+
+    Raises:
+        SiteUnreachableError: The server does not run, or no site has connected in this time.
+        CohortError: There is no site, or one appears twice.
+    """
+
+    def __init__(self, folder: Path, *, sites: Sequence[str], start_s: float = 15.0) -> None:
+        if not sites or len(set(sites)) != len(sites):
+            raise CohortError("a FLARE engine needs at least one site, and each only once")
+        self._folder = folder
+        self._sites = frozenset(sites)
+        self._wait_for_sites(start_s)
+
+    def call(
+        self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
+    ) -> dict[str, bytes | SiteFailure]:
+        """See `Engine.call`; sites are called side by side."""
+        if not messages:
+            return {}
+        with ThreadPoolExecutor(len(messages)) as callers:
+            asked = {
+                site: callers.submit(self._deliver, Delivery(site, operation, message, timeout_s))
+                for site, message in messages.items()
+            }
+            return {site: reply.result() for site, reply in asked.items()}
+
+    def _deliver(self, asked: Delivery) -> bytes | SiteFailure:
+        if asked.site not in self._sites:
+            return SiteFailure("unreachable")
+        try:
+            done = read(ask(self._folder, DELIVER, encode(asked)), Delivered)
+        except SiteNotReadyError:
+            return SiteFailure("unreachable")
+        if done.outcome == "reply":
+            return done.reply
+        return SiteFailure(REASONS.get(done.outcome, "failed"))
+
+    def _wait_for_sites(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            found: frozenset[str] | None = None
+            try:
+                found = connected_sites(self._folder)
+            except SiteUnreachableError:
+                if time.monotonic() >= deadline:
+                    raise
+            if found is not None and found >= self._sites:
+                return
+            if time.monotonic() >= deadline:
+                if not found or found.isdisjoint(self._sites):
+                    raise SiteUnreachableError(
+                        "no site is connected to the coordinator's server",
+                        remedy="Have the sites run `cipherdag site check` and `site start`.",
+                    )
+                return
+            time.sleep(PAUSE_S)
+
+
+def connected_sites(folder: Path) -> frozenset[str]:
+    """Names of the sites that are connected to the server of a coordinator's folder.
+
+    Raises:
+        SiteUnreachableError: It does not run.
+    """
+    try:
+        return frozenset(read(ask(folder, CONNECTED, b""), ConnectedSites).names)
+    except SiteNotReadyError as error:
+        raise SiteUnreachableError(
+            "the coordinator's server is not started",
+            remedy=f"Start it with `cipherdag coordinator start --dir {folder}`.",
+        ) from error

@@ -1,0 +1,178 @@
+"""The coordinator's server: it admits sites, and carries the messages of runs on this machine.
+
+A run is a process of its own and reaches the server by a local socket in the coordinator's folder.
+The server holds no key but that of its certificate, and no code that reads a message.
+
+Leaks:
+    The server sees operation names, opaque message bytes and who answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from cipherdag.errors import MalformedMessageError
+from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Outcome, Reply, read
+from cipherdag.protocol.engines.flare_link import Link, Peers
+from cipherdag.protocol.engines.local_socket import LocalSocket
+from cipherdag.protocol.wire import Body, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from pathlib import Path
+
+    from cipherdag.protocol.engines.credentials import Credentials
+
+log = logging.getLogger("cipherdag.server")
+
+DELIVER, CONNECTED = "deliver", "connected"
+MOST_WAITING = 4096
+
+
+class Delivery(Body, frozen=True):
+    """One message of a run for one site, and how many seconds its reply is waited for."""
+
+    site: str
+    operation: str
+    message: bytes
+    timeout_s: float
+
+
+class Delivered(Body, frozen=True):
+    """What came back: a reply, or why there is none."""
+
+    outcome: Outcome | str
+    reply: bytes = b""
+
+
+class ConnectedSites(Body, frozen=True):
+    """Names of the sites that are connected now."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A call that a site has not answered yet."""
+
+    site: str
+    answered: threading.Event = field(default_factory=threading.Event)
+    outcome: str = "timeout"
+    reply: bytes = b""
+
+    def settle(self, outcome: str, reply: bytes = b"") -> None:
+        self.outcome, self.reply = outcome, reply
+        self.answered.set()
+
+
+class Relay:
+    """Carries messages until the context ends.
+
+    Args:
+        folder: The coordinator's folder; runs find the local socket through it.
+        host: Host name of the server's certificate.
+        port: Its one port; 0 takes a free one, see `port`.
+        credentials: Of the server.
+        admitted: Names of the sites that may connect now; asked again whenever one connects.
+
+    Raises:
+        SiteUnreachableError: The port cannot be bound.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        host: str,
+        port: int,
+        credentials: Credentials,
+        admitted: Callable[[], Collection[str]],
+    ) -> None:
+        self._admitted = admitted
+        self._lock = threading.Lock()
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._connected: set[str] = set()
+        peers = Peers(
+            admitted=lambda name: name in admitted(),
+            received=self._received,
+            arrived=self._arrived,
+            left=self._left,
+            refused=lambda what: log.warning("refused %s", what),
+        )
+        self._link = Link(host, peers)
+        self.port = self._link.listen(host, port, credentials)
+        self._runs = LocalSocket(folder, self._asked, most=MOST_WAITING)
+
+    def __enter__(self) -> Self:
+        self._runs.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runs.__exit__()
+        self._link.close()
+
+    def close_shut_out(self) -> None:
+        """Close the connections of sites that may not connect any more."""
+        for site in self._connected - set(self._admitted()):
+            log.warning("closed the connection of '%s', which is shut out", site)
+            self._link.shut_out(site)
+
+    def _asked(self, operation: str, message: bytes) -> bytes:
+        """One request of a run on this machine."""
+        if operation == CONNECTED:
+            with self._lock:
+                return encode(ConnectedSites(tuple(sorted(self._connected))))
+        if operation == DELIVER:
+            return encode(self._deliver(read(message, Delivery)))
+        raise MalformedMessageError("a run asked for what the server does not do")
+
+    def _deliver(self, asked: Delivery) -> Delivered:
+        ticket = secrets.token_bytes(TICKET_BYTES)
+        waiting = _Waiting(asked.site)
+        with self._lock:
+            if asked.site not in self._connected:
+                return Delivered("unreachable")
+            self._waiting[ticket] = waiting
+        try:
+            call = Call(ticket, asked.operation, asked.message)
+            if not self._link.send(asked.site, encode(call)):
+                return Delivered("unreachable")
+            waiting.answered.wait(asked.timeout_s)
+            return Delivered(waiting.outcome, waiting.reply)
+        finally:
+            with self._lock:
+                del self._waiting[ticket]
+
+    def _received(self, site: str, content: bytes) -> None:
+        try:
+            reply = read(content, Reply)
+        except MalformedMessageError:
+            log.warning("refused bytes of '%s' that are no reply", site)
+            return
+        with self._lock:
+            waiting = self._waiting.get(reply.ticket)
+        if waiting is not None and waiting.site == site:
+            waiting.settle(reply.outcome, reply.reply)
+
+    def _arrived(self, site: str) -> None:
+        """A site that connects once more has lost what it was asked over its old connection."""
+        self._give_up(site)
+        with self._lock:
+            self._connected.add(site)
+        log.info("site '%s' is connected", site)
+
+    def _left(self, site: str) -> None:
+        with self._lock:
+            self._connected.discard(site)
+        self._give_up(site)
+        log.info("site '%s' is gone", site)
+
+    def _give_up(self, site: str) -> None:
+        with self._lock:
+            lost = [waiting for waiting in self._waiting.values() if waiting.site == site]
+        for waiting in lost:
+            waiting.settle("unreachable")

@@ -1,0 +1,181 @@
+"""The process that carries a site's messages: how it is kept from the files, and what is seen of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from waiting import wait_until
+
+from cipherdag.cli.site_status import site_state, status_lines
+from cipherdag.errors import SiteNotReadyError
+from cipherdag.sites.record.engine_record import EngineRecord
+from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
+from cipherdag.sites.session.serving import KeptSite
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def enrolled(tmp_path):
+    """One enrolled and activated site of a study whose server nobody started."""
+    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
+        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    from loopback import free_port
+
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+    from cipherdag.deployment.enrolment import activate, request_enrolment
+
+    address = {"host": "localhost", "port": free_port()}
+    coordinator = CoordinatorFolder.create(tmp_path / "c", study="study", **address)
+    site = SiteFolder.create(tmp_path / "north", SiteSettings(name="north"))
+    approvals = coordinator.approve([request_enrolment(site)[0]])
+    activate(site, approvals["north"], code=coordinator.fingerprint)
+    site.data_path(site.settings()).write_text("a,b\n1,2\n")
+    return site
+
+
+def test_check_starts_the_process_and_says_what_keeps_it_from_the_files(enrolled):
+    from cipherdag.deployment.engine_checks import separation_findings
+
+    (finding,) = separation_findings(enrolled)
+    assert finding.state == "ok"
+    assert "landlock" in finding.finding
+    assert "cannot open this site's files" in finding.finding
+    assert not enrolled.engine_path.exists(), "a check records no start"
+
+
+def test_check_warns_where_nothing_keeps_it(enrolled, monkeypatch):
+    """As on a kernel without Landlock, with one user."""
+    from cipherdag.deployment import engine_checks
+
+    free = EngineRecord(started="now", user=os.getuid(), opened=("/site/data.csv",))
+    monkeypatch.setattr(engine_checks, "_tried", lambda _: free)
+    (finding,) = engine_checks.separation_findings(enrolled)
+    assert finding.state == "warn"
+    assert "nothing keeps it from /site/data.csv" in finding.finding
+    assert "docs/roles/it.md" in finding.fix
+
+
+def test_a_start_stands_in_the_ledger_and_refusals_in_the_status(enrolled, caplog):
+    from cipherdag.deployment.engine_checks import engine_address, recorder
+    from cipherdag.protocol.engines.channel import Notice
+    from cipherdag.protocol.engines.engine_process import EngineProcess
+
+    kept = KeptSite(enrolled.path)
+    record = recorder(enrolled, kept)
+    address = engine_address(enrolled, enrolled.study())
+    assert "PRIVATE KEY" in address.key.decode()
+    assert "PRIVATE KEY" not in repr(address)
+    with (
+        contextlib.closing(kept),
+        EngineProcess(address, kept.handle, record, console=enrolled.path / "engine.log"),
+    ):
+        record(Notice("a command of FLARE", 3, refused=True))
+        record(Notice("a\x1b[31m false " + "x" * 500, 1, refused=True))
+    lines = ledger_lines(enrolled.ledger_path.read_text())
+    verify_ledger(lines, identity=enrolled.identity().public.hex())
+    (start,) = read_releases(lines)
+    assert (start.kind, start.values, start.bytes) == ("engine-start", 0, 0)
+    assert "landlock" in start.question
+    state = site_state(enrolled)
+    assert state["refused"].startswith("4 times, last a[31m false xxx")
+    assert "\x1b" not in state["refused"]
+    assert len(state["refused"]) < 200
+    said = "\n".join(status_lines(state))
+    assert "the kernel's landlock" in said
+    assert "refused a command of FLARE" in caplog.text
+
+
+def test_the_console_of_the_process_holds_no_secret(enrolled):
+    from cipherdag.deployment.engine_checks import engine_address
+    from cipherdag.protocol.engines.engine_process import EngineProcess
+
+    console = enrolled.path / "engine.log"
+    address = engine_address(enrolled, enrolled.study())
+    with EngineProcess(address, lambda *_: b"", lambda _: None, console=console) as process:
+        assert console.stat().st_mode & 0o077 == 0
+        line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        known = Path(f"/proc/{process.pid}/environ").read_bytes()
+    secret = b"".join(address.key.split(b"\n")[1:-2])
+    assert len(secret) > 100
+    for content in (line, known, console.read_bytes()):
+        assert secret[:40] not in content
+
+
+def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
+    from cipherdag.deployment.engine_checks import engine_address
+
+    site = SiteFolder.create(tmp_path / "north", SiteSettings(name="north"))
+    with pytest.raises(SiteNotReadyError, match="no certificate") as caught:
+        engine_address(site, None)
+    assert "cipherdag site request" in caught.value.remedy
+
+
+def test_a_torn_record_is_named(tmp_path):
+    path = tmp_path / "engine.json"
+    path.write_text("{")
+    with pytest.raises(SiteNotReadyError, match="cannot be read"):
+        EngineRecord.load(path)
+    EngineRecord(refused=2).save(path)
+    assert json.loads(path.read_text())["refused"] == 2
+    assert EngineRecord.load(path).refused == 2
+
+
+CONNECTS = """
+import encodings.ascii, hmac, os, sys, sysconfig
+sysconfig.get_path("stdlib")  # before it may not read where Python lies
+from pathlib import Path
+from cipherdag.protocol.engines import flare_site
+if os.getuid() == 0:
+    os.setgroups([])
+    os.setgid({nobody})
+    os.setuid({nobody})
+flare_site.serve(flare_site.connect(Path(sys.argv[1])))
+"""
+
+
+def test_a_process_of_another_user_connects_by_the_door_and_its_token(enrolled):
+    from cipherdag.deployment.engine_checks import engine_address
+    from cipherdag.protocol.engines.channel import Started
+    from cipherdag.protocol.engines.engine_process import EngineDoor
+
+    heard = []
+    folder = Path(tempfile.mkdtemp(prefix="door-"))
+    folder.chmod(0o750)
+    try:
+        with EngineDoor(
+            folder, engine_address(enrolled, None), lambda *_: b"", heard.append
+        ):
+            assert (folder / "token").stat().st_mode & 0o777 == 0o640
+            assert (folder / "door").stat().st_mode & 0o777 == 0o660
+            token = (folder / "token").read_text()
+            if os.getuid() == 0:
+                for path in (folder, folder / "door", folder / "token"):
+                    shutil.chown(path, group=NOBODY)
+            (folder / "token").write_text("00" * 32)
+            code = CONNECTS.format(nobody=NOBODY)
+            wrong = subprocess.run(
+                [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False
+            )
+            assert "AuthenticationError" in wrong.stderr, wrong.stderr
+            wait_until(lambda: any(getattr(own, "refused", False) for own in heard))
+            (folder / "token").write_text(token)
+            right = subprocess.run(
+                [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False
+            )
+            assert (right.returncode, right.stderr) == (0, "")
+            wait_until(lambda: any(isinstance(own, Started) for own in heard))
+    finally:
+        shutil.rmtree(folder)
+    (started,) = (own for own in heard if isinstance(own, Started))
+    assert started.separation.opened == ()
+    assert started.separation.user == (NOBODY if os.getuid() == 0 else os.getuid())
