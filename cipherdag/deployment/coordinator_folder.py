@@ -19,6 +19,7 @@ Leaks:
 
 from __future__ import annotations
 
+import functools
 import json
 import tomllib
 from dataclasses import dataclass
@@ -288,6 +289,11 @@ class CoordinatorFolder:
         from cipherdag.protocol.engines.flare_relay import Relay
 
         study = self.study()
+
+        @functools.lru_cache(1)
+        def pinned(_changed: int) -> frozenset[str]:
+            return frozenset(self.study().pinned)
+
         server = self.path / "server"
         credentials = Credentials(
             *((server / name).read_bytes() for name in ("root.crt", "server.crt", "server.key"))
@@ -299,7 +305,7 @@ class CoordinatorFolder:
                 host=study.host,
                 port=study.port,
                 credentials=credentials,
-                admitted=lambda: self.study().pinned,
+                admitted=lambda: pinned(self.study_path.stat().st_mtime_ns),
             ) as relay:
                 while not stopped(0.2):
                     relay.close_shut_out()
