@@ -95,7 +95,9 @@ def confine(
         # this one first: finding its library starts a program
         if _seccomp(carries_only=carries_only):
             kernel.append("seccomp")
-        if _landlock(_readable(), [*writable]):
+        # PySyft's decoder of schemas opens the root folder: names of files show, no content
+        listed = () if carries_only else (Path("/"),)
+        if _landlock(_readable(), writable=[*writable], listed=listed):
             kernel.append("landlock")
     user = os.getuid() if hasattr(os, "getuid") else -1
     return Separation(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
@@ -110,7 +112,7 @@ def _readable() -> list[Path]:
     return [Path(path) for path in sorted(paths)]
 
 
-def _landlock(readable: list[Path], writable: list[Path]) -> bool:
+def _landlock(readable: list[Path], *, writable: list[Path], listed: tuple[Path, ...]) -> bool:
     """Whether the kernel took all other files away."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
@@ -132,6 +134,8 @@ def _landlock(readable: list[Path], writable: list[Path]) -> bool:
     try:
         for path in readable:
             _allow(call, made, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
+        for path in listed:
+            _allow(call, made, path, _READ_DIR)
         for path in (*writable, Path("/dev/null")):
             _allow(call, made, path, handled)
         ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
