@@ -249,8 +249,32 @@ def test_the_engine_s_process_opens_none_of_the_site_s_files(attacked):
     assert all((attacked.folder / "north" / private).read_text() == "secret" for private in PRIVATE)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are Linux's")
+def test_every_thread_of_the_engine_s_process_has_given_up_its_rights(attacked):
+    """Both bind one thread and those it starts: code enters an earlier one by a signal."""
+    watched = Watched(attacked, "north")
+    with attacked.relay(), watched.process:
+        wait_until(watched.connected)
+        found = {
+            line
+            for thread in Path(f"/proc/{watched.process.pid}/task").iterdir()
+            for line in (thread / "status").read_text().splitlines()
+            if line.startswith(("Seccomp:", "NoNewPrivs:"))
+        }
+    assert found == {"Seccomp:\t2", "NoNewPrivs:\t1"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are Linux's")
+def test_a_process_with_a_second_thread_is_not_called_confined():
+    code = "import threading, time\nfrom cipherdag.protocol.engines.confinement import confine\n"
+    code += "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nconfine(())"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert "a second thread" in said.stderr
+
+
 TRIES = """
-import ctypes, os, socket, subprocess, sys
+import ctypes, os, resource, socket, subprocess, sys
 from pathlib import Path
 from cipherdag.protocol.engines.confinement import confine
 folder, door, parent = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -282,6 +306,15 @@ attempt("memory", lambda: open(f"/proc/{parent}/mem", "rb"))
 libc = ctypes.CDLL(None, use_errno=True)
 attempt("ptrace", lambda: 1 if libc.ptrace(0x4206, parent, 0, 0) == 0 else None)
 attempt("signal", lambda: os.kill(parent, 0) or 1)
+attempt("mode", lambda: os.chmod(folder, 0o755) or 1)
+attempt("owner", lambda: os.chown(folder, os.getuid(), os.getgid()) or 1)
+attempt("times", lambda: os.utime(folder) or 1)
+attempt("attribute", lambda: os.setxattr(folder, "user.x", b"x") or 1)
+attempt("limits", lambda: resource.prlimit(parent, resource.RLIMIT_CORE))
+attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, parent, 1) or 1)
+libc.socket.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_int]
+for family in (1, 1 << 32 | 1, 17, 38, 40):
+    attempt("family", lambda: 1 if libc.socket(family, 1, 0) >= 0 else None)
 def connected():
     with socket.socket(socket.AF_UNIX) as own:
         own.connect(door)
@@ -312,7 +345,18 @@ def test_code_in_the_place_of_the_engine_gains_nothing(attacked, tmp_path):
             [sys.executable, "-c", free, *words], capture_output=True, text=True, check=True
         ).stdout
     assert said == "seccomp,landlock []\n"
-    for gain in ("open", "dir_fd", "cat", "list", "local socket", "listen", "environment"):
+    for gain in (
+        "open",
+        "dir_fd",
+        "cat",
+        "list",
+        "local socket",
+        "listen",
+        "environment",
+        "mode",
+        "limits",
+        "family",
+    ):
         assert gain in control, "without confinement the same attempt succeeds"
 
 
