@@ -381,3 +381,62 @@ def test_two_thousand_idle_connections_from_one_address_stop_nobody(attacked):
         engine = FlareEngine(attacked.coordinator, sites=SITES, start_s=30.0)
         replies = engine.call(ASK, dict.fromkeys(SITES, b"x"), timeout_s=60.0)
     assert replies == dict.fromkeys(SITES, b"an answer")
+
+
+SERVES = """
+import sys, time
+from pathlib import Path
+from loopback import LoopbackStudy
+study = LoopbackStudy(Path(sys.argv[1]), ("north", "south"), int(sys.argv[2]))
+with study.relay():
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def served(study):
+    """The coordinator's server in a process of its own."""
+    import psutil
+
+    command = [sys.executable, "-c", SERVES, str(study.folder), str(study.port)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as own:
+        try:
+            assert own.stdout.readline() == b"ready\n"
+            yield psutil.Process(own.pid)
+        finally:
+            own.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors as Linux does")
+def test_a_flood_of_connections_holds_no_more_than_a_few_at_once(attacked):
+    """They come at once, as many as the kernel keeps for a server that is busy."""
+    from cipherdag.protocol.engines.flare_link import WAITING_PER_ADDRESS
+
+    with served(attacked) as server, contextlib.ExitStack() as up:
+        before = server.num_fds()
+        server.suspend()
+        for _ in range(600):
+            up.callback(socket.create_connection(("127.0.0.1", attacked.port)).close)
+        server.resume()
+        most = []
+        wait_until(lambda: most.append(server.num_fds()) or len(most) > 50)
+        assert max(most[10:]) <= before + 2 * WAITING_PER_ADDRESS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors as Linux does")
+def test_a_site_that_asks_for_answers_and_reads_none_is_cut(attacked):
+    """FLARE answers every PING: 16 bytes each, and much more memory until they are sent."""
+    from hostile_peer import frame, member
+    from nvflare.fuel.f3.sfm.constants import Types
+
+    with served(attacked) as server, contextlib.suppress(OSError):
+        before = server.memory_info().rss
+        with member(attacked.port, attacked.credentials("south"), "south") as connection:
+            connection.settimeout(20.0)
+            for _ in range(500):
+                connection.sendall(frame(Types.PING, b"") * 1000)
+                assert server.memory_info().rss < before + 64 * 2**20
