@@ -249,8 +249,32 @@ def test_the_engine_s_process_opens_none_of_the_site_s_files(attacked):
     assert all((attacked.folder / "north" / private).read_text() == "secret" for private in PRIVATE)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are Linux's")
+def test_every_thread_of_the_engine_s_process_has_given_up_its_rights(attacked):
+    """Both bind one thread and those it starts: code enters an earlier one by a signal."""
+    watched = Watched(attacked, "north")
+    with attacked.relay(), watched.process:
+        wait_until(watched.connected)
+        found = {
+            line
+            for thread in Path(f"/proc/{watched.process.pid}/task").iterdir()
+            for line in (thread / "status").read_text().splitlines()
+            if line.startswith(("Seccomp:", "NoNewPrivs:"))
+        }
+    assert found == {"Seccomp:\t2", "NoNewPrivs:\t1"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock and seccomp are Linux's")
+def test_a_process_with_a_second_thread_is_not_called_confined():
+    code = "import threading, time\nfrom cipherdag.protocol.engines.confinement import confine\n"
+    code += "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nconfine(())"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert said.returncode == 1
+    assert "a second thread" in said.stderr
+
+
 TRIES = """
-import ctypes, os, socket, subprocess, sys
+import ctypes, os, resource, socket, subprocess, sys
 from pathlib import Path
 from cipherdag.protocol.engines.confinement import confine
 folder, door, parent = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -282,6 +306,15 @@ attempt("memory", lambda: open(f"/proc/{parent}/mem", "rb"))
 libc = ctypes.CDLL(None, use_errno=True)
 attempt("ptrace", lambda: 1 if libc.ptrace(0x4206, parent, 0, 0) == 0 else None)
 attempt("signal", lambda: os.kill(parent, 0) or 1)
+attempt("mode", lambda: os.chmod(folder, 0o755) or 1)
+attempt("owner", lambda: os.chown(folder, os.getuid(), os.getgid()) or 1)
+attempt("times", lambda: os.utime(folder) or 1)
+attempt("attribute", lambda: os.setxattr(folder, "user.x", b"x") or 1)
+attempt("limits", lambda: resource.prlimit(parent, resource.RLIMIT_CORE))
+attempt("priority", lambda: os.setpriority(os.PRIO_PROCESS, parent, 1) or 1)
+libc.socket.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_int]
+for family in (1, 1 << 32 | 1, 17, 38, 40):
+    attempt("family", lambda: 1 if libc.socket(family, 1, 0) >= 0 else None)
 def connected():
     with socket.socket(socket.AF_UNIX) as own:
         own.connect(door)
@@ -312,7 +345,18 @@ def test_code_in_the_place_of_the_engine_gains_nothing(attacked, tmp_path):
             [sys.executable, "-c", free, *words], capture_output=True, text=True, check=True
         ).stdout
     assert said == "seccomp,landlock []\n"
-    for gain in ("open", "dir_fd", "cat", "list", "local socket", "listen", "environment"):
+    for gain in (
+        "open",
+        "dir_fd",
+        "cat",
+        "list",
+        "local socket",
+        "listen",
+        "environment",
+        "mode",
+        "limits",
+        "family",
+    ):
         assert gain in control, "without confinement the same attempt succeeds"
 
 
@@ -337,3 +381,62 @@ def test_two_thousand_idle_connections_from_one_address_stop_nobody(attacked):
         engine = FlareEngine(attacked.coordinator, sites=SITES, start_s=30.0)
         replies = engine.call(ASK, dict.fromkeys(SITES, b"x"), timeout_s=60.0)
     assert replies == dict.fromkeys(SITES, b"an answer")
+
+
+SERVES = """
+import sys, time
+from pathlib import Path
+from loopback import LoopbackStudy
+study = LoopbackStudy(Path(sys.argv[1]), ("north", "south"), int(sys.argv[2]))
+with study.relay():
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def served(study):
+    """The coordinator's server in a process of its own."""
+    import psutil
+
+    command = [sys.executable, "-c", SERVES, str(study.folder), str(study.port)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as own:
+        try:
+            assert own.stdout.readline() == b"ready\n"
+            yield psutil.Process(own.pid)
+        finally:
+            own.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors as Linux does")
+def test_a_flood_of_connections_holds_no_more_than_a_few_at_once(attacked):
+    """They come at once, as many as the kernel keeps for a server that is busy."""
+    from cipherdag.protocol.engines.flare_link import WAITING_PER_ADDRESS
+
+    with served(attacked) as server, contextlib.ExitStack() as up:
+        before = server.num_fds()
+        server.suspend()
+        for _ in range(600):
+            up.callback(socket.create_connection(("127.0.0.1", attacked.port)).close)
+        server.resume()
+        most = []
+        wait_until(lambda: most.append(server.num_fds()) or len(most) > 50)
+        assert max(most[10:]) <= before + 2 * WAITING_PER_ADDRESS
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors as Linux does")
+def test_a_site_that_asks_for_answers_and_reads_none_is_cut(attacked):
+    """FLARE answers every PING: 16 bytes each, and much more memory until they are sent."""
+    from hostile_peer import frame, member
+    from nvflare.fuel.f3.sfm.constants import Types
+
+    with served(attacked) as server, contextlib.suppress(OSError):
+        before = server.memory_info().rss
+        with member(attacked.port, attacked.credentials("south"), "south") as connection:
+            connection.settimeout(20.0)
+            for _ in range(500):
+                connection.sendall(frame(Types.PING, b"") * 1000)
+                assert server.memory_info().rss < before + 64 * 2**20

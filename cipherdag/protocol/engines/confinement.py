@@ -17,6 +17,7 @@ import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cipherdag.errors import SiteNotReadyError
 from cipherdag.protocol.wire import Body
 
 if TYPE_CHECKING:
@@ -32,8 +33,27 @@ _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}
 _SCOPES = 0b11  # abstract sockets and signals of other processes, from version 6 on
 _SCOPED_SINCE = 6
-_FORBIDDEN_CALLS = ("ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "mount")
-_FORBIDDEN_TO_CARRIERS = ("execve", "execveat", "listen")
+_FORBIDDEN_CALLS = (
+    *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "process_madvise"),
+    *("io_uring_setup", "userfaultfd", "open_by_handle_at", "mount", "chroot", "unshare", "setns"),
+    *("keyctl", "add_key", "request_key"),
+)
+_FORBIDDEN_TO_CARRIERS = (
+    *("execve", "execveat", "listen"),
+    # Landlock guards what files hold, and not who else may open them, nor their times
+    *("chmod", "fchmod", "fchmodat", 452, "chown", "fchown", "lchown", "fchownat"),
+    *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
+    *(463, 466, 469, "utime", "utimes", "utimensat", "futimesat"),
+    *("inotify_init", "inotify_init1", "fanotify_init", "quotactl"),
+    # limits and priorities of other processes, and memory that they share
+    *("setpriority", "ioprio_set", "sched_setaffinity", "sched_setscheduler", "sched_setparam"),
+    *("sched_setattr", "shmget", "shmat", "msgget", "semget", "mq_open"),
+)
+"""Numbers are calls that libseccomp may not know by name: fchmodat2, setxattrat, removexattrat,
+file_setattr."""
+_INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, by which libc looks up names
+_FAMILIES = 64
+_LOW_HALF = 0xFFFFFFFF
 
 NAMES_OF_HOSTS = (
     "/etc/resolv.conf",
@@ -89,9 +109,17 @@ def confine(
 
     Returns:
         What was enforced, and which of the files could be opened all the same.
+
+    Raises:
+        SiteNotReadyError: The process has a second thread, which would keep its rights.
     """
     kernel = []
     if sys.platform == "linux":
+        if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 - names are enough
+            raise SiteNotReadyError(
+                "the engine's process has a second thread, which would keep its rights",
+                remedy="Report this: what it imports before it gives up the files started one.",
+            )
         # this one first: finding its library starts a program
         if _seccomp(carries_only=carries_only):
             kernel.append("seccomp")
@@ -170,8 +198,11 @@ def _seccomp(*, carries_only: bool) -> bool:
     for name in _FORBIDDEN_CALLS + (_FORBIDDEN_TO_CARRIERS if carries_only else ()):
         rules.add_rule(refused, name)
     if carries_only:
-        local = pyseccomp.Arg(0, pyseccomp.EQ, 1)  # AF_UNIX: the buses and sockets of the machine
-        rules.add_rule(refused, "socket", local)
+        # the buses and sockets of the machine; the kernel looks at the lower half of a number
+        for family in {*range(_FAMILIES)} - {*_INTERNET}:
+            named = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, family)
+            rules.add_rule(refused, "socket", named)
+        rules.add_rule(refused, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))
     rules.load()
     return True
 

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,9 @@ HANDSHAKE_BYTES = 4096
 BUFFER_BYTES = 4 * 1024 * 1024
 WAITING_PER_ADDRESS = 32
 WAITING_IN_ALL = 512
+MOST_UNSENT = 1024
+"""Frames of one connection that wait to be sent, each of which takes memory, however short."""
+_COUNTING = threading.Lock()
 KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 """A peer that is gone without a word is noticed after 40 seconds."""
 
@@ -204,6 +208,16 @@ class _Connection(AioConnection):  # type: ignore[misc]
     """FLARE's connection with limits on what is read, and on what waits to be sent."""
 
     longest = HANDSHAKE_BYTES
+    _unsent = 0
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame; a peer that asks for answers and does not read them is cut."""
+        with _COUNTING:
+            self._unsent += 1
+        if self._unsent > MOST_UNSENT:
+            self.close()
+        else:
+            super().send_frame(frame)
 
     def close(self) -> None:
         """Cut the connection, from whichever thread."""
@@ -211,6 +225,7 @@ class _Connection(AioConnection):  # type: ignore[misc]
         self.aio_ctx.get_event_loop().call_soon_threadsafe(self.writer.transport.abort)
 
     async def _async_read_frame(self) -> bytes:
+        await asyncio.sleep(0)  # others' turn, and that of the answers to this peer
         head = await self.reader.readexactly(PREFIX_LEN)
         length = Prefix.from_bytes(head).length
         if not PREFIX_LEN <= length <= self.longest:
@@ -222,6 +237,8 @@ class _Connection(AioConnection):  # type: ignore[misc]
             self.close()  # the peer does not read
             return
         await super()._async_send_frame(frame)
+        with _COUNTING:
+            self._unsent -= 1
 
     async def handshake(self) -> None:
         """Read the first frame, by which the peer says its name."""
@@ -291,6 +308,7 @@ class _Driver(AioTcpDriver):  # type: ignore[misc]
                 task = loop.create_task(self._welcome(accepted))
                 self._waiting[task] = address
                 task.add_done_callback(partial(self._ended, accepted))
+                await asyncio.sleep(0)  # else a flood of strangers leaves nobody a turn
 
     async def _async_run(self, mode: Mode) -> None:
         self._running = asyncio.current_task()
@@ -306,15 +324,18 @@ class _Driver(AioTcpDriver):  # type: ignore[misc]
         """Close the strangers that have waited longest, of this address before any others."""
         own = [task for task, theirs in self._waiting.items() if theirs == address]
         if len(own) >= WAITING_PER_ADDRESS:
-            own[0].cancel()
-            self._peers.refused("a connection that showed no certificate")
+            self._close_waiting(own[0])
         elif len(self._waiting) >= WAITING_IN_ALL:
             self._close_oldest()
 
     def _close_oldest(self) -> None:
         for task in [*self._waiting][:1]:
-            task.cancel()
-            self._peers.refused("a connection that showed no certificate")
+            self._close_waiting(task)
+
+    def _close_waiting(self, task: asyncio.Task[None]) -> None:
+        del self._waiting[task]  # at once: the next one that comes closes another one
+        task.cancel()
+        self._peers.refused("a connection that showed no certificate")
 
     def _ended(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         """Close the socket of a connection, even of one that was over before it began."""

@@ -37,9 +37,7 @@ from cipherdag.protocol.engines.channel import (
 )
 from cipherdag.protocol.engines.confinement import confine
 from cipherdag.protocol.engines.credentials import Credentials
-from cipherdag.protocol.engines.flare_link import Link, Peers
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.wire import encode
 
 if TYPE_CHECKING:
@@ -62,6 +60,11 @@ class SiteEngine:
     """
 
     def __init__(self, address: Address, context: ssl.SSLContext, own: Connection) -> None:
+        # imported by a process that is confined: numpy, which both need, starts threads
+        from cipherdag.protocol.engines.flare_link import Link, Peers
+        from cipherdag.protocol.messages import OPERATIONS
+
+        self._operations = OPERATIONS
         self._coordinator = address.host
         self._own = own
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
@@ -99,7 +102,7 @@ class SiteEngine:
         except MalformedMessageError:
             self._note(NOT_A_CALL, refused=True)
             return
-        if call.operation not in OPERATIONS or len(call.message) > MAX_MESSAGE_BYTES:
+        if call.operation not in self._operations or len(call.message) > MAX_MESSAGE_BYTES:
             self._note(UNKNOWN_OPERATION, refused=True)
             self._reply(call.ticket, "refused")
         elif not self._free.acquire(blocking=False):
