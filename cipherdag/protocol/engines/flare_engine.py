@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAUSE_S = 0.1
+START_S = 15.0
 REASONS = {"unreachable": "unreachable", "timeout": "timeout", "busy": "timeout"}
 
 
@@ -77,35 +78,36 @@ class FlareEngine:
 
     def _wait_for_sites(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while True:
-            found: frozenset[str] | None = None
-            try:
-                found = connected_sites(self._folder)
-            except SiteUnreachableError:
-                if time.monotonic() >= deadline:
-                    raise
-            if found is not None and found >= self._sites:
+        while not (found := connected_sites(self._folder, wait_s=seconds)) >= self._sites:
+            if time.monotonic() < deadline:
+                time.sleep(PAUSE_S)
+            elif found & self._sites:
                 return
-            if time.monotonic() >= deadline:
-                if not found or found.isdisjoint(self._sites):
-                    raise SiteUnreachableError(
-                        "no site is connected to the coordinator's server",
-                        remedy="Have the sites run `cipherdag site check` and `site start`.",
-                    )
-                return
-            time.sleep(PAUSE_S)
+            else:
+                raise SiteUnreachableError(
+                    "no site is connected to the coordinator's server",
+                    remedy="Have the sites run `cipherdag site check` and `site start`.",
+                )
 
 
-def connected_sites(folder: Path) -> frozenset[str]:
+def connected_sites(folder: Path, *, wait_s: float = START_S) -> frozenset[str]:
     """Names of the sites that are connected to the server of a coordinator's folder.
+
+    Args:
+        folder: The coordinator's folder.
+        wait_s: Seconds that the server may take to start.
 
     Raises:
         SiteUnreachableError: It does not run.
     """
-    try:
-        return frozenset(read(ask(folder, CONNECTED, b""), ConnectedSites).names)
-    except SiteNotReadyError as error:
-        raise SiteUnreachableError(
-            "the coordinator's server is not started",
-            remedy=f"Start it with `cipherdag coordinator start --dir {folder}`.",
-        ) from error
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return frozenset(read(ask(folder, CONNECTED, b""), ConnectedSites).names)
+        except SiteNotReadyError as error:
+            if time.monotonic() >= deadline:
+                raise SiteUnreachableError(
+                    "the coordinator's server is not started",
+                    remedy=f"Start it with `cipherdag coordinator start --dir {folder}`.",
+                ) from error
+        time.sleep(PAUSE_S)
