@@ -28,7 +28,8 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
 _NO_NEW_PRIVILEGES = 38
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 4
+_TRUNCATE = 1 << 14
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}
 _SCOPES = 0b11  # abstract sockets and signals of other processes, from version 6 on
@@ -164,6 +165,8 @@ def _landlock(readable: list[Path], *, writable: list[Path], listed: tuple[Path,
             _allow(call, made, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
         for path in listed:
             _allow(call, made, path, _READ_DIR)
+        for path in writable:  # it is removed when its process ends
+            _allow(call, made, path.parent, _REMOVE_DIR)
         for path in (*writable, Path("/dev/null")):
             _allow(call, made, path, handled)
         ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
