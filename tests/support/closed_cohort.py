@@ -9,10 +9,12 @@ from collections import defaultdict
 
 import numpy as np
 
+from cipherdag.privacy.bodies import decode, encode
 from cipherdag.privacy.comparison.batch import COORDINATOR
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import Passed
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.predicates import Comparison, Predicates
 from cipherdag.privacy.mpc.relay import Relay
@@ -131,6 +133,15 @@ class Cohort:
                 reply = self.timed(step, own, verb, inward(step, own, request))
                 replies[own] = hook(step, own, reply)
         return hook("combine", "relay", relay.combine(replies))
+
+    def resealed(self, step, party, message, change):
+        """What a holder that deviates sends: its share changed, and sealed anew."""
+        seat, (first, second) = self.seats[party], self.roles.holders
+        other = second if party == first else first
+        kind = {"prepare": "masked sums", "square": "masked forms", "compare": "labels"}[step]
+        context = seat._context(kind, party, other, seat._seen)
+        content = seat._keys[other].unseal(decode(message, Passed).content, context)
+        return encode(Passed(seat._keys[other].seal(change(content), context)))
 
     def timed(self, step, party, verb, *arguments):
         """Call a verb and note what it took and what it sent."""
