@@ -67,7 +67,7 @@ def test_a_key_is_as_long_as_it_says_and_chunks_change_nothing():
     rng = np.random.default_rng(3)
     alphas = rng.integers(0, 2**10, 9000)
     roots, payloads, keys = dealt(rng, 10, alphas, np.zeros(9000))
-    assert sum(own.nbytes for own in keys) == key_bytes(10, 9000)
+    assert sum(item.nbytes for item in keys) == key_bytes(10, 9000)
     assert keys.corrections.shape == (levels(10), 9000, 2)
     points = rng.integers(0, 2**10, (1, 9000), dtype=np.uint64)
     first, second = both(roots, keys, points, 10)

@@ -154,15 +154,15 @@ def _deal(
     keys: PayloadKeys,
 ) -> None:
     """Write the keys of a chunk."""
-    seeds, own = roots, np.zeros((2, alphas.size), dtype=np.uint64)
-    own[1] = 1
+    seeds, control = roots, np.zeros((2, alphas.size), dtype=np.uint64)
+    control[1] = 1
     path = np.zeros(alphas.size, dtype=np.uint64)  # what both outputs add up to on alpha's path
     for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
         right = (alphas >> np.uint64(bits - 1 - level)) & _ONE
         kept, lost = hashed(seeds, right), hashed(seeds, right ^ _ONE)
         yielded = hashed(seeds, _VALUES)
         of_kept, of_lost = _directions(yielded, right)
-        minus = own[1]
+        minus = control[1]
         wanted = where_set(right ^ turned, payloads)
         value[:] = _signed(wanted - path - of_lost[0] + of_lost[1], minus)
         path += of_kept[0] - of_kept[1] + _signed(value, minus)
@@ -173,13 +173,13 @@ def _deal(
             right ^ _ONE
         )
         np.bitwise_xor(lost[0, :, 1], lost[1, :, 1], out=correction[:, 1])
-        seeds, own = corrected(kept, own, correction, right)
+        seeds, control = corrected(kept, control, correction, right)
     below = alphas & np.uint64(LEAVES - 1)
     inside = (np.arange(LEAVES, dtype=np.uint64) < below[:, None]).astype(np.uint64)
     wanted = where_set(inside ^ turned[:, None], payloads[:, None])
     leaves = _leaves(hashed, seeds)
     found = wanted - path[:, None] - leaves[0] + leaves[1]
-    keys.outputs[:] = _signed(found, own[1][:, None])
+    keys.outputs[:] = _signed(found, control[1][:, None])
 
 
 def _evaluated(
@@ -191,17 +191,17 @@ def _evaluated(
     bits: int,
 ) -> WordMatrix:
     seeds = np.broadcast_to(roots, (*points.shape, 2))
-    own = np.full(points.shape, int(second), dtype=np.uint64)
+    control = np.full(points.shape, int(second), dtype=np.uint64)
     shares: WordMatrix = np.zeros(points.shape, dtype=np.uint64)
     for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
         right = (points >> np.uint64(bits - 1 - level)) & _ONE
-        shares += _taken(hashed(seeds, _VALUES), right) + where_set(own, value)
-        seeds, own = corrected(hashed(seeds, right), own, correction, right)
+        shares += _taken(hashed(seeds, _VALUES), right) + where_set(control, value)
+        seeds, control = corrected(hashed(seeds, right), control, correction, right)
     leaf = points & np.uint64(LEAVES - 1)
     # a hash has two of the four words
     shares += _taken(hashed(seeds, np.where(leaf > _ONE, _UPPER, _LOWER)), leaf & _ONE)
     chosen = keys.outputs[np.arange(points.shape[1]), leaf.astype(np.intp)]
-    shares += where_set(own, chosen)
+    shares += where_set(control, chosen)
     return shares
 
 

@@ -66,7 +66,7 @@ class Roles:
 
     def __post_init__(self) -> None:
         if len(set(self.sites)) != len(self.sites) or COORDINATOR in (self.twin, *self.holders):
-            raise CohortError("every role of a closed test needs a party of its own")
+            raise CohortError("every role of a secure test needs another party")
 
     @classmethod
     def draw(cls, beacon: bytes, sites: Sequence[int]) -> Roles:
@@ -77,7 +77,7 @@ class Roles:
             ParameterError: The beacon has not 32 bytes, or a site is named twice.
         """
         if len(sites) < TWO_SITES:
-            raise CohortError("closed tests need two sites at least")
+            raise CohortError("secure tests need two sites at least")
         order = in_turn(beacon, 0, sites, min(len(sites), FEWEST_WITH_TWIN))
         if len(order) == TWO_SITES:
             return cls(COORDINATOR, None, (order[0], order[1]))
@@ -122,13 +122,13 @@ class Batch:
     def __post_init__(self) -> None:
         if {len(self.session), len(self.question)} != {SESSION_DIGEST_BYTES}:
             raise ParameterError("digests of a session and a question have 32 bytes")
-        if not all(0 <= own <= MOST_NUMBER for own in (self.number, self.attempt)):
+        if not all(0 <= n <= MOST_NUMBER for n in (self.number, self.attempt)):
             raise ParameterError("numbers of questions and attempts fit 32 bits")
         ascending = list(self.sites) == sorted(set(self.sites))
-        if not ascending or not all(own in _POSITIONS for own in self.sites):
+        if not ascending or not all(site in _POSITIONS for site in self.sites):
             raise ParameterError("positions of sites ascend and fit 32 bits")
         if not set(self.roles.sites) <= set(self.sites):
-            raise CohortError("a site with a role in the closed tests left: the run ends")
+            raise CohortError("a site with a role in the secure tests left: the run ends")
         if (self.roles.dealer == COORDINATOR) != (len(self.sites) == TWO_SITES):
             raise CohortError("the coordinator deals for two sites, and a site for more")
 
@@ -138,9 +138,9 @@ class Batch:
         roles = self.roles
         twin = _NO_TWIN if roles.twin is None else roles.twin
         said = _LAYOUT.pack(_VERSION, self.number, self.attempt, roles.dealer, twin, *roles.holders)
-        sites = b"".join(own.to_bytes(4, "big") for own in self.sites)
+        sites = b"".join(site.to_bytes(4, "big") for site in self.sites)
         parts = said, self.session, self.question, sites, self.predicates.digest
-        return hashlib.sha256(transcript(b"cipherdag closed tests", *parts)).digest()
+        return hashlib.sha256(transcript(b"cipherdag secure tests", *parts)).digest()
 
     @cached_property
     def widths(self) -> IntegerVector:

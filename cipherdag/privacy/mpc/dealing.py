@@ -5,7 +5,7 @@ The holders draw shares of a uniform v for every comparison, and open F(x) + con
 
     r = v - F(t)
 
-(see `holding`): so every comparison has a mask of its own, whatever words it shares with others,
+(see `holding`): so every comparison has another mask, whatever words it shares with others,
 and the products of dealt parts need no share at all. Keys of `payloads` for r's lower bits yield
 words that add up to the test's step where the form is positive; r's highest bit turns them round.
 What both holders draw (roots, v, shares of t, steps and labels) follows from a seed each, and the
@@ -82,7 +82,7 @@ class HolderDraws(Secret):
     def secret_size(self) -> int:
         """Of all words."""
         kept = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
-        return sum(own.nbytes for own in kept)
+        return sum(array.nbytes for array in kept)
 
 
 class Dealt(Secret):
@@ -115,12 +115,12 @@ def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
     Leaks:
         Nothing to who has one holder's seed; the labels and masks to who has both.
     """
-    own, other = (expand(seed, b"seed of a holder", batch.digest, bytes([i])) for i in HOLDERS)
-    draws = HolderDraws(batch, own, 0), HolderDraws(batch, other, 1)
+    first, second = (expand(seed, b"seed of a holder", batch.digest, bytes([i])) for i in HOLDERS)
+    draws = HolderDraws(batch, first, 0), HolderDraws(batch, second, 1)
     dealt = sum_of_parts(batch, (part_words(batch, each) for each in site_seeds))
     masks = draws[0].masks + draws[1].masks - form_values(batch.predicates, dealt)
     steps = draws[0].steps + draws[1].steps
-    roots = np.stack([one.roots for one in draws])
+    roots = np.stack([holder.roots for holder in draws])
     correction = dealt[batch.multiplied] - draws[0].dealt - draws[1].dealt
     common = b"".join([
         *_keys(batch, masks, roots, steps[batch.test_of]),
@@ -133,7 +133,7 @@ def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
             draws[0].reach + draws[1].reach,
         ),
     ])  # fmt: skip
-    return Dealt(common, (own, other))
+    return Dealt(common, (first, second))
 
 
 def sum_of_parts(batch: Batch, parts: Iterable[WordVector]) -> WordVector:
@@ -147,7 +147,7 @@ def sum_of_parts(batch: Batch, parts: Iterable[WordVector]) -> WordVector:
 def deal_digest(batch: Batch, holder: int, seed: bytes, common: bytes) -> bytes:
     """Digest of all that a holder was dealt, 32 bytes."""
     parts = batch.digest, bytes([holder]), seed, common
-    return hashlib.sha256(transcript(b"cipherdag closed deal", *parts)).digest()
+    return hashlib.sha256(transcript(b"cipherdag secure deal", *parts)).digest()
 
 
 class CommonPart:

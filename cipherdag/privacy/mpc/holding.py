@@ -7,7 +7,7 @@ of the parts that the holders have:
     D = F(E) + constant - 1 + products of E and t + v = F(x) + constant - 1 + r    (r of `dealing`)
     Y = L + (comparisons that hold) * step, of every test; and the batch's label of the range
 
-where a product x_i x_j is E_i E_j + E_i t_j + E_j t_i + t_i t_j, of which the last is in r. The
+where a product x_i x_j is E_i E_j + E_i t_j + E_j t_i + t_i t_j; r has its last term. The
 highest bit of D - r is that of D, xor r's, xor [D's lower bits < r's]; the keys yield the last two
 times the step. The same keys say at D + 2^(k-2) whether D - r lies in the middle half of its ring.
 
@@ -93,12 +93,12 @@ class Holding(Secret):
             MalformedMessageError: A word is missing or not reduced.
 
         Leaks:
-            Nothing: D is masked by r, of which this holder and the other have no part alone.
+            Nothing: D is masked by v, and the other holder's share of it is unknown to this one.
         """
         self._once(1)
         batch, predicates = self._batch, self._batch.predicates
         if len(common) != batch.dealt_bytes:
-            raise MalformedMessageError("the keys of closed tests are cut short or too long")
+            raise MalformedMessageError("the keys of secure tests are cut short or too long")
         masked = self._multiplied + unpack_words(other, batch.multiplied.size, batch.word_width)
         self._draws = draws = HolderDraws(batch, seed, int(self._second))
         self._common = CommonPart(batch, common)
@@ -185,5 +185,5 @@ class Holding(Secret):
         """Raise SpentKeyError unless this is the next step; a step that fails is not repeated."""
         if self._stage != stage:
             self._stage = -1
-            raise SpentKeyError("a holder of closed tests was asked out of turn, or twice")
+            raise SpentKeyError("a holder of secure tests was asked out of turn, or twice")
         self._stage = stage + 1

@@ -1,16 +1,17 @@
 """One label a test says 0 or 1, and nobody can turn one into the other.
 
-A test of m comparisons of which s hold has the label L + s D modulo 2^64. The dealer draws L and an
+Where s of a test's m comparisons hold, its label is L + s D modulo 2^64. The dealer draws L and an
 odd D for each test, and sends hashes: first that of L, which says 0, then those of L + D to
-L + m D in ascending order, any of which says 1. So the or of the comparisons takes no secure
-product, and the place of the hash that fits says nothing of s. Whoever holds a share of the label
-turns 0 into 1 by adding a multiple of D, of which it has a share that says nothing: it succeeds
-with a chance of m^2 / 2^63 at most. One more label stands for the whole batch: how many forms lie
-beyond their ring's half, each times its test's D; only that of 0 is hashed.
+L + m D in ascending order, which say 1. So the or of the comparisons takes no secure product, and
+the place of the hash that fits says nothing of s. A holder would turn 0 into 1 by adding a multiple
+of D, but has no more than a share of D: it succeeds with a chance of m^2 / 2^63 at most.
+
+One more label stands for the whole batch: every form beyond the middle half of its ring adds its
+test's D, and only the label of none is hashed.
 
 Leaks:
     Hashes of 80 bits under AES say nothing of labels that cannot be guessed. With the label of a
-    test and 2^55 trials its D can be found, and with it s.
+    test and about 2^63 / m trials its D can be found, and with it s.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def read_labels(
     fits[first] = False
     one: BitVector = np.logical_or.reduceat(fits, first)
     if (zero == one).any():
-        raise ForgedSumError("a label of a closed test is none that was dealt")
+        raise ForgedSumError("a label of a secure test is none that was dealt")
     if (within[0] != hashes[-1]).any():
-        raise AggregateRangeError("a closed sum is none that the sites can produce")
+        raise AggregateRangeError("a sum is none that the sites can produce")
     return one

@@ -1,4 +1,4 @@
-"""A party of a session's closed tests: which batches it takes part in, and which it refuses.
+"""A party of a session's secure tests: which batches it takes part in, and which it refuses.
 
     party = Party(session, position, pair_keys, roles, names, identity)
     seat = party.begin(batch)          one attempt at one question
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REPEATS: Final = 1
 """How often a holder that answered with its share of the masked sums answers a question again."""
 
-_PURPOSE = b"closed tests"
+_PURPOSE = b"secure tests"
 
 
 class Party(Secret):
@@ -82,19 +82,19 @@ class Party(Secret):
         Raises:
             InconsistentQuestionError: It is of another session, or has other roles than the run.
             CohortError: This party takes no part in it, or shares no key with one that has a role.
-            ReplayError: It is not after the one before; or it repeats a question of which this
-                holder's masked sums left already, over other sites, with other tests, or twice.
+            ReplayError: It is not after the one before; or it repeats a question after this
+                holder's masked sums left, over other sites, with other tests, or twice.
 
         Leaks:
             Nothing.
         """
         if batch.session != self._session or batch.roles != self._roles:
-            raise InconsistentQuestionError("closed tests of another session, or with other roles")
+            raise InconsistentQuestionError("secure tests of another session, or with other roles")
         needed = {self._roles.dealer, *self._roles.sites} - {self._own}
         if self._own in (*self._roles.holders, self._roles.dealer, self._roles.twin):
             needed |= set(batch.sites) - {self._own}
         if not needed <= set(self._keys):
-            raise CohortError("a site of the closed tests has no key with one that has a role")
+            raise CohortError("a site of the secure tests has no key with one that has a role")
         self._admit(batch)
         seat = Seat(batch, self._own, self._keys, self._names, self._identity, self._random)
         if self._seat is not None:
@@ -118,8 +118,8 @@ class Party(Secret):
             Nothing.
         """
         if self._last is None or self._last.digest != batch.digest:
-            raise ReplayError("these bits are not of the closed tests asked last")
-        return read_verdicts(content, batch, [identities[own] for own in self._roles.holders])
+            raise ReplayError("these bits are not of the secure tests asked last")
+        return read_verdicts(content, batch, [identities[site] for site in self._roles.holders])
 
     def _admit(self, batch: Batch) -> None:
         """Raise ReplayError for a batch that would answer something a second time."""
@@ -128,11 +128,11 @@ class Party(Secret):
             self._repeats = 0
             return
         if (batch.number, batch.attempt) <= (last.number, last.attempt):
-            raise ReplayError("closed tests are asked once, and in order")
+            raise ReplayError("secure tests are asked once, and in order")
         if self._seat is not None and self._seat.masked:
             same = batch.sites == last.sites and batch.question == last.question
             if not same or batch.predicates.digest != last.predicates.digest:
-                raise ReplayError("closed tests are repeated over the same sites alone")
+                raise ReplayError("secure tests are repeated over the same sites alone")
             self._repeats += 1
             if self._repeats > REPEATS:
-                raise ReplayError("closed tests are repeated once at most")
+                raise ReplayError("secure tests are repeated once at most")

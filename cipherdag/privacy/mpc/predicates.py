@@ -1,7 +1,7 @@
-"""What is asked of closed sums: tests, each true where one of its comparisons is.
+"""What is asked of secret sums: tests, each true where one of its comparisons is.
 
-A comparison is a quadratic form of the sums, with public whole coefficients and a public constant,
-of which it asks whether it is positive:
+A comparison asks whether a quadratic form of the sums is positive. The form has public whole
+coefficients and a public constant:
 
     T = sum of q_ij x_i x_j  +  sum of c_j x_j  +  constant        T > 0 ?
 
@@ -127,11 +127,11 @@ class Predicates:
         """
         forms = list(chain.from_iterable(tests))
         quadratic = [
-            (place, min(i, j), max(i, j), own)
+            (place, min(i, j), max(i, j), factor)
             for place, form in enumerate(forms)
-            for i, j, own in form.quadratic
+            for i, j, factor in form.quadratic
         ]
-        linear = [(place, j, own) for place, form in enumerate(forms) for j, own in form.linear]
+        linear = [(at, j, factor) for at, form in enumerate(forms) for j, factor in form.linear]
         try:
             return cls(
                 np.array(lowest, dtype=np.int64),
@@ -183,7 +183,7 @@ class Predicates:
 
     @property
     def n_tests(self) -> int:
-        """Tests, each of which is one bit that is opened."""
+        """Tests; one bit is opened for each."""
         return self.sizes.size
 
     @property

@@ -65,22 +65,22 @@ class Relay:
         """
         self._require(shares, self.batch.sites)
         said = {site: self._read(site, shares[site], Contributed) for site in self.batch.sites}
-        for site, own in said.items():
-            self._check_lengths(site, own)
+        for site, parts in said.items():
+            self._check_lengths(site, parts)
         roles = self.batch.roles
-        commitments = {site: own.commitment for site, own in said.items()}
+        commitments = {site: parts.commitment for site, parts in said.items()}
         first, second = roles.holders
         asked: dict[int, Body] = {
-            first: Collected(self._others(first, {s: own.first for s, own in said.items()})),
-            second: Collected(self._others(second, {s: own.rest for s, own in said.items()})),
+            first: Collected(self._others(first, {s: parts.first for s, parts in said.items()})),
+            second: Collected(self._others(second, {s: parts.rest for s, parts in said.items()})),
             roles.dealer: Collected(
-                self._others(roles.dealer, {s: own.dealt for s, own in said.items()}),
+                self._others(roles.dealer, {s: parts.dealt for s, parts in said.items()}),
                 self._others(roles.dealer, commitments),
             ),
         }
         if roles.twin is not None:
             asked[roles.twin] = Collected(
-                self._others(roles.twin, {s: own.again for s, own in said.items()}),
+                self._others(roles.twin, {s: parts.again for s, parts in said.items()}),
                 self._others(roles.twin, commitments),
                 said[roles.dealer].seed,
             )
@@ -127,16 +127,15 @@ class Relay:
         """
         holders = self.batch.roles.holders
         self._require(opened, holders)
-        first, second = (self._read(own, opened[own], Signed) for own in holders)
+        first, second = (self._read(site, opened[site], Signed) for site in holders)
         for holder, said in zip(holders, (first, second), strict=True):
-            with_name = self._name(holder)
             try:
                 check_signed(self.batch, said)
             except CipherdagError as error:
-                raise ShareError(error.message, site=with_name) from None
+                raise ShareError(error.message, site=self._name(holder)) from None
         if (first.bits, first.dealt) != (second.bits, second.dealt):
-            both = " and ".join(f"'{self._name(own)}'" for own in holders)
-            raise ForgedSumError(f"the holders {both} of closed tests say other bits")
+            both = " and ".join(f"'{self._name(site)}'" for site in holders)
+            raise ForgedSumError(f"the holders {both} of secure tests say other bits")
         return encode(Verdicts(first.bits, first.dealt, (first.signature, second.signature)))
 
     def _crossed(self, replies: Mapping[int, bytes], length: int) -> dict[int, bytes]:
@@ -172,15 +171,15 @@ class Relay:
     def _fits(self, party: int, parts: Iterable[bytes], expected: Iterable[int]) -> None:
         if tuple(map(len, parts)) != tuple(expected):
             raise ShareError(
-                "its part of the closed tests is cut short or too long", site=self._name(party)
+                "its part of the secure tests is cut short or too long", site=self._name(party)
             )
 
-    def _others(self, own: int, parts: Mapping[int, bytes]) -> tuple[bytes, ...]:
-        return tuple(part for site, part in parts.items() if site != own)
+    def _others(self, party: int, parts: Mapping[int, bytes]) -> tuple[bytes, ...]:
+        return tuple(part for site, part in parts.items() if site != party)
 
     def _require(self, replies: Mapping[int, bytes], asked: Iterable[int]) -> None:
         if set(replies) != set(asked):
-            raise ShareError("not just the parties that were asked answered closed tests")
+            raise ShareError("not just the parties that were asked answered secure tests")
 
     def _read(self, party: int, reply: bytes, kind: type[BodyType]) -> BodyType:
         try:

@@ -70,7 +70,7 @@ def role_of(batch: Batch, position: int) -> str:
     if position == COORDINATOR and roles.dealer == COORDINATOR:
         return "coordinator"
     if position not in batch.sites:
-        raise CohortError("this party takes no part in the closed tests")
+        raise CohortError("this party takes no part in the secure tests")
     named = {roles.dealer: "dealer", roles.twin: "twin"} | dict.fromkeys(roles.holders, "holder")
     return named.get(position, "site")
 
@@ -141,6 +141,7 @@ class Seat(Secret):
         with self._turn("share"):
             batch, roles = self._batch, self._batch.roles
             parts = split_vector(batch, values, self._random)
+            committed = commitment(batch, self._own, parts.dealt)
             first, second = roles.holders
             hidden_seed = b""
             if self._seed and roles.twin is not None:
@@ -148,10 +149,10 @@ class Seat(Secret):
             return encode(
                 Contributed(
                     first=self._given(first, "first part", parts.first),
-                    dealt=self._given(roles.dealer, "dealt part", parts.dealt),
-                    again=self._given(roles.twin, "dealt part", parts.dealt),
+                    dealt=self._given(roles.dealer, "dealt part", parts.dealt, committed),
+                    again=self._given(roles.twin, "dealt part", parts.dealt, committed),
                     rest=self._given(second, "rest", parts.rest),
-                    commitment=commitment(batch, self._own, parts.dealt),
+                    commitment=committed,
                     seed=hidden_seed,
                 )
             )
@@ -174,7 +175,7 @@ class Seat(Secret):
             said = self._read(request, Collected)
             others = [site for site in self._batch.sites if site != self._own]
             if len(said.parts) != len(others):
-                raise ShareError("the parts of closed tests are not those of all other sites")
+                raise ShareError("the parts of secure tests are not those of all other sites")
             if self._own not in self._batch.roles.holders:
                 return encode(self._deal(said, others))
             self._holding = self._collected(said, others)
@@ -235,11 +236,11 @@ class Seat(Secret):
             other = self._passed_by_other("labels", self._read(request, Passed).content)
             roles, identity = self._batch.roles, self._identity
             if identity is None:
-                raise CohortError("a holder of closed tests signs what it finds")
+                raise CohortError("a holder of secure tests signs what it finds")
             try:
                 bits = self._holding.open(other)
             except CipherdagError as error:
-                named = [f"'{self._name(own)}'" for own in (roles.dealer, *roles.holders)]
+                named = [f"'{self._name(party)}'" for party in (roles.dealer, *roles.holders)]
                 error.message += f" (dealt by {named[0]}, held by {named[1]} and {named[2]})"
                 raise
             return encode(sign_bits(self._batch, bits, self._common, identity))
@@ -249,16 +250,16 @@ class Seat(Secret):
         batch, roles = self._batch, self._batch.roles
         seed = self._seed or self._unsealed(roles.dealer, "seed", said.seed, KEY_BYTES)
         if len(said.commitments) != len(others):
-            raise ShareError("the commitments of closed tests are not those of all other sites")
+            raise ShareError("the commitments of secure tests are not those of all other sites")
         seeds = [self._kept["dealt part"]] if "dealt part" in self._kept else []
         for site, part, committed in zip(others, said.parts, said.commitments, strict=True):
-            own = self._unsealed(site, "dealt part", part, KEY_BYTES)
-            if not commits_to(committed, batch, site, own):
+            content = self._unsealed(site, "dealt part", part, KEY_BYTES, committed)
+            if not commits_to(committed, batch, site, content):
                 raise ShareError(
                     "its part for the dealer is not the one that it committed to",
                     site=self._name(site),
                 )
-            seeds.append(own)
+            seeds.append(content)
         dealt = deal_batch(batch, seed, seeds)
         return self._keys_of(dealt) if self._seed else self._checks_of(dealt)
 
@@ -304,7 +305,7 @@ class Seat(Secret):
             seed = self._unsealed(roles.dealer, "holder seed", said.seed, KEY_BYTES, bound)
         except ShareError:
             raise ComparisonKeyError(
-                "the keys of closed tests were altered on their way from the dealer, "
+                "the keys of secure tests were altered on their way from the dealer, "
                 f"'{self._name(roles.dealer)}'"
             ) from None
         if roles.twin is None:
@@ -313,7 +314,7 @@ class Seat(Secret):
         which = roles.holders.index(self._own)
         if not same_digest(check, deal_digest(batch, which, seed, said.common)):
             raise ComparisonKeyError(
-                f"the dealer of closed tests, '{self._name(roles.dealer)}', and its twin, "
+                f"the dealer of secure tests, '{self._name(roles.dealer)}', and its twin, "
                 f"'{self._name(roles.twin)}', dealt differently"
             )
         return seed
@@ -338,14 +339,14 @@ class Seat(Secret):
             shares = other, self._last
         self._seen = hashlib.sha256(transcript(self._seen, *shares, *more)).digest()
 
-    def _given(self, recipient: int | None, kind: str, part: bytes) -> bytes:
+    def _given(self, recipient: int | None, kind: str, part: bytes, bound: bytes = b"") -> bytes:
         """A part sealed for its recipient; empty where that is this party, or nobody."""
         if recipient is None:
             return b""
         if recipient == self._own:
             self._kept[kind] = part
             return b""
-        return self._sealed(recipient, kind, part)
+        return self._sealed(recipient, kind, part, bound)
 
     def _sealed(self, to: int, kind: str, content: bytes, bound: bytes = b"") -> bytes:
         return self._keys[to].seal(content, self._context(kind, self._own, to, bound))
@@ -362,7 +363,7 @@ class Seat(Secret):
             content = None
         if content is None or length not in (None, len(content)):
             raise ShareError(
-                f"its {kind} of closed tests was altered on its way, or is of another batch",
+                f"its {kind} of secure tests was altered on its way, or is of another batch",
                 site=self._name(sender),
             )
         return content
@@ -390,6 +391,6 @@ class Seat(Secret):
         """One step: refused unless it is the next one, and the last one if it fails."""
         left, self._left = self._left, ()
         if left[:1] != (verb,):
-            raise ReplayError("a party of closed tests was asked twice, or out of turn")
+            raise ReplayError("a party of secure tests was asked twice, or out of turn")
         yield
         self._left = left[1:]

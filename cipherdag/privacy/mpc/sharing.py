@@ -62,7 +62,7 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
 
     Args:
         batch: What for.
-        values: Whole numbers, shape (words,). A caller keeps each within what its own rows can
+        values: Whole numbers, shape (words,). A caller keeps each within what its rows can
             say, so that the sums of all sites keep their bounds.
         random_bytes: Yields that many bytes of the operating system's random source.
 

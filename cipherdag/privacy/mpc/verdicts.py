@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cipherdag.privacy.comparison.keys import BitVector
     from cipherdag.privacy.mpc.batch import Batch
 
-_DOMAIN = b"cipherdag closed verdicts"
+_DOMAIN = b"cipherdag secure verdicts"
 
 
 def sign_bits(batch: Batch, bits: BitVector, common: bytes, identity: SigningIdentity) -> Signed:
@@ -39,9 +39,9 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
     """Raise MalformedMessageError for bits of another number, or a digest of another length."""
     count = batch.predicates.n_tests
     if len(said.bits) != -(-count // 8) or len(said.dealt) != DIGEST_BYTES:
-        raise MalformedMessageError("the bits of closed tests are cut short or too long")
+        raise MalformedMessageError("the bits of secure tests are cut short or too long")
     if np.unpackbits(np.frombuffer(said.bits, dtype=np.uint8))[count:].any():
-        raise MalformedMessageError("there are bits beyond the last closed test")
+        raise MalformedMessageError("there are bits beyond the last secure test")
 
 
 def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> BitVector:
@@ -65,7 +65,7 @@ def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> Bit
             verify(public, signature, _DOMAIN, batch.digest, said.bits, said.dealt)
         except CipherdagError as error:
             raise ForgedSumError(
-                f"the bits of closed tests are not what both holders found: {error.message}"
+                f"the bits of secure tests are not what both holders found: {error.message}"
             ) from None
     packed = np.frombuffer(said.bits, dtype=np.uint8)
     return np.unpackbits(packed, count=batch.predicates.n_tests).astype(bool)

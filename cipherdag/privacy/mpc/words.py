@@ -43,10 +43,10 @@ def unpack_words(packed: bytes, count: int, width: int) -> WordVector:
     """
     length = word_bytes(width)
     if len(packed) != count * length:
-        raise MalformedMessageError("words of closed tests are cut short or too long")
+        raise MalformedMessageError("words of secure tests are cut short or too long")
     columns = np.zeros((count, _WORD_BYTES), dtype=np.uint8)
     columns[:, :length] = np.frombuffer(packed, dtype=np.uint8).reshape(count, length)
     words = columns.view("<u8").reshape(count).astype(np.uint64, copy=False)
     if (words > low_bits(width)).any():
-        raise MalformedMessageError("a word of closed tests is not reduced")
+        raise MalformedMessageError("a word of secure tests is not reduced")
     return words

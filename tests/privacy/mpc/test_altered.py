@@ -7,7 +7,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from closed_cohort import Cohort, score_tests, split
+from mpc_cohort import Cohort, score_tests, split
 
 from cipherdag.errors import CipherdagError, PrivacyError
 from cipherdag.privacy.bodies import decode, encode
@@ -16,14 +16,14 @@ from cipherdag.privacy.mpc.relay import Relay
 
 PREDICATES = score_tests([1, 2], scores=4, variances=16, constant=1)
 REPLIES = [
-    *(("share", own) for own in range(4)),
-    *(("prepare", own) for own in range(4)),
-    *((step, own) for step in ("square", "compare", "open") for own in (2, 3)),
+    *(("share", item) for item in range(4)),
+    *(("prepare", item) for item in range(4)),
+    *((step, item) for step in ("square", "compare", "open") for item in (2, 3)),
     ("combine", "relay"),
 ]
 REQUESTS = [
-    *(("prepare", own) for own in range(4)),
-    *((step, own) for step in ("square", "compare", "open") for own in (2, 3)),
+    *(("prepare", item) for item in range(4)),
+    *((step, item) for step in ("square", "compare", "open") for item in (2, 3)),
 ]
 
 
@@ -80,7 +80,7 @@ def altered_runs(rng, count):
 
         hook = at_place(place, alter)
         arguments = (hook, None) if trial % 2 else (None, hook)
-        found[ended(lambda own: own.batch(PREDICATES), *arguments, rng)] += 1
+        found[ended(lambda item: item.batch(PREDICATES), *arguments, rng)] += 1
     return found
 
 
@@ -161,18 +161,18 @@ def test_sealed_parts_are_for_one_role_of_one_site():
 
     def swapped(kind, first, second):
         def change(message):
-            own = fields(message, kind)
-            own[first], own[second] = own[second], own[first]
-            return encode(kind(**own))
+            item = fields(message, kind)
+            item[first], item[second] = item[second], item[first]
+            return encode(kind(**item))
 
         return change
 
     def reordered(name):
         def change(message):
-            own = fields(message, Collected)
-            one, two, *rest = own[name]
-            own[name] = (two, one, *rest)
-            return encode(Collected(**own))
+            item = fields(message, Collected)
+            one, two, *rest = item[name]
+            item[name] = (two, one, *rest)
+            return encode(Collected(**item))
 
         return change
 
@@ -184,10 +184,10 @@ def test_sealed_parts_are_for_one_role_of_one_site():
         (None, at_place(("prepare", 3), reordered("parts"))),
         (None, at_place(("prepare", 0), reordered("commitments"))),
         (None, at_place(("square", 2), swapped(Square, "seed", "check"))),
-        (at_place(("prepare", 0), lambda own: encode(
-            Keys(fields(own, Keys)["common"], fields(own, Keys)["seeds"][::-1]))), None),
+        (at_place(("prepare", 0), lambda item: encode(
+            Keys(fields(item, Keys)["common"], fields(item, Keys)["seeds"][::-1]))), None),
     ):  # fmt: skip
-        ended(lambda own: own.batch(PREDICATES), hook, inward, rng)
+        ended(lambda item: item.batch(PREDICATES), hook, inward, rng)
 
 
 def test_missing_and_uninvited_answers_are_refused():
@@ -202,9 +202,9 @@ def test_missing_and_uninvited_answers_are_refused():
         ("open", "compare"),
         ("combine", "open"),
     ):
-        own = {party: message for (at, party), message in replies.items() if at == before}
-        getattr(relay, step)(own)
-        for wrong in ({**own, 7: b""}, dict(list(own.items())[1:])):
+        item = {party: message for (at, party), message in replies.items() if at == before}
+        getattr(relay, step)(item)
+        for wrong in ({**item, 7: b""}, dict(list(item.items())[1:])):
             with pytest.raises(PrivacyError):
                 getattr(relay, step)(wrong)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from closed_cohort import Cohort, Comparison, Predicates, holds, score_tests, split
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpc_cohort import Cohort, Comparison, Predicates, holds, score_tests, split
 
 GRID = 16
 COMPARED = 250_000
@@ -110,8 +110,8 @@ def test_thresholds_of_one_sum_on_one_sharing():
 
 
 def test_masked_forms_of_one_sum_say_nothing_together():
-    # each threshold has a mask of its own: differences of the forms are uniform, not public
-    tests = [[Comparison(linear=((0, 1),), constant=-own)] for own in (10, 20)]
+    # each threshold has another mask: differences of the forms are uniform, not public
+    tests = [[Comparison(linear=((0, 1),), constant=-item)] for item in (10, 20)]
     predicates = Predicates.of([-100], [100], tests)
     rng, differences = np.random.default_rng(3), []
     cohort = Cohort(4)
@@ -125,7 +125,7 @@ def test_masked_forms_of_one_sum_say_nothing_together():
 
         batch = cohort.batch(predicates, number=number)
         cohort.run(batch, split(rng, predicates, np.array([7]), 4), hook)
-        first, second = (cohort.seats[own]._holding._forms.tolist() for own in (2, 3))
+        first, second = (cohort.seats[item]._holding._forms.tolist() for item in (2, 3))
         differences.append((first[0] + second[0] - first[1] - second[1]) % 512)
     assert len(set(differences)) > 140  # of 512 values, 200 draws: about 165
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from closed_cohort import COORDINATOR, Cohort, holds, score_tests, split
+from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 
 from cipherdag.errors import (
     AggregateRangeError,
@@ -50,7 +50,7 @@ def test_every_forged_label_is_noticed():
     cohort = Cohort(4)
     batch = cohort.batch(predicates)
     cohort.run(batch, split(rng, predicates, sums, 4))
-    holder, other = (cohort.seats[own]._holding for own in (2, 3))
+    holder, other = (cohort.seats[item]._holding for item in (2, 3))
     true = holder._labels + other._labels
     steps, sizes, dealt = holder._draws.steps, predicates.sizes, holder._common.labels
     assert read_labels(batch.label_hash, sizes, dealt, true[:-1], true[-1:]).any()
@@ -82,15 +82,15 @@ def test_a_holder_that_alters_its_labels_ends_the_run(party):
         rng, _, vectors = world(seed)
         cohort = Cohort(4)
 
-        def lie(step, own, message, rng=rng, cohort=cohort):
+        def lie(step, item, message, rng=rng, cohort=cohort):
             def altered(content):
                 labels = np.frombuffer(content, dtype="<u8").copy()
                 place = rng.integers(labels.size)
                 labels[place] ^= np.uint64(1) << np.uint64(rng.integers(64))
                 return labels.tobytes()
 
-            altering = (step, own) == ("compare", party)
-            return cohort.resealed(step, own, message, altered) if altering else message
+            altering = (step, item) == ("compare", party)
+            return cohort.resealed(step, item, message, altered) if altering else message
 
         found = outcome(cohort, cohort.batch(PREDICATES), vectors, lie)
         assert found in (ForgedSumError, AggregateRangeError)
@@ -103,8 +103,8 @@ def test_a_holder_that_shifts_its_masked_forms_says_what_its_own_site_could_have
         batch = cohort.batch(PREDICATES)
         shift = rng.integers(-200, 201, 7)
 
-        def lie(step, own, message, cohort=cohort, batch=batch, shift=shift):
-            if (step, own) != ("square", 2):
+        def lie(step, item, message, cohort=cohort, batch=batch, shift=shift):
+            if (step, item) != ("square", 2):
                 return message
 
             def shifted(content):
@@ -114,10 +114,10 @@ def test_a_holder_that_shifts_its_masked_forms_says_what_its_own_site_could_have
             holding = cohort.seats[2]._holding  # it lies consistently
             holding._forms = holding._forms + shift.view(np.uint64)
             cohort.seats[2]._last = shifted(cohort.seats[2]._last)
-            return cohort.resealed(step, own, message, shifted)
+            return cohort.resealed(step, item, message, shifted)
 
         other = sums.copy()
-        other[7:] -= shift  # other variances of its own site
+        other[7:] -= shift  # other variances of its site
         assert outcome(cohort, batch, vectors, lie) == tuple(holds(PREDICATES, other).tolist())
 
 
@@ -215,7 +215,7 @@ def test_holders_that_were_dealt_different_keys_find_nothing():
 
 
 def seeds(cohort):
-    """Both holders' seeds, as the dealer derives them from its own."""
+    """Both holders' seeds, as the dealer derives them from its."""
     batch, seed = cohort.batch(PREDICATES), cohort.seats[cohort.roles.dealer]._seed
     return [dealing.expand(seed, b"seed of a holder", batch.digest, bytes([h])) for h in (0, 1)]
 
@@ -232,7 +232,7 @@ def test_a_site_that_gives_dealer_and_twin_different_seeds_is_named():
             if (step, party) != ("share", 3):
                 return message
             said = decode(message, Contributed)
-            sealed = cohort.seats[3]._sealed(deceived, "dealt part", bytes(32))
+            sealed = cohort.seats[3]._sealed(deceived, "dealt part", bytes(32), said.commitment)
             parts = {name: getattr(said, name) for name in said.__struct_fields__}
             return encode(Contributed(**(parts | {field: sealed})))
 
@@ -260,11 +260,11 @@ def test_any_lie_of_a_site_is_noticed_or_is_another_answer_within_the_ring():
         batch = cohort.batch(PREDICATES)
         ring = 2**batch.word_width
         place, added = int(rng.integers(7, 14)), int(rng.integers(ring))
-        answer = [int(own) for own in sums]
+        answer = [int(item) for item in sums]
         answer[place] += added
         forms = [answer[j] ** 2 - answer[7 + j] - 6 - 1 for j in range(7)]
-        middle = [(own + ring // 2) % ring - ring // 2 for own in forms]
-        within = all(-ring // 4 <= own < ring // 4 for own in middle)
+        middle = [(item + ring // 2) % ring - ring // 2 for item in forms]
+        within = all(-ring // 4 <= item < ring // 4 for item in middle)
         try:
             found = lying(cohort, batch, vectors, 3, place, added)
         except AggregateRangeError:
@@ -272,22 +272,22 @@ def test_any_lie_of_a_site_is_noticed_or_is_another_answer_within_the_ring():
             noticed += 1
         else:
             assert within
-            held = [own >= 0 for own in middle]
+            held = [item >= 0 for item in middle]
             assert found.tolist() == [held[0], held[1], any(held[2:4]), any(held[4:])]
     assert 60 < noticed < 240
 
 
 def lying(cohort, batch, vectors, site, place, added):
-    """A run in which a site adds to one word beyond what its own check would let through."""
+    """A run in which a site adds to one word beyond what its check would let through."""
     honest = seat.split_vector
     count = batch.predicates.n_words
 
-    def split_vector(own, values, random_bytes):
-        parts = honest(own, values, random_bytes)
+    def split_vector(item, values, random_bytes):
+        parts = honest(item, values, random_bytes)
         if (values == vectors[site]).all():
-            words = unpack_words(parts.rest, count, own.word_width)
-            words[place] += np.uint64(added & int(low_bits(own.word_width)))
-            parts.rest = pack_words(words, own.word_width)
+            words = unpack_words(parts.rest, count, item.word_width)
+            words[place] += np.uint64(added & int(low_bits(item.word_width)))
+            parts.rest = pack_words(words, item.word_width)
         return parts
 
     with pytest.MonkeyPatch.context() as patched:
@@ -301,13 +301,13 @@ def test_numbers_beyond_the_bounds_do_not_leave_an_honest_site():
     for place, wrong in ((0, 41), (0, -41), (7, -1), (7, 1601)):
         beyond = values.copy()
         beyond[place] = wrong
-        own = cohort.party(3).begin(cohort.batch(PREDICATES))
+        item = cohort.party(3).begin(cohort.batch(PREDICATES))
         with pytest.raises(BoundExceededError):
-            own.share(beyond)
+            item.share(beyond)
     for wrong in (values[:-1], values.astype(float), values.astype(np.int32)):
-        own = cohort.party(3).begin(cohort.batch(PREDICATES))
+        item = cohort.party(3).begin(cohort.batch(PREDICATES))
         with pytest.raises(ParameterError):
-            own.share(wrong)
+            item.share(wrong)
 
 
 # ------------------------------------------------------------------ the bits that sites read
@@ -319,7 +319,7 @@ def test_sites_accept_bits_of_this_batch_that_both_holders_signed():
     batch = cohort.batch(PREDICATES)
     content = cohort.opened(batch, vectors)
     said = decode(content, Verdicts)
-    holders = [cohort.identities[own].public for own in (2, 3)]
+    holders = [cohort.identities[item].public for item in (2, 3)]
     read_verdicts(content, batch, holders)
     first, second = said.signatures
     other = cohort.batch(PREDICATES, attempt=1)

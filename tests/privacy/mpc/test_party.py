@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from closed_cohort import BEACON, COORDINATOR, Cohort, score_tests, split
+from mpc_cohort import BEACON, COORDINATOR, Cohort, score_tests, split
 from scipy import stats
 
 from cipherdag.errors import (
@@ -46,7 +46,7 @@ def test_every_committee_is_as_likely():
     for run in range(6000):
         beacon = hashlib.sha256(run.to_bytes(4, "big")).digest()
         found[frozenset(Roles.draw(beacon, range(6)).sites)] += 1
-    assert set(found) == {frozenset(own) for own in combinations(range(6), 4)}
+    assert set(found) == {frozenset(item) for item in combinations(range(6), 4)}
     assert stats.chisquare(list(found.values())).pvalue > 1e-6
 
 
@@ -60,7 +60,7 @@ def test_one_party_has_one_role(roles):
 
 def test_what_a_role_is_asked():
     batch = Cohort(5).batch(PREDICATES)
-    assert [role_of(batch, own) for own in range(5)] == [
+    assert [role_of(batch, item) for item in range(5)] == [
         "dealer",
         "twin",
         "holder",
@@ -71,7 +71,7 @@ def test_what_a_role_is_asked():
         with pytest.raises(CohortError):
             role_of(batch, stranger)
     assert role_of(Cohort(2).batch(PREDICATES), COORDINATOR) == "coordinator"
-    assert {own for verbs in TURNS.values() for own in verbs} == {
+    assert {item for verbs in TURNS.values() for item in verbs} == {
         "share", "prepare", "square", "compare", "open",
     }  # fmt: skip
 
@@ -83,7 +83,7 @@ def test_a_batch_ends_where_a_role_left_and_the_coordinator_never_steps_in():
     cohort = Cohort(5)
     for gone in range(4):
         with pytest.raises(CohortError, match="left"):
-            cohort.batch(PREDICATES, sites=[own for own in range(5) if own != gone])
+            cohort.batch(PREDICATES, sites=[item for item in range(5) if item != gone])
     assert cohort.batch(PREDICATES, sites=range(4)).sites == (0, 1, 2, 3)
     with pytest.raises(CohortError):
         Cohort(3).batch(PREDICATES, sites=(1, 2))
@@ -133,9 +133,9 @@ def test_a_party_refuses_another_session_other_roles_and_missing_keys():
         with pytest.raises(InconsistentQuestionError):
             cohort.parties[5].begin(wrong)
     sparse = Cohort(6, linked={0, 1, 2})
-    for own in (3, 4):  # the second holder has no key with the sites that have no role
+    for item in (3, 4):  # the second holder has no key with the sites that have no role
         with pytest.raises(CohortError, match="no key"):
-            sparse.parties[own].begin(batch)
+            sparse.parties[item].begin(batch)
     sparse.parties[0].begin(batch)
 
 
@@ -168,7 +168,7 @@ def test_bits_of_another_batch_than_the_last_are_not_accepted():
     content = cohort.opened(first, vectors)
     cohort.run(cohort.batch(PREDICATES, number=2), vectors)
     with pytest.raises(ReplayError):
-        cohort.parties[3].accept(content, first, [own.public for own in cohort.identities])
+        cohort.parties[3].accept(content, first, [item.public for item in cohort.identities])
 
 
 def test_a_holder_without_an_identity_signs_nothing():

@@ -1,4 +1,4 @@
-"""The five worst pitfalls of closed tests: each attack as it would work, and what stops it."""
+"""The five worst pitfalls of secure tests: each attack as it would work, and what stops it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pickle
 import msgspec
 import numpy as np
 import pytest
-from closed_cohort import COORDINATOR, Cohort, holds, score_tests, split
+from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ReplayError, ShareError, SpentKeyError
 from cipherdag.privacy.mpc.dealing import HolderDraws, deal_batch
@@ -33,9 +33,9 @@ def shared(batch, vectors, random_bytes):
     """The dealt part and both holders' sums of parts, outside all seats."""
     parts = [split_vector(batch, vector, random_bytes) for vector in vectors]
     words, width = batch.predicates.n_words, batch.word_width
-    first = sum(part_words(batch, own.first) for own in parts)
-    rest = sum(unpack_words(own.rest, words, width) for own in parts)
-    return [own.dealt for own in parts], (first, rest)
+    first = sum(part_words(batch, item.first) for item in parts)
+    rest = sum(unpack_words(item.rest, words, width) for item in parts)
+    return [item.dealt for item in parts], (first, rest)
 
 
 # ------------------------------------------------------------------ 1: a holder that is rewound
@@ -102,12 +102,12 @@ def test_shares_and_keys_are_never_written_down_or_copied():
     predicates, _, vectors = world()
     cohort = Cohort(4)
     cohort.run(cohort.batch(predicates), vectors)
-    for own in (cohort.parties[2], cohort.seats[2], cohort.seats[2]._holding):
-        assert not hasattr(own, "__dict__")
+    for item in (cohort.parties[2], cohort.seats[2], cohort.seats[2]._holding):
+        assert not hasattr(item, "__dict__")
         for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="holds a secret"):
-                attempt(own)
-        assert "secret bytes" in repr(own)
+                attempt(item)
+        assert "secret bytes" in repr(item)
 
 
 def test_a_holding_goes_forward_alone():
@@ -171,8 +171,8 @@ def test_holders_that_were_shown_different_sets_find_nothing():
     cohort = Cohort(6)
     everyone, fewer = cohort.batch(predicates), cohort.batch(predicates, sites=range(5))
     assert everyone.digest != fewer.digest
-    seats = {own: party.begin(everyone) for own, party in cohort.parties.items()}
-    shares = {own: seat.share(vectors[own]) for own, seat in seats.items()}
+    seats = {item: party.begin(everyone) for item, party in cohort.parties.items()}
+    shares = {item: seat.share(vectors[item]) for item, seat in seats.items()}
     requests = Relay(everyone, cohort.names).prepare(shares)
     said = msgspec.msgpack.decode(requests[3], type=Collected)
     without = msgspec.msgpack.encode(Collected(said.parts[:-1]))
@@ -217,7 +217,7 @@ def test_the_digest_binds_everything_public():
         with_other(base, session=hashlib.sha256(b"another").digest()),
         with_other(base, question=hashlib.sha256(b"another").digest()),
     ]
-    assert len({own.digest for own in (base, *others)}) == 1 + len(others)
+    assert len({item.digest for item in (base, *others)}) == 1 + len(others)
 
 
 def with_other(batch, **changed):
@@ -261,13 +261,13 @@ def test_a_holder_that_saw_the_label_cannot_turn_it():
         def rush(step, party, message, cohort=cohort, trial=trial):
             if (step, party) != ("compare", 3):
                 return message
-            rushing, honest = (cohort.seats[own]._holding for own in (3, 2))
-            own, other = rushing._labels, honest._labels  # it was sent the other's first
+            rushing, honest = (cohort.seats[item]._holding for item in (3, 2))
+            item, other = rushing._labels, honest._labels  # it was sent the other's first
             steps, labels = rushing._draws.steps, rushing._draws.labels
             test = slice(trial % 6, trial % 6 + 1)
-            known = steps[test], labels[test], own[test], other[test], own[test] + other[test]
+            known = steps[test], labels[test], item[test], other[test], item[test] + other[test]
             added = known[trial % 5] * np.uint64(1 + trial % 3)
-            forged = own.copy()
+            forged = item.copy()
             forged[test] += added if trial % 2 else np.uint64(0) - added
             return cohort.resealed(step, party, message, lambda _: forged.tobytes())
 
@@ -284,7 +284,7 @@ def test_the_dealer_is_sent_parts_and_nothing_after():
         return message
 
     cohort.run(cohort.batch(predicates), vectors, inward=inward)
-    assert {own for own in asked if own[1] in (0, 1)} == {("prepare", 0), ("prepare", 1)}
+    assert {item for item in asked if item[1] in (0, 1)} == {("prepare", 0), ("prepare", 1)}
     # what is sealed between the holders is no use to the dealer: it has no key of theirs
     assert set(cohort.keys[0]) == {1, 2, 3}
     with pytest.raises(ReplayError):
@@ -301,7 +301,7 @@ def test_the_dealers_seed_would_show_every_score_to_a_holder():
     rng = np.random.default_rng(6)
     dealt_seeds, (first, rest) = shared(batch, vectors, rng.bytes)
     opened = (first + rest)[batch.multiplied]
-    dealt = sum(part_words(batch, own) for own in dealt_seeds)[batch.multiplied]
+    dealt = sum(part_words(batch, item) for item in dealt_seeds)[batch.multiplied]
     mask = low_bits(batch.word_width)
     assert ((opened + dealt) & mask == sums[:6].view(np.uint64) & mask).all()
     # which is why no verb yields it, in the clear, to anyone, and a holder has no key to read it
@@ -328,11 +328,11 @@ def test_a_question_is_not_asked_again_with_other_thresholds():
     cohort = Cohort(4)
     cohort.run(cohort.batch(predicates), vectors)
     others = score_tests((1, 2, 3), scores=400, variances=160_000, constant=97)
-    for own in (2, 3):
+    for item in (2, 3):
         with pytest.raises(ReplayError):
-            cohort.parties[own].begin(cohort.batch(others))
+            cohort.parties[item].begin(cohort.batch(others))
         with pytest.raises(ReplayError, match="same sites"):
-            cohort.parties[own].begin(cohort.batch(others, attempt=1))
+            cohort.parties[item].begin(cohort.batch(others, attempt=1))
 
 
 def test_the_coordinator_deals_for_two_sites_alone():

@@ -1,4 +1,4 @@
-"""Descriptions of closed tests: forms never wrap, and what is malformed is refused."""
+"""Descriptions of secure tests: forms never wrap, and what is malformed is refused."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from closed_cohort import Comparison, Predicates, score_tests
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_closed_tests import form, widths
+from mpc_cohort import Comparison, Predicates, score_tests
+from plain_secure_tests import form, widths
 
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.mpc.predicates import form_values, linear_values
@@ -59,7 +59,7 @@ def test_every_form_stays_in_the_middle_half_of_its_ring(world, data):
     inside = st.tuples(*(st.integers(a, b) for a, b in zip(lowest, highest, strict=True)))
     x = data.draw(st.one_of(ends, inside))
     low, high = predicates.ranges()
-    for place, comparison in enumerate(own for test in tests for own in test):
+    for place, comparison in enumerate(item for test in tests for item in test):
         t = values(comparison, x)
         assert low[place] <= t <= high[place]
         middle = 2 ** (bits[place] - 2)
@@ -71,7 +71,9 @@ def test_every_form_stays_in_the_middle_half_of_its_ring(world, data):
 @given(asked())
 def test_widths_are_the_least_that_fit(world):
     lowest, highest, tests = world
-    spelled = [[form(own.quadratic, own.linear, own.constant) for own in test] for test in tests]
+    spelled = [
+        [form(item.quadratic, item.linear, item.constant) for item in test] for test in tests
+    ]
     case = {"lowest": lowest, "highest": highest, "tests": spelled}
     assert Predicates.of(lowest, highest, tests).widths().tolist() == widths(case)
 
@@ -82,10 +84,10 @@ def test_forms_modulo_2_64_are_those_of_integers(world, x):
     predicates = Predicates.of(lowest, highest, tests)
     x = x[: len(lowest)]
     words = np.array(x, dtype=np.uint64)
-    each = [own for test in tests for own in test]
-    wanted = [(values(own, x) - own.constant) % 2**64 for own in each]
+    each = [item for test in tests for item in test]
+    wanted = [(values(item, x) - item.constant) % 2**64 for item in each]
     assert form_values(predicates, words).tolist() == wanted
-    linear = [sum(c * x[j] for j, c in own.linear) % 2**64 for own in each]
+    linear = [sum(c * x[j] for j, c in item.linear) % 2**64 for item in each]
     assert linear_values(predicates, words).tolist() == linear
 
 
@@ -134,13 +136,13 @@ def test_the_digest_depends_on_every_field():
         [-5, -5], [5, 5], [[Comparison(((0, 0, 1),), ((1, -2),), -3)], [Comparison((), ((0, 4),))]]
     )
     seen = {base.digest}
-    for own in fields(base):
-        array = getattr(base, own.name).copy()
-        if own.name == "sizes":
+    for item in fields(base):
+        array = getattr(base, item.name).copy()
+        if item.name == "sizes":
             changed = replace(base, sizes=np.array([2], dtype=np.int64))
         else:
-            array.reshape(-1)[-1] += -1 if own.name == "lowest" else 1
-            changed = replace(base, **{own.name: array})
+            array.reshape(-1)[-1] += -1 if item.name == "lowest" else 1
+            changed = replace(base, **{item.name: array})
         seen.add(changed.digest)
     assert len(seen) == 1 + len(fields(base))
 
@@ -194,7 +196,7 @@ def test_other_types_and_too_many_are_refused():
 def test_words_come_back_reduced(width, words):
     packed = pack_words(np.array(words, dtype=np.uint64), width)
     assert len(packed) == len(words) * -(-width // 8)
-    assert unpack_words(packed, len(words), width).tolist() == [own % 2**width for own in words]
+    assert unpack_words(packed, len(words), width).tolist() == [item % 2**width for item in words]
 
 
 def test_words_that_are_cut_short_or_not_reduced_are_refused():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import plain_closed_tests as plain
+import plain_secure_tests as plain
 import pytest
-from closed_cohort import Comparison, Predicates
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpc_cohort import Comparison, Predicates
 
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.dealing import deal_batch, sum_of_parts
@@ -24,11 +24,11 @@ def batch_of(case):
     tests = [
         [
             Comparison(
-                tuple(map(tuple, own["quadratic"])),
-                tuple(map(tuple, own["linear"])),
-                own["constant"],
+                tuple(map(tuple, item["quadratic"])),
+                tuple(map(tuple, item["linear"])),
+                item["constant"],
             )
-            for own in test
+            for item in test
         ]
         for test in case["tests"]
     ]
@@ -46,7 +46,7 @@ def batch_of(case):
 def said(case):
     """What the package's parties say, as `plain.ran` has it."""
     batch = batch_of(case)
-    seeds = [[bytes.fromhex(own) for own in pair] for pair in case["seeds"]]
+    seeds = [[bytes.fromhex(item) for item in pair] for pair in case["seeds"]]
     parts = []
     for vector, pair in zip(case["vectors"], seeds, strict=True):
         drawn = iter(pair)
@@ -59,40 +59,40 @@ def said(case):
     words = batch.predicates.n_words
     sums = (
         sum_of_parts(batch, (part_words(batch, first) for first, _ in seeds)),
-        sum_of_parts(batch, (unpack_words(own.rest, words, batch.word_width) for own in parts)),
+        sum_of_parts(batch, (unpack_words(item.rest, words, batch.word_width) for item in parts)),
     )
-    holders = [Holding(batch, which, own) for which, own in enumerate(sums)]
-    masked = [own.mask() for own in holders]
+    holders = [Holding(batch, which, item) for which, item in enumerate(sums)]
+    masked = [item.mask() for item in holders]
     forms = [
-        own.square(masked[1 - h], dealt.seeds[h], dealt.common) for h, own in enumerate(holders)
+        item.square(masked[1 - h], dealt.seeds[h], dealt.common) for h, item in enumerate(holders)
     ]
-    labels = [own.compare(forms[1 - h]) for h, own in enumerate(holders)]
-    bits = [own.open(labels[1 - h]).tolist() for h, own in enumerate(holders)]
+    labels = [item.compare(forms[1 - h]) for h, item in enumerate(holders)]
+    bits = [item.open(labels[1 - h]).tolist() for h, item in enumerate(holders)]
     assert bits[0] == bits[1]
     return {
         "digest": batch.digest.hex(),
         "widths": batch.widths.tolist(),
-        "rests": [own.rest.hex() for own in parts],
+        "rests": [item.rest.hex() for item in parts],
         "common": dealt.common.hex(),
-        "holder_seeds": [own.hex() for own in dealt.seeds],
-        "masked": [own.hex() for own in masked],
-        "forms": [own.hex() for own in forms],
-        "labels": [own.hex() for own in labels],
+        "holder_seeds": [item.hex() for item in dealt.seeds],
+        "masked": [item.hex() for item in masked],
+        "forms": [item.hex() for item in forms],
+        "labels": [item.hex() for item in labels],
         "bits": bits[0],
     }
 
 
-@pytest.mark.parametrize("golden", GOLDEN, ids=lambda own: own["case"]["question"][:8])
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda item: item["case"]["question"][:8])
 def test_the_golden_file_is_what_both_say(golden):
     assert plain.ran(golden["case"]) == golden["said"]
     assert said(golden["case"]) == golden["said"]
 
 
 def test_the_golden_file_is_of_the_cases_and_has_both_bits():
-    assert [own["case"] for own in GOLDEN] == list(plain.cases())
-    bits = [bit for own in GOLDEN for bit in own["said"]["bits"]]
+    assert [item["case"] for item in GOLDEN] == list(plain.cases())
+    bits = [bit for item in GOLDEN for bit in item["said"]["bits"]]
     assert {True, False} <= set(bits)
-    assert {9, 20, 64} <= {width for own in GOLDEN for width in own["said"]["widths"]}
+    assert {9, 20, 64} <= {width for item in GOLDEN for width in item["said"]["widths"]}
 
 
 @st.composite

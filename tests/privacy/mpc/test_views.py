@@ -1,7 +1,7 @@
 """What each party sees is made from the bits alone: simulators, and tests of uniformity.
 
 A party that keeps to the protocol sees what it unseals, what it is sent in the clear, and the bits.
-For each role there is a simulator that has the bits and the party's own vector, and no number of
+For each role there is a simulator that has the bits and the party's item vector, and no number of
 another site: it makes messages that the party's real code accepts and goes through to the same
 bits. Real and simulated views have one distribution: every word of both is uniform.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from closed_cohort import COORDINATOR, Cohort, holds, score_tests, split
+from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 from scipy import stats
 
 from cipherdag.privacy.bodies import decode
@@ -177,8 +177,8 @@ def test_a_holders_view_is_made_from_the_bits_and_its_own_vector(n_sites, which)
         mine[party] = vectors[party]  # of the other sites nothing: they have zeros
         other = simulated.roles.holders[1 - which]
 
-        def inward(step, own, message, cohort=simulated, batch=batch, other=other, bits=bits):
-            if (step, own) == ("square", other):
+        def inward(step, item, message, cohort=simulated, batch=batch, other=other, bits=bits):
+            if (step, item) == ("square", other):
                 cohort.seats[other]._holding = SimulatedHolder(cohort, batch, 1 - which, bits, rng)
             return message
 
@@ -191,14 +191,14 @@ def test_a_holders_view_is_made_from_the_bits_and_its_own_vector(n_sites, which)
     for (name, width), words in found.items():
         assert uniform(words, width) > SURE, name
     first, second = (np.concatenate(places[name]) for name in ("real", "simulated"))
-    for own in (first, second):
+    for item in (first, second):
         # which of three hashes of 1 fitted, where a test of three comparisons has the bit 1
-        assert stats.chisquare(np.bincount(own, minlength=3)).pvalue > SURE
+        assert stats.chisquare(np.bincount(item, minlength=3)).pvalue > SURE
 
 
 def label_places(cohort, batch, party):
     """Where in its list the opened label of every test of three was found, where it says 1."""
-    holders = [cohort.seats[own]._holding for own in cohort.roles.holders]
+    holders = [cohort.seats[item]._holding for item in cohort.roles.holders]
     labels = (holders[0]._labels + holders[1]._labels)[:-1]
     found = hash_labels(batch.label_hash, labels, np.arange(labels.size))
     dealt = cohort.seats[party]._holding._common.labels
@@ -225,8 +225,8 @@ def test_the_dealers_and_the_twins_views_do_not_depend_on_any_number(n_sites):
         rng = np.random.default_rng(9)
         cohort = Cohort(n_sites, random_bytes=rng.bytes)
         batch = cohort.batch(PREDICATES)
-        watched = [own for own in (cohort.roles.dealer, cohort.roles.twin) if own is not None]
-        seen = {own: watch(cohort, own) for own in watched}
+        watched = [item for item in (cohort.roles.dealer, cohort.roles.twin) if item is not None]
+        seen = {item: watch(cohort, item) for item in watched}
         kept = {}
 
         def hook(step, party, message, kept=kept):
@@ -237,11 +237,11 @@ def test_the_dealers_and_the_twins_views_do_not_depend_on_any_number(n_sites):
         vectors[0] = sums_of(kind, np.random.default_rng(1))
         cohort.run(batch, vectors, hook)
         common = decode(kept["prepare", cohort.roles.dealer], Keys).common
-        others = {own: [content for _, content in seen[own]] for own in watched}
+        others = {item: [content for _, content in seen[item]] for item in watched}
         views.append((common, others))
     assert views[0] == views[1] == views[2]
-    parts = [own for view in views[0][1].values() for own in view]
-    assert all(len(own) == 32 for own in parts)
+    parts = [item for view in views[0][1].values() for item in view]
+    assert all(len(item) == 32 for item in parts)
     assert len(parts) in (n_sites, n_sites - 1, 2 * n_sites - 1)
 
 
@@ -291,7 +291,7 @@ def test_no_two_roles_but_the_holders_with_dealer_or_twin_have_a_sites_vector():
     for number in range(40):
         cohort = Cohort(4, random_bytes=rng.bytes)
         batch = cohort.batch(PREDICATES, number=number)
-        seen = {own: watch(cohort, own) for own in (0, 2, 3)}
+        seen = {item: watch(cohort, item) for item in (0, 2, 3)}
         vectors = split(rng, PREDICATES, sums_of("ends", rng), 4)
         cohort.run(batch, vectors)
         first = of_site_1(seen[2], b"first part")
@@ -310,8 +310,8 @@ def test_no_two_roles_but_the_holders_with_dealer_or_twin_have_a_sites_vector():
 def of_site_1(seen, kind):
     """What a party unsealed that site 1 sent."""
     (content,) = [
-        own
-        for associated, own in seen
+        item
+        for associated, item in seen
         if kind in associated and (1).to_bytes(4, "big") == sender(associated, kind)
     ]
     return content

@@ -1,11 +1,11 @@
-"""Closed tests spelled out: one word, one comparison and one integer of Python after the other.
+"""Secure tests spelled out: one word, one comparison and one integer of Python after the other.
 
 Nothing of the package: HKDF-Expand and AES from `hmac` and `cryptography`, comparison functions
 after Boyle et al. (EUROCRYPT 2021, Figure 3) with outputs modulo 2**64, sharing and labels as
 cipherdag/privacy/mpc says in words. What it yields is what the fast code has to yield, and what the
-golden file of closed tests holds.
+golden file of secure tests holds.
 
-python tests/support/plain_closed_tests.py    writes it anew
+python tests/support/plain_secure_tests.py    writes it anew
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
-GOLDEN = Path(__file__).parent / "golden" / "closed_tests.json"
+GOLDEN = Path(__file__).parent / "golden" / "secure_tests.json"
 WORD = 2**64
 NOBODY = 2**32 - 1
 
@@ -118,7 +118,7 @@ def batch_digest(case):
     sites = b"".join(site.to_bytes(4, "big") for site in case["sites"])
     session, question = bytes.fromhex(case["session"]), bytes.fromhex(case["question"])
     parts = said, session, question, sites, predicates_digest(case)
-    return sha(b"cipherdag closed tests", *parts)
+    return sha(b"cipherdag secure tests", *parts)
 
 
 # ------------------------------------------------------------------ comparison functions
@@ -162,7 +162,7 @@ class Tree:
             for b in (0, 1):
                 seed, bit = grown[b][0][turn]
                 if control[b]:
-                    seed = tuple(own ^ c for own, c in zip(seed, seed_correction, strict=True))
+                    seed = tuple(item ^ c for item, c in zip(seed, seed_correction, strict=True))
                     bit ^= bits[turn]
                 seeds[b], control[b] = seed, bit
         masks = [self.outputs(seed) for seed in seeds]
@@ -183,7 +183,7 @@ class Tree:
             total += words[turn] + control * correction
             seed, bit = grown[turn]
             if control:
-                seed = tuple(own ^ c for own, c in zip(seed, seed_correction, strict=True))
+                seed = tuple(item ^ c for item, c in zip(seed, seed_correction, strict=True))
                 bit ^= bits[turn]
             control = bit
         total += self.outputs(seed)[x % 4] + control * last[x % 4]
@@ -239,15 +239,15 @@ class Batch:
     def deal(self, seed, site_seeds):
         """What is sent in the clear, and both holders' seeds."""
         seeds = [expanded(seed, b"seed of a holder", self.digest, bytes([h])) for h in (0, 1)]
-        own = [self.drawn(seeds[h], h) for h in (0, 1)]
+        item = [self.drawn(seeds[h], h) for h in (0, 1)]
         t = [sum(words) for words in zip(*map(self.part, site_seeds), strict=True)]
-        steps = [sum(pair) % WORD for pair in zip(own[0]["steps"], own[1]["steps"], strict=True)]
-        labels = [sum(pair) for pair in zip(own[0]["labels"], own[1]["labels"], strict=True)]
+        steps = [sum(pair) % WORD for pair in zip(item[0]["steps"], item[1]["steps"], strict=True)]
+        labels = [sum(pair) for pair in zip(item[0]["labels"], item[1]["labels"], strict=True)]
         keys = {}
         for c, form in enumerate(self.forms):
             k = self.widths[c]
-            r = (own[0]["masks"][c] + own[1]["masks"][c] - value(form, t)) % 2**k
-            roots = [own[h]["roots"][c] for h in (0, 1)]
+            r = (item[0]["masks"][c] + item[1]["masks"][c] - value(form, t)) % 2**k
+            roots = [item[h]["roots"][c] for h in (0, 1)]
             low, top = r % 2 ** (k - 1), r >> (k - 1)
             keys[c] = Tree(self.tree_key, k - 1).generate(low, steps[self.test[c]], top, roots)
         common = b""
@@ -261,13 +261,14 @@ class Batch:
                 common += written([keys[c][0][level][2] for c in members], 64)
             common += b"".join(written(keys[c][1], 64) for c in members)
         corrections = [
-            t[w] - own[0]["dealt"][at] - own[1]["dealt"][at] for at, w in enumerate(self.multiplied)
+            t[w] - item[0]["dealt"][at] - item[1]["dealt"][at]
+            for at, w in enumerate(self.multiplied)
         ]
         common += written(corrections, self.k)
         for test, size in enumerate(self.sizes):
             some = [self.label_hash(labels[test] + s * steps[test], test) for s in range(size + 1)]
             common += some[0] + b"".join(sorted(some[1:]))
-        common += self.label_hash(own[0]["reach"] + own[1]["reach"], len(self.sizes))
+        common += self.label_hash(item[0]["reach"] + item[1]["reach"], len(self.sizes))
         self.dealt = {"keys": keys, "corrections": corrections, "seeds": seeds}
         return common, seeds
 
@@ -277,15 +278,15 @@ class Batch:
 
     def squared(self, holder, parts, masked):
         """Its share of D, from the opened E."""
-        own = self.drawn(self.dealt["seeds"][holder], holder)
+        item = self.drawn(self.dealt["seeds"][holder], holder)
         E = dict(zip(self.multiplied, masked, strict=True))
-        t = dict(zip(self.multiplied, own["dealt"], strict=True))
+        t = dict(zip(self.multiplied, item["dealt"], strict=True))
         if holder == 0:
             for at, w in enumerate(self.multiplied):
                 t[w] += self.dealt["corrections"][at]
         found = []
         for c, form in enumerate(self.forms):
-            total = own["masks"][c] + sum(k * parts[j] for j, k in form["linear"])
+            total = item["masks"][c] + sum(k * parts[j] for j, k in form["linear"])
             for i, j, k in form["quadratic"]:
                 total += k * (E[i] * t[j] + E[j] * t[i])
                 total += k * E[i] * E[j] if holder == 0 else 0
@@ -295,11 +296,11 @@ class Batch:
 
     def compared(self, holder, forms):
         """Its shares of the labels, the range's last, from the opened D."""
-        own = self.drawn(self.dealt["seeds"][holder], holder)
-        labels, reach = list(own["labels"]), own["reach"]
+        item = self.drawn(self.dealt["seeds"][holder], holder)
+        labels, reach = list(item["labels"]), item["reach"]
         for c, D in enumerate(forms):
-            k, step = self.widths[c], own["steps"][self.test[c]]
-            tree, key, root = Tree(self.tree_key, k - 1), self.dealt["keys"][c], own["roots"][c]
+            k, step = self.widths[c], item["steps"][self.test[c]]
+            tree, key, root = Tree(self.tree_key, k - 1), self.dealt["keys"][c], item["roots"][c]
             for shift in (0, 2 ** (k - 2)):
                 x = (D + shift) % 2**k
                 share = tree.evaluate(root, key, holder, x % 2 ** (k - 1))
@@ -315,11 +316,11 @@ class Batch:
 
     def run(self, vectors, seeds, dealer_seed):
         """Everything that the parties say, before it is sealed, and the bits."""
-        rests = [self.rest(x, *own) for x, own in zip(vectors, seeds, strict=True)]
+        rests = [self.rest(x, *item) for x, item in zip(vectors, seeds, strict=True)]
         common, holder_seeds = self.deal(dealer_seed, [dealt for _, dealt in seeds])
         firsts = [self.part(first) for first, _ in seeds]
-        parts = [[sum(words) for words in zip(*own, strict=True)] for own in (firsts, rests)]
-        E = [self.masked(own) for own in parts]
+        parts = [[sum(words) for words in zip(*item, strict=True)] for item in (firsts, rests)]
+        E = [self.masked(item) for item in parts]
         both = [sum(pair) for pair in zip(*E, strict=True)]
         D = [self.squared(h, parts[h], both) for h in (0, 1)]
         forms = [sum(pair) for pair in zip(*D, strict=True)]
@@ -328,16 +329,16 @@ class Batch:
         sums = [sum(words) for words in zip(*vectors, strict=True)]
         holding = [value(form, sums) + form["constant"] > 0 for form in self.forms]
         bits = [
-            any(own for own, t in zip(holding, self.test, strict=True) if t == test)
+            any(item for item, t in zip(holding, self.test, strict=True) if t == test)
             for test in range(len(self.sizes))
         ]
         return {
             "rests": [written(rest, self.k).hex() for rest in rests],
             "common": common.hex(),
             "holder_seeds": [seed.hex() for seed in holder_seeds],
-            "masked": [written(own, self.k).hex() for own in E],
-            "forms": [self.forms_written(own).hex() for own in D],
-            "labels": [written(own, 64).hex() for own in Y],
+            "masked": [written(item, self.k).hex() for item in E],
+            "forms": [self.forms_written(item).hex() for item in D],
+            "labels": [written(item, 64).hex() for item in Y],
             "bits": bits,
         }
 
@@ -395,7 +396,7 @@ def form(quadratic=(), linear=(), constant=0):
 def cases():
     score = [form([(j, j, 1)], [(3 + j, -1)], -96) for j in range(3)]
     yield one_case("scores", 4, [score[:1], score[1:]], [(-300, 300)] * 3 + [(0, 90_000)] * 3, 40)
-    levels = [[form([(0, 0, 16)], [(1, -own)], -40)] for own in (43, 106, 173)]
+    levels = [[form([(0, 0, 16)], [(1, -item)], -40)] for item in (43, 106, 173)]
     yield one_case("levels of one sum", 3, levels, [(-50, 50), (0, 900)], 15)
     mixed = [
         [form([(0, 0, 3), (0, 1, -2), (1, 1, 5)], [(2, -1)], -4), form((), [(2, 7), (3, -3)], 1)],
@@ -408,7 +409,7 @@ def cases():
 
 
 def ran(case):
-    seeds = [[bytes.fromhex(own) for own in pair] for pair in case["seeds"]]
+    seeds = [[bytes.fromhex(item) for item in pair] for pair in case["seeds"]]
     batch = Batch(case)
     found = batch.run(case["vectors"], seeds, bytes.fromhex(case["dealer_seed"]))
     return {"digest": batch.digest.hex(), "widths": batch.widths} | found

@@ -1,4 +1,4 @@
-"""All parties of closed tests in one process, and a hook that alters what any of them sends."""
+"""All parties of secure tests in one process, and a hook that alters what any of them sends."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def score_tests(sizes, *, scores, variances, constant=0):
 
 def holds(predicates, sums):
     """Every test's bit from the very sums, in Python integers."""
-    forms = [int(own) for own in predicates.constants]
-    x = [int(own) for own in sums]
-    for place, i, j, own in predicates.quadratic.tolist():
-        forms[place] += own * x[i] * x[j]
-    for place, j, own in predicates.linear.tolist():
-        forms[place] += own * x[j]
+    forms = [int(item) for item in predicates.constants]
+    x = [int(item) for item in sums]
+    for place, i, j, item in predicates.quadratic.tolist():
+        forms[place] += item * x[i] * x[j]
+    for place, j, item in predicates.linear.tolist():
+        forms[place] += item * x[j]
     ends = np.cumsum(predicates.sizes).tolist()
     starts = predicates.starts.tolist()
     return np.array([max(forms[a:b]) > 0 for a, b in zip(starts, ends, strict=True)])
@@ -81,21 +81,21 @@ class Cohort:
         parties = [*range(n_sites), *([COORDINATOR] if self.roles.dealer == COORDINATOR else [])]
         hubs = {self.roles.dealer, *self.roles.sites} if linked is None else linked
         keys = {}
-        for own in parties:
-            for other in hubs - {own}:
-                pair = min(own, other), max(own, other)
+        for item in parties:
+            for other in hubs - {item}:
+                pair = min(item, other), max(item, other)
                 keys.setdefault(pair, hashlib.sha256(repr(pair).encode()).digest())
-        self.keys = {own: {} for own in parties}
+        self.keys = {item: {} for item in parties}
         for (first, second), key in keys.items():
             self.keys[first][second] = self.keys[second][first] = PairKey(key)
-        self.parties = {own: self.party(own, random_bytes) for own in parties}
+        self.parties = {item: self.party(item, random_bytes) for item in parties}
         self.clock, self.sent = defaultdict(float), defaultdict(int)
 
-    def party(self, own, random_bytes=os.urandom):
+    def party(self, item, random_bytes=os.urandom):
         """A fresh object of one party."""
-        identity = None if own == COORDINATOR else self.identities[own]
+        identity = None if item == COORDINATOR else self.identities[item]
         return Party(
-            SESSION, own, self.keys[own], self.roles, self.names, identity, random_bytes
+            SESSION, item, self.keys[item], self.roles, self.names, identity, random_bytes
         )  # fmt: skip
 
     def batch(self, predicates, number=1, attempt=0, sites=None):
@@ -107,10 +107,10 @@ class Cohort:
         """The bits, as every site accepts them."""
         content = self.opened(batch, vectors, hook, inward)
         found = [
-            self.parties[site].accept(content, batch, [own.public for own in self.identities])
+            self.parties[site].accept(content, batch, [item.public for item in self.identities])
             for site in batch.sites
         ]
-        assert all((own == found[0]).all() for own in found)
+        assert all((item == found[0]).all() for item in found)
         return found[0]
 
     def opened(self, batch, vectors, hook=None, inward=None):
@@ -120,18 +120,20 @@ class Cohort:
         relay = Relay(batch, self.names)
         members = [*batch.sites]
         members += [COORDINATOR] if batch.roles.dealer == COORDINATOR else []
-        self.seats = {own: self.parties[own].begin(batch) for own in members}
+        self.seats = {item: self.parties[item].begin(batch) for item in members}
         replies = {
-            own: hook("share", own, self.timed("share", own, self.seats[own].share, vectors[own]))
-            for own in batch.sites
+            item: hook(
+                "share", item, self.timed("share", item, self.seats[item].share, vectors[item])
+            )
+            for item in batch.sites
         }
         for step in ("prepare", "square", "compare", "open"):
             requests = self.timed(f"relay {step}", "relay", getattr(relay, step), replies)
             replies = {}
-            for own, request in requests.items():
-                verb = getattr(self.seats[own], step)
-                reply = self.timed(step, own, verb, inward(step, own, request))
-                replies[own] = hook(step, own, reply)
+            for item, request in requests.items():
+                verb = getattr(self.seats[item], step)
+                reply = self.timed(step, item, verb, inward(step, item, request))
+                replies[item] = hook(step, item, reply)
         return hook("combine", "relay", relay.combine(replies))
 
     def resealed(self, step, party, message, change):
