@@ -184,29 +184,51 @@ def one_case(n_sites, rows, tests, components, repeats, seed):
 
 def markdown(figures):
     """Tables of seconds and of bytes."""
-    head = ["sites", "rows", "bits", "tests", "components", *ROLES, "all"]
+    head = ["sites", "rows", "bits", "tests", "components"]
+    senders = ROLES[:-1]
     seconds, sent = [], []
     for item in figures["cases"]:
         first = [f"{item[name]:,}" for name in ("sites", "rows", "width", "tests", "components")]
-        seconds.append([*first, *(f"{item['seconds'][role]:.3f}" for role in ROLES),
-                        f"{item['all_seconds']:.2f}"])  # fmt: skip
-        sent.append([*first, *(f"{item['sent'][role] / 1e6:.3f}" for role in ROLES),
-                     f"{item['all_sent'] / 1e6:.2f}"])  # fmt: skip
+        spent = [_figure(item["seconds"][role]) for role in ROLES]
+        seconds.append([*first, *spent, f"{item['all_seconds']:.2f}"])
+        said = [_figure(item["sent"][role] / 1e6) for role in senders]
+        heard = f"{item['received']['holder'] / 1e6:.2f}"
+        sent.append([*first, *said, f"{item['all_sent'] / 1e6:.2f}", heard])
     lines = ["Processor seconds of the costliest party of a role, and of all parties together:", ""]
-    lines += [*table(head, seconds), "", "Megabytes that it sends, and that all sites send:", ""]
-    lines += table(head, sent)
-    if figures["peers"]:
-        columns = ["engine", "parties", "comparisons", "wrong", "processor us", "bytes", "sends"]
-        rows = [
-            [
-                item["engine"], item["parties"], f"{item['comparisons']:,}", item["wrong"],
-                f"{item['cpu_us']:.1f}", f"{item['bytes']:.0f}", item["sends"],
-            ]
-            for item in figures["peers"]
-        ]  # fmt: skip
-        lines += ["", "Beside other engines, a comparison and all parties together:", ""]
-        lines += table(columns, [[str(cell) for cell in row] for row in rows])
+    lines += [*table([*head, *ROLES, "all"], seconds), ""]
+    lines += ["Megabytes that it sends, that all sites send, and that a holder receives:", ""]
+    lines += table([*head, *senders, "all", "holder receives"], sent)
+    columns = ["engine", "parties", "comparisons", "wrong", "processor us", "bytes", "sends"]
+    rows = [[str(cell) for cell in row] for row in _engines(figures)]
+    lines += ["", "One comparison, all parties together, next to other engines:", ""]
+    lines += table(columns, rows)
     return "\n".join(lines) + "\n"
+
+
+def _engines(figures):
+    """Rows of the first two cases, and of the peers."""
+    for item in figures["cases"][:2]:
+        count = item["components"]
+        cpu, sent = 1e6 * item["all_seconds"] / count, item["all_sent"] / count
+        name = f"this kernel, {item['sites']} sites"
+        yield (
+            name,
+            item["sites"],
+            f"{count:,}",
+            item["wrong"],
+            f"{cpu:.1f}",
+            f"{sent:.0f}",
+            ("4 a holder"),
+        )
+    for item in figures["peers"]:
+        cpu, sent = f"{item['cpu_us']:.1f}", f"{item['bytes']:.0f}"
+        count = f"{item['comparisons']:,}"
+        yield item["engine"], item["parties"], count, item["wrong"], cpu, sent, item["sends"]
+
+
+def _figure(value):
+    """Three digits, and nothing for a role that is not there."""
+    return f"{value:.3f}" if value else ""
 
 
 def main():

@@ -62,6 +62,9 @@ class Relay:
 
         Raises:
             ShareError: A site's is missing, or is not one of this batch.
+
+        Leaks:
+            Commitments to seeds that were drawn at random, to dealer and twin.
         """
         self._require(shares, self.batch.sites)
         said = {site: self._read(site, shares[site], Contributed) for site in self.batch.sites}
@@ -91,6 +94,9 @@ class Relay:
 
         Raises:
             ShareError: As `prepare`.
+
+        Leaks:
+            What was dealt in the clear, which says nothing without a holder's seed.
         """
         roles = self.batch.roles
         self._require(prepared, {roles.dealer, *roles.sites})
@@ -108,11 +114,18 @@ class Relay:
         }
 
     def compare(self, squared: Mapping[int, bytes]) -> dict[int, bytes]:
-        """`Passed` for both holders: each other's share of the masked forms."""
+        """`Passed` for both holders: each other's share of the masked forms.
+
+        Raises:
+            ShareError: As `prepare`.
+
+        Leaks:
+            Nothing: both are sealed.
+        """
         return self._crossed(squared, self.batch.forms_bytes)
 
     def open(self, compared: Mapping[int, bytes]) -> dict[int, bytes]:
-        """`Passed` for both holders: each other's shares of the labels."""
+        """`Passed` for both holders: each other's shares of the labels; as `compare`."""
         return self._crossed(compared, label_bytes(self.batch))
 
     def combine(self, opened: Mapping[int, bytes]) -> bytes:

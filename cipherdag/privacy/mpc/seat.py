@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from cipherdag.errors import (
@@ -286,8 +287,8 @@ class Seat(Secret):
         def words() -> Iterator[WordVector]:
             kind, length = ("rest", batch.vector_bytes) if which else ("first part", KEY_BYTES)
             parts = zip(others, said.parts, strict=True)
-            each = [(site, self._unsealed(site, kind, part, length)) for site, part in parts]
-            for site, content in [(self._own, self._kept.pop(kind)), *each]:
+            each = ((site, self._unsealed(site, kind, part, length)) for site, part in parts)
+            for site, content in chain([(self._own, self._kept.pop(kind))], each):
                 with self._blaming(site):
                     yield (
                         unpack_words(content, batch.predicates.n_words, batch.word_width)

@@ -93,8 +93,8 @@ def test_thousands_of_altered_messages_each_end_the_run():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_altered_messages_each_end_the_run():
-    assert altered_runs(np.random.default_rng(1), 100_000).total() == 100_000
+def test_twenty_thousand_altered_messages_each_end_the_run():
+    assert altered_runs(np.random.default_rng(1), 20_000).total() == 20_000
 
 
 def recorded(cohort, batch, rng):
