@@ -47,7 +47,7 @@ class Party(Secret):
     """
 
     __slots__ = (
-        "_identity", "_keys", "_last", "_names", "_own", "_random", "_repeats", "_roles", "_seat",
+        "_answered", "_identity", "_keys", "_last", "_names", "_own", "_random", "_roles", "_seat",
         "_session",
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ class Party(Secret):
         self._names, self._identity, self._random = names, identity, random_bytes
         self._last: Batch | None = None
         self._seat: Seat | None = None
-        self._repeats = 0
+        self._answered: list[Batch] = []  # attempts at this question that masked sums left for
 
     @property
     def secret_size(self) -> int:
@@ -123,16 +123,17 @@ class Party(Secret):
 
     def _admit(self, batch: Batch) -> None:
         """Raise ReplayError for a batch that would answer something a second time."""
-        last = self._last
-        if last is None or batch.number > last.number:
-            self._repeats = 0
+        last, seat = self._last, self._seat
+        if last is None or seat is None or batch.number > last.number:
+            self._answered = []
             return
         if (batch.number, batch.attempt) <= (last.number, last.attempt):
             raise ReplayError("secure tests are asked once, and in order")
-        if self._seat is not None and self._seat.masked:
-            same = batch.sites == last.sites and batch.question == last.question
-            if not same or batch.predicates.digest != last.predicates.digest:
+        if seat.masked and last not in self._answered:
+            self._answered.append(last)
+        for before in self._answered:
+            same = batch.sites == before.sites and batch.question == before.question
+            if not same or batch.predicates.digest != before.predicates.digest:
                 raise ReplayError("secure tests are repeated over the same sites alone")
-            self._repeats += 1
-            if self._repeats > REPEATS:
-                raise ReplayError("secure tests are repeated once at most")
+        if len(self._answered) > REPEATS:
+            raise ReplayError("secure tests are repeated once at most")

@@ -51,7 +51,7 @@ def test_bits_for_any_number_of_sites(n_sites):
         assert 0 < held < len(sizes)
 
 
-@pytest.mark.parametrize("rows", [40, 5000, 50_000, 2**20])
+@pytest.mark.parametrize("rows", [40, 5000, 50_000, 2**20, 2**28])
 def test_thousands_at_the_threshold_of_every_width(rows):
     rng = np.random.default_rng(rows)
     wrong, held = compared(rng, Cohort(4), 1, count=4000, rows=rows, sizes=[1] * 4000)

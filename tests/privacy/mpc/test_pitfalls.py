@@ -154,6 +154,28 @@ def test_a_holder_repeats_a_question_once_over_the_same_sites_and_with_the_same_
     assert (found == holds(predicates, sums)).all()
 
 
+def test_an_attempt_that_failed_early_does_not_free_a_holder_from_the_one_before():
+    predicates, sums, vectors = world(n_sites=6)
+    cohort = Cohort(6)
+
+    def fails(step, party, message):
+        if step == "square":
+            raise ShareError("the network failed")
+        return message
+
+    with pytest.raises(ShareError):
+        cohort.run(cohort.batch(predicates), vectors, fails)
+    for party in cohort.parties.values():
+        party.begin(cohort.batch(predicates, attempt=1))  # and nothing was shared
+    for holder in (cohort.parties[2], cohort.parties[3]):
+        with pytest.raises(ReplayError, match="same sites"):
+            holder.begin(cohort.batch(predicates, attempt=2, sites=range(5)))
+    found = cohort.run(cohort.batch(predicates, attempt=2), vectors)
+    assert (found == holds(predicates, sums)).all()
+    with pytest.raises(ReplayError, match="once at most"):
+        cohort.parties[2].begin(cohort.batch(predicates, attempt=3))
+
+
 def test_before_masked_sums_left_a_site_may_leave():
     predicates, _, vectors = world(n_sites=6)
     cohort = Cohort(6)

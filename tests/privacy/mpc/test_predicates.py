@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpc_cohort import Comparison, Predicates, score_tests
-from plain_secure_tests import form, widths
+from plain_secure_tests import widths
+from secure_test_cases import form
 
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.mpc.predicates import form_values, linear_values

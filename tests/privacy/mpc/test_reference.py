@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import plain_secure_tests as plain
 import pytest
+import secure_test_cases as plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpc_cohort import Comparison, Predicates
