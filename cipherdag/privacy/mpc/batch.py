@@ -132,6 +132,19 @@ class Batch:
         if (self.roles.dealer == COORDINATOR) != (len(self.sites) == TWO_SITES):
             raise CohortError("the coordinator deals for two sites, and a site for more")
 
+    def role_of(self, position: int) -> str:
+        """What a party is in this batch: dealer, twin, holder, site, or coordinator that deals.
+
+        Raises:
+            CohortError: It takes no part.
+        """
+        if position == COORDINATOR and self.roles.dealer == COORDINATOR:
+            return "coordinator"
+        if position not in self.sites:
+            raise CohortError("this party takes no part in the secure tests")
+        named = {self.roles.dealer: "dealer", self.roles.twin: "twin"}
+        return (named | dict.fromkeys(self.roles.holders, "holder")).get(position, "site")
+
     @cached_property
     def digest(self) -> bytes:
         """What every key, seal and signature of the batch is bound to, 32 bytes."""

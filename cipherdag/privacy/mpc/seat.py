@@ -29,7 +29,7 @@ from cipherdag.privacy.comparison.batch import COORDINATOR
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, place
 from cipherdag.privacy.mpc.dealing import deal_batch, deal_digest, sum_of_parts
-from cipherdag.privacy.mpc.holding import Holding
+from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (
     Checks,
     Collected,
@@ -65,17 +65,6 @@ TURNS: Final[Mapping[str, tuple[str, ...]]] = {
 """Verbs of every role, in turn."""
 
 
-def role_of(batch: Batch, position: int) -> str:
-    """Which key of `TURNS` a party has in a batch; raises CohortError for one that has none."""
-    roles = batch.roles
-    if position == COORDINATOR and roles.dealer == COORDINATOR:
-        return "coordinator"
-    if position not in batch.sites:
-        raise CohortError("this party takes no part in the secure tests")
-    named = {roles.dealer: "dealer", roles.twin: "twin"} | dict.fromkeys(roles.holders, "holder")
-    return named.get(position, "site")
-
-
 class Seat(Secret):
     """A party's part in a batch; `Party.begin` makes it.
 
@@ -104,7 +93,7 @@ class Seat(Secret):
     ) -> None:
         self._batch, self._own, self._keys = batch, position, keys
         self._names, self._identity, self._random = names, identity, random_bytes
-        self._left = TURNS[role_of(batch, position)]
+        self._left = TURNS[batch.role_of(position)]
         self._kept: dict[str, bytes] = {}
         self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
         self._last = self._seen = b""
@@ -197,7 +186,7 @@ class Seat(Secret):
         """
         with self._turn("square"):
             said = self._read(request, Square)
-            other = self._passed_by_other("masked sums", said.masked)
+            other = self._passed_by_other("masked sums", said.masked, self._batch.multiplied_bytes)
             seed = self._dealt_seed(said)
             self._common = said.common
             share = self._holding.square(other, seed, said.common)
@@ -216,7 +205,8 @@ class Seat(Secret):
             Nothing: to the other holder labels that are uniform.
         """
         with self._turn("compare"):
-            other = self._passed_by_other("masked forms", self._read(request, Passed).content)
+            sealed = self._read(request, Passed).content
+            other = self._passed_by_other("masked forms", sealed, self._batch.forms_bytes)
             share = self._holding.compare(other)
             self._see(other)
             return self._pass("labels", share)
@@ -234,7 +224,8 @@ class Seat(Secret):
             The bits.
         """
         with self._turn("open"):
-            other = self._passed_by_other("labels", self._read(request, Passed).content)
+            sealed = self._read(request, Passed).content
+            other = self._passed_by_other("labels", sealed, label_bytes(self._batch))
             roles, identity = self._batch.roles, self._identity
             if identity is None:
                 raise CohortError("a holder of secure tests signs what it finds")
@@ -320,18 +311,20 @@ class Seat(Secret):
             )
         return seed
 
-    def _passed_by_other(self, kind: str, sealed: bytes) -> bytes:
+    def _passed_by_other(self, kind: str, sealed: bytes, length: int) -> bytes:
         """What the other holder sealed, which saw what this one saw before."""
-        first, second = self._batch.roles.holders
-        other = second if self._own == first else first
-        return self._unsealed(other, kind, sealed, None, self._seen)
+        return self._unsealed(self._other, kind, sealed, length, self._seen)
 
     def _pass(self, kind: str, share: bytes) -> bytes:
         """A share for the other holder, bound to all that this one saw before."""
-        first, second = self._batch.roles.holders
         self._last = share
-        other = second if self._own == first else first
-        return encode(Passed(self._sealed(other, kind, share, self._seen)))
+        return encode(Passed(self._sealed(self._other, kind, share, self._seen)))
+
+    @property
+    def _other(self) -> int:
+        """The other holder."""
+        first, second = self._batch.roles.holders
+        return second if self._own == first else first
 
     def _see(self, other: bytes, *more: bytes) -> None:
         """Note both holders' shares, so that what follows is bound to them."""
@@ -353,7 +346,7 @@ class Seat(Secret):
         return self._keys[to].seal(content, self._context(kind, self._own, to, bound))
 
     def _unsealed(
-        self, sender: int, kind: str, sealed: bytes, length: int | None, bound: bytes = b""
+        self, sender: int, kind: str, sealed: bytes, length: int, bound: bytes = b""
     ) -> bytes:
         """Undo `_sealed`; raises ShareError with the sender's name."""
         try:
@@ -362,7 +355,7 @@ class Seat(Secret):
             )
         except KeyAgreementError:
             content = None
-        if content is None or length not in (None, len(content)):
+        if content is None or len(content) != length:
             raise ShareError(
                 f"its {kind} of secure tests was altered on its way, or is of another batch",
                 site=self._name(sender),

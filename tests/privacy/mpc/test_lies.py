@@ -18,7 +18,7 @@ from cipherdag.errors import (
 from cipherdag.privacy.bodies import decode, encode
 from cipherdag.privacy.mpc import dealing, seat
 from cipherdag.privacy.mpc.labels import hash_labels, read_labels
-from cipherdag.privacy.mpc.messages import Contributed, Keys, Signed, Verdicts
+from cipherdag.privacy.mpc.messages import Contributed, Keys, Passed, Signed, Verdicts
 from cipherdag.privacy.mpc.verdicts import read_verdicts
 from cipherdag.privacy.mpc.words import low_bits, pack_words, unpack_words
 
@@ -120,6 +120,29 @@ def test_a_holder_that_shifts_its_masked_forms_says_what_its_own_site_could_have
         other = sums.copy()
         other[7:] -= shift  # other variances of its site
         assert outcome(cohort, batch, vectors, lie) == tuple(holds(PREDICATES, other).tolist())
+
+
+@pytest.mark.parametrize("step", ["prepare", "square", "compare"])
+def test_a_holder_that_seals_fewer_words_is_named(step):
+    _, _, vectors = world(2)
+    cohort = Cohort(4)
+
+    def lie(at, party, message):
+        if (at, party) != (step, 3):
+            return message
+        shorter = decode(cohort.resealed(at, party, message, lambda share: share[:-1]), Passed)
+        following = {"prepare": "square", "square": "compare", "compare": "open"}[at]
+        if at == "prepare":
+            request = encode(seat.Square(shorter.content, b"", b""))
+        else:
+            request = encode(shorter)
+        with pytest.raises(ShareError) as raised:  # past the relay, which counts bytes, too
+            getattr(cohort.seats[2], following)(request)
+        assert raised.value.site == "site-3"
+        return encode(shorter)
+
+    with pytest.raises(ShareError, match="short"):
+        cohort.run(cohort.batch(PREDICATES), vectors, lie)
 
 
 def test_a_holder_that_signs_other_bits_ends_the_run():

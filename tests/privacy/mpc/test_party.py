@@ -18,7 +18,7 @@ from cipherdag.errors import (
     ReplayError,
 )
 from cipherdag.privacy.mpc.batch import Batch, Roles
-from cipherdag.privacy.mpc.seat import TURNS, role_of
+from cipherdag.privacy.mpc.seat import TURNS
 
 PREDICATES = score_tests([1, 2], scores=4, variances=16)
 
@@ -60,7 +60,7 @@ def test_one_party_has_one_role(roles):
 
 def test_what_a_role_is_asked():
     batch = Cohort(5).batch(PREDICATES)
-    assert [role_of(batch, item) for item in range(5)] == [
+    assert [batch.role_of(item) for item in range(5)] == [
         "dealer",
         "twin",
         "holder",
@@ -69,8 +69,8 @@ def test_what_a_role_is_asked():
     ]
     for stranger in (5, COORDINATOR):
         with pytest.raises(CohortError):
-            role_of(batch, stranger)
-    assert role_of(Cohort(2).batch(PREDICATES), COORDINATOR) == "coordinator"
+            batch.role_of(stranger)
+    assert Cohort(2).batch(PREDICATES).role_of(COORDINATOR) == "coordinator"
     assert {item for verbs in TURNS.values() for item in verbs} == {
         "share", "prepare", "square", "compare", "open",
     }  # fmt: skip
