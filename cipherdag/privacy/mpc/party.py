@@ -47,8 +47,8 @@ class Party(Secret):
     """
 
     __slots__ = (
-        "_answered", "_identity", "_keys", "_last", "_names", "_own", "_random", "_roles", "_seat",
-        "_session",
+        "_answered", "_identity", "_keys", "_last", "_names", "_position", "_random", "_roles",
+        "_seat", "_session",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +61,7 @@ class Party(Secret):
         identity: SigningIdentity | None = None,
         random_bytes: RandomBytes = os.urandom,
     ) -> None:
-        self._session, self._own, self._roles = session, position, roles
+        self._session, self._position, self._roles = session, position, roles
         self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
         self._names, self._identity, self._random = names, identity, random_bytes
         self._last: Batch | None = None
@@ -90,13 +90,13 @@ class Party(Secret):
         """
         if batch.session != self._session or batch.roles != self._roles:
             raise InconsistentQuestionError("secure tests of another session, or with other roles")
-        needed = {self._roles.dealer, *self._roles.sites} - {self._own}
-        if self._own in (*self._roles.holders, self._roles.dealer, self._roles.twin):
-            needed |= set(batch.sites) - {self._own}
+        needed = {self._roles.dealer, *self._roles.sites} - {self._position}
+        if self._position in (*self._roles.holders, self._roles.dealer, self._roles.twin):
+            needed |= set(batch.sites) - {self._position}
         if not needed <= set(self._keys):
             raise CohortError("a site of the secure tests has no key with one that has a role")
         self._admit(batch)
-        seat = Seat(batch, self._own, self._keys, self._names, self._identity, self._random)
+        seat = Seat(batch, self._position, self._keys, self._names, self._identity, self._random)
         if self._seat is not None:
             self._seat.end()
         self._last, self._seat = batch, seat

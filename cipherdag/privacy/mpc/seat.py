@@ -79,7 +79,7 @@ class Seat(Secret):
 
     __slots__ = (
         "_batch", "_common", "_holding", "_identity", "_kept", "_keys", "_last", "_left", "_masked",
-        "_names", "_own", "_random", "_seed", "_seen",
+        "_names", "_position", "_random", "_seed", "_seen",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,7 @@ class Seat(Secret):
         identity: SigningIdentity | None,
         random_bytes: RandomBytes,
     ) -> None:
-        self._batch, self._own, self._keys = batch, position, keys
+        self._batch, self._position, self._keys = batch, position, keys
         self._names, self._identity, self._random = names, identity, random_bytes
         self._left = TURNS[batch.role_of(position)]
         self._kept: dict[str, bytes] = {}
@@ -131,7 +131,7 @@ class Seat(Secret):
         with self._turn("share"):
             batch, roles = self._batch, self._batch.roles
             parts = split_vector(batch, values, self._random)
-            committed = commitment(batch, self._own, parts.dealt)
+            committed = commitment(batch, self._position, parts.dealt)
             first, second = roles.holders
             hidden_seed = b""
             if self._seed and roles.twin is not None:
@@ -163,10 +163,10 @@ class Seat(Secret):
         """
         with self._turn("prepare"):
             said = self._read(request, Collected)
-            others = [site for site in self._batch.sites if site != self._own]
+            others = [site for site in self._batch.sites if site != self._position]
             if len(said.parts) != len(others):
                 raise ShareError("the parts of secure tests are not those of all other sites")
-            if self._own not in self._batch.roles.holders:
+            if self._position not in self._batch.roles.holders:
                 return encode(self._deal(said, others))
             self._holding = self._collected(said, others)
             self._masked = True
@@ -273,13 +273,13 @@ class Seat(Secret):
     def _collected(self, said: Collected, others: Sequence[int]) -> Holding:
         """A holder's shares of the sums, from all sites' parts."""
         batch = self._batch
-        which = batch.roles.holders.index(self._own)
+        which = batch.roles.holders.index(self._position)
 
         def words() -> Iterator[WordVector]:
             kind, length = ("rest", batch.vector_bytes) if which else ("first part", KEY_BYTES)
             parts = zip(others, said.parts, strict=True)
             each = ((site, self._unsealed(site, kind, part, length)) for site, part in parts)
-            for site, content in chain([(self._own, self._kept.pop(kind))], each):
+            for site, content in chain([(self._position, self._kept.pop(kind))], each):
                 with self._blaming(site):
                     yield (
                         unpack_words(content, batch.predicates.n_words, batch.word_width)
@@ -303,7 +303,7 @@ class Seat(Secret):
         if roles.twin is None:
             return seed
         check = self._unsealed(roles.twin, "check", said.check, len(bound))
-        which = roles.holders.index(self._own)
+        which = roles.holders.index(self._position)
         if not same_digest(check, deal_digest(batch, which, seed, said.common)):
             raise ComparisonKeyError(
                 f"the dealer of secure tests, '{self._name(roles.dealer)}', and its twin, "
@@ -324,12 +324,12 @@ class Seat(Secret):
     def _other(self) -> int:
         """The other holder."""
         first, second = self._batch.roles.holders
-        return second if self._own == first else first
+        return second if self._position == first else first
 
     def _see(self, other: bytes, *more: bytes) -> None:
         """Note both holders' shares, so that what follows is bound to them."""
         shares = self._last, other
-        if self._own != self._batch.roles.holders[0]:
+        if self._position != self._batch.roles.holders[0]:
             shares = other, self._last
         self._seen = hashlib.sha256(transcript(self._seen, *shares, *more)).digest()
 
@@ -337,13 +337,13 @@ class Seat(Secret):
         """A part sealed for its recipient; empty where that is this party, or nobody."""
         if recipient is None:
             return b""
-        if recipient == self._own:
+        if recipient == self._position:
             self._kept[kind] = part
             return b""
         return self._sealed(recipient, kind, part, bound)
 
     def _sealed(self, to: int, kind: str, content: bytes, bound: bytes = b"") -> bytes:
-        return self._keys[to].seal(content, self._context(kind, self._own, to, bound))
+        return self._keys[to].seal(content, self._context(kind, self._position, to, bound))
 
     def _unsealed(
         self, sender: int, kind: str, sealed: bytes, length: int, bound: bytes = b""
@@ -351,7 +351,7 @@ class Seat(Secret):
         """Undo `_sealed`; raises ShareError with the sender's name."""
         try:
             content = self._keys[sender].unseal(
-                sealed, self._context(kind, sender, self._own, bound)
+                sealed, self._context(kind, sender, self._position, bound)
             )
         except KeyAgreementError:
             content = None
