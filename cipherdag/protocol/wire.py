@@ -8,31 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import TypeVar
-
-import msgspec
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.privacy.bodies import Body, BodyType, decode, encode
 
-
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
-    """What every message body has in common: strict decoding."""
-
-
-BodyType = TypeVar("BodyType", bound=Body)
-
-
-def encode(body: Body) -> bytes:
-    """Canonical msgpack of a body: equal bodies give equal bytes."""
-    return msgspec.msgpack.encode(body, order="deterministic")
-
-
-def decode(body: bytes, kind: type[BodyType]) -> BodyType:
-    """Decode strictly; raises MalformedMessageError without quoting any content."""
-    try:
-        return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        raise MalformedMessageError(f"the bytes are not a valid {kind.__name__}") from None
+__all__ = ["Body", "BodyType", "decode", "digest", "encode", "pack", "unpack"]
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:

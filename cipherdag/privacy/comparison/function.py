@@ -73,7 +73,7 @@ def deal_tree(
         # the control bits differ on alpha's path, and nowhere else
         correction[:, 0] |= (of_kept & _ONE ^ _ONE) << right | (of_lost & _ONE) << (right ^ _ONE)
         np.bitwise_xor(lost[0, :, 1], lost[1, :, 1], out=correction[:, 1])
-        seeds, own = _corrected(kept, own, correction, right)
+        seeds, own = corrected(kept, own, correction, right)
     leaves = hashed(seeds, _LEAF)
     outputs = leaves[0] ^ leaves[1] ^ _outputs(alphas, value, bits)
     return corrections, outputs & ~unused_outputs(bits)
@@ -139,28 +139,28 @@ def _evaluated(
         right = (points >> np.uint64(bits - 1 - level)) & _ONE
         child = hashed(seeds, right)
         shares ^= (child[..., 0] >> _ONE) ^ (own & (correction[:, 0] >> _TWO))
-        seeds, own = _corrected(child, own, correction, right)
+        seeds, own = corrected(child, own, correction, right)
     leaves = hashed(seeds, _LEAF)
     upper = (points & np.uint64(_WORD_BITS)).astype(bool)
     word = np.where(upper, leaves[..., 1], leaves[..., 0])
-    word ^= _where(own, np.where(upper, outputs[:, 1], outputs[:, 0]))
+    word ^= where_set(own, np.where(upper, outputs[:, 1], outputs[:, 0]))
     shares ^= word >> (points & np.uint64(_WORD_BITS - 1))
     return shares & _ONE
 
 
-def _corrected(
+def corrected(
     children: Blocks, own: WordVector, correction: Blocks, right: WordVector
 ) -> tuple[Blocks, WordVector]:
     """The seeds, in place, and control bits of the children taken."""
     flags = (children[..., 0] ^ own & (correction[:, 0] >> right)) & _ONE
     # word by word: numpy is slow at rows of two
     for word in range(correction.shape[1]):
-        children[..., word] ^= _where(own, correction[:, word])
+        children[..., word] ^= where_set(own, correction[:, word])
     children[..., 0] &= ~FLAGS
     return children, flags
 
 
-def _where(flags: WordVector, words: WordVector) -> WordVector:
+def where_set(flags: WordVector, words: WordVector) -> WordVector:
     """The words whose flag is 1, and 0 for the others."""
     return (np.uint64(0) - flags) & words
 

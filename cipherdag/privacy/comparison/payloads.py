@@ -1,0 +1,229 @@
+"""Distributed comparison functions whose outputs add up to a secret word, or to 0.
+
+The functions of `function` with outputs in Z_2^64 (Boyle et al., EUROCRYPT 2021, ePrint 2020/1392,
+Figure 3): both keys yield words that add up to
+
+    payload * ([x < alpha] xor turned)        modulo 2**64
+
+so that a holder who does not know the payload cannot turn 0 into it, or it into 0. ``turned`` says
+on which side of alpha the payload lies; neither key shows it. A tree ends 2 levels early, in four
+words of outputs (early termination: Boyle, Gilboa and Ishai, CCS 2016).
+
+Of a seed, which has its three lowest bits free, the children are hashed with tweaks 0 and 1, the
+words that both directions yield with tweak 2, and the four outputs with tweaks 4 and 5. Of a
+child's hash, bit 0 is the control bit. A correction is a block, of the control bit to the left in
+bit 0 and to the right in bit 1, and a word for what is yielded.
+
+Leaks:
+    One key shows the number of levels. What it yields at any x, and at any number of them, says
+    nothing of alpha, the payload or the side: the other key's seeds are unknown to its holder, 125
+    bits each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cipherdag.privacy.comparison.function import FLAGS, corrected, where_set
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.comparison.blockhash import BlockHash, Blocks
+    from cipherdag.privacy.residues import WordMatrix
+
+LEAF_BITS = 2
+LEAVES = 1 << LEAF_BITS
+WORD_BYTES = 8
+LEVEL_BYTES = 3 * WORD_BYTES
+"""Length of a level of one key: a block and a word."""
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_VALUES, _LOWER, _UPPER = np.uint64(2), np.uint64(4), np.uint64(5)
+_CHUNK = 4096
+"""Comparisons dealt or evaluated at a time, so that their seeds stay in the processor's cache."""
+
+
+class PayloadKeys(NamedTuple):
+    """What both keys of some comparisons have in common.
+
+    Attributes:
+        corrections: Blocks, shape (levels, count, 2).
+        values: Words, shape (levels, count).
+        outputs: Words, shape (count, 4).
+    """
+
+    corrections: Blocks
+    values: WordMatrix
+    outputs: WordMatrix
+
+    def part(self, some: slice) -> PayloadKeys:
+        """Those of some comparisons."""
+        return PayloadKeys(self.corrections[:, some], self.values[:, some], self.outputs[some])
+
+
+def levels(bits: int) -> int:
+    """How many corrections a key over points of so many bits, at least 2, has."""
+    return bits - LEAF_BITS
+
+
+def key_bytes(bits: int, count: int) -> int:
+    """Length of what both keys of so many comparisons have in common."""
+    return count * (levels(bits) * LEVEL_BYTES + LEAVES * WORD_BYTES)
+
+
+def empty_keys(bits: int, count: int) -> PayloadKeys:
+    """Room for what both keys have in common."""
+    return PayloadKeys(
+        np.empty((levels(bits), count, 2), dtype=np.uint64),
+        np.empty((levels(bits), count), dtype=np.uint64),
+        np.empty((count, LEAVES), dtype=np.uint64),
+    )
+
+
+def deal_payloads(
+    hashed: BlockHash,
+    alphas: WordVector,
+    bits: int,
+    roots: Blocks,
+    payloads: WordVector,
+    turned: WordVector,
+) -> PayloadKeys:
+    """What both keys have in common, for every comparison.
+
+    Args:
+        hashed: The hash of this batch.
+        alphas: The secret bounds, below ``2**bits``, shape (count,).
+        bits: Bits of a point, 2 to 63.
+        roots: The two holders' secret root seeds, uniform, shape (2, count, 2).
+        payloads: What the outputs add up to on one side, shape (count,).
+        turned: 0 where that side is below alpha, 1 where it is not, shape (count,).
+
+    Leaks:
+        Nothing to a holder of one of the roots.
+    """
+    keys = empty_keys(bits, alphas.size)
+    for first in range(0, alphas.size, _CHUNK):
+        some = slice(first, first + _CHUNK)
+        _deal(
+            hashed, alphas[some], bits, roots[:, some], payloads[some], turned[some],
+            keys.part(some),
+        )  # fmt: skip
+    return keys
+
+
+def evaluate_payloads(
+    hashed: BlockHash,
+    roots: Blocks,
+    keys: PayloadKeys,
+    points: WordMatrix,
+    *,
+    second: bool,
+    bits: int,
+) -> WordMatrix:
+    """One holder's words at several points of every comparison, shape as ``points``.
+
+    Args:
+        hashed: The hash of this batch.
+        roots: This holder's root seeds, shape (count, 2).
+        keys: As `deal_payloads` yields them.
+        points: Public points below ``2**bits``, shape (points a comparison, count).
+        second: Whether this is the holder of the second root.
+        bits: Bits of a point.
+
+    Leaks:
+        Nothing.
+    """
+    shares = np.empty(points.shape, dtype=np.uint64)
+    for first in range(0, points.shape[1], _CHUNK):
+        some = slice(first, first + _CHUNK)
+        shares[:, some] = _evaluated(
+            hashed, roots[some], keys.part(some), points[:, some], second, bits
+        )
+    return _ZERO - shares if second else shares
+
+
+def _deal(
+    hashed: BlockHash,
+    alphas: WordVector,
+    bits: int,
+    roots: Blocks,
+    payloads: WordVector,
+    turned: WordVector,
+    keys: PayloadKeys,
+) -> None:
+    """Write the keys of a chunk."""
+    seeds, control = roots, np.zeros((2, alphas.size), dtype=np.uint64)
+    control[1] = 1
+    path = np.zeros(alphas.size, dtype=np.uint64)  # what both outputs add up to on alpha's path
+    for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
+        right = (alphas >> np.uint64(bits - 1 - level)) & _ONE
+        kept, lost = hashed(seeds, right), hashed(seeds, right ^ _ONE)
+        yielded = hashed(seeds, _VALUES)
+        of_kept, of_lost = _directions(yielded, right)
+        minus = control[1]
+        wanted = where_set(right ^ turned, payloads)
+        value[:] = _signed(wanted - path - of_lost[0] + of_lost[1], minus)
+        path += of_kept[0] - of_kept[1] + _signed(value, minus)
+        bits_kept, bits_lost = kept[0, :, 0] ^ kept[1, :, 0], lost[0, :, 0] ^ lost[1, :, 0]
+        # the control bits differ on alpha's path, and nowhere else
+        correction[:, 0] = bits_lost & ~FLAGS
+        correction[:, 0] |= (bits_kept & _ONE ^ _ONE) << right | (bits_lost & _ONE) << (
+            right ^ _ONE
+        )
+        np.bitwise_xor(lost[0, :, 1], lost[1, :, 1], out=correction[:, 1])
+        seeds, control = corrected(kept, control, correction, right)
+    below = alphas & np.uint64(LEAVES - 1)
+    inside = (np.arange(LEAVES, dtype=np.uint64) < below[:, None]).astype(np.uint64)
+    wanted = where_set(inside ^ turned[:, None], payloads[:, None])
+    leaves = _leaves(hashed, seeds)
+    found = wanted - path[:, None] - leaves[0] + leaves[1]
+    keys.outputs[:] = _signed(found, control[1][:, None])
+
+
+def _evaluated(
+    hashed: BlockHash,
+    roots: Blocks,
+    keys: PayloadKeys,
+    points: WordMatrix,
+    second: bool,
+    bits: int,
+) -> WordMatrix:
+    seeds = np.broadcast_to(roots, (*points.shape, 2))
+    control = np.full(points.shape, int(second), dtype=np.uint64)
+    shares: WordMatrix = np.zeros(points.shape, dtype=np.uint64)
+    for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
+        right = (points >> np.uint64(bits - 1 - level)) & _ONE
+        shares += _taken(hashed(seeds, _VALUES), right) + where_set(control, value)
+        seeds, control = corrected(hashed(seeds, right), control, correction, right)
+    leaf = points & np.uint64(LEAVES - 1)
+    # a hash has two of the four words
+    shares += _taken(hashed(seeds, np.where(leaf > _ONE, _UPPER, _LOWER)), leaf & _ONE)
+    chosen = keys.outputs[np.arange(points.shape[1]), leaf.astype(np.intp)]
+    shares += where_set(control, chosen)
+    return shares
+
+
+def _directions(yielded: Blocks, right: WordVector) -> tuple[WordMatrix, WordMatrix]:
+    """Both holders' words for alpha's direction, and for the other one, shape (2, count)."""
+    turn = right.astype(bool)
+    left_word, right_word = yielded[..., 0], yielded[..., 1]
+    return np.where(turn, right_word, left_word), np.where(turn, left_word, right_word)
+
+
+def _taken(blocks: Blocks, second: WordVector) -> WordVector:
+    """The first or second word of every block."""
+    return np.where(second.astype(bool), blocks[..., 1], blocks[..., 0])
+
+
+def _leaves(hashed: BlockHash, seeds: Blocks) -> WordMatrix:
+    """The four words of every seed, shape (..., 4)."""
+    return np.concatenate([hashed(seeds, _LOWER), hashed(seeds, _UPPER)], axis=-1)
+
+
+def _signed(words: WordVector, minus: WordVector) -> WordVector:
+    """The words, negated where a flag is 1."""
+    mask: WordVector = _ZERO - minus
+    signed: WordVector = (words ^ mask) - mask
+    return signed

@@ -1,0 +1,220 @@
+"""One batch of tests: who has which role in it, and everything public that it is bound to.
+
+Roles are drawn once a run, so that sites that collude have one chance to be given two of them:
+
+    sites   dealer        its twin   holders
+    2       coordinator   none       both sites
+    3       one           none       the two others
+    4 on    one           another    two others
+
+Leaks:
+    All of it is public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cipherdag.errors import CohortError, ParameterError
+from cipherdag.privacy.comparison.batch import COORDINATOR, SESSION_DIGEST_BYTES
+from cipherdag.privacy.comparison.blockhash import BlockHash
+from cipherdag.privacy.comparison.payloads import key_bytes
+from cipherdag.privacy.comparison.roles import in_turn
+from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
+from cipherdag.privacy.mpc.words import word_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.privacy.mpc.predicates import Predicates
+    from cipherdag.privacy.residues import IntegerVector
+
+TWO_SITES: Final = 2
+FEWEST_WITH_TWIN: Final = 4
+MOST_NUMBER: Final = (1 << 32) - 1
+_NO_TWIN = COORDINATOR
+_LAYOUT = struct.Struct(">BIIIIII")
+_VERSION = 1
+_HASH_KEY_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Positions of the parties that find the bits of a run.
+
+    Attributes:
+        dealer: Who deals the keys; `COORDINATOR` where there are two sites.
+        twin: Who deals them again from the dealer's seed; None below four sites.
+        holders: The two that hold shares and keys.
+
+    Raises:
+        CohortError: Two roles fall to one party.
+    """
+
+    dealer: int
+    twin: int | None
+    holders: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if len(set(self.sites)) != len(self.sites) or COORDINATOR in (self.twin, *self.holders):
+            raise CohortError("every role of a secure test needs another party")
+
+    @classmethod
+    def draw(cls, beacon: bytes, sites: Sequence[int]) -> Roles:
+        """The roles of a run over these sites, from public randomness; see above.
+
+        Raises:
+            CohortError: There are fewer than two sites.
+            ParameterError: The beacon has not 32 bytes, or a site is named twice.
+        """
+        if len(sites) < TWO_SITES:
+            raise CohortError("secure tests need two sites at least")
+        order = in_turn(beacon, 0, sites, min(len(sites), FEWEST_WITH_TWIN))
+        if len(order) == TWO_SITES:
+            return cls(COORDINATOR, None, (order[0], order[1]))
+        dealer, *twin, first, second = order
+        return cls(dealer, twin[0] if twin else None, (first, second))
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Positions of all sites with a role."""
+        dealer = () if self.dealer == COORDINATOR else (self.dealer,)
+        twin = () if self.twin is None else (self.twin,)
+        return (*dealer, *twin, *self.holders)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one attempt at a batch of tests is, as every party derives it for itself.
+
+    Attributes:
+        session: Digest of the session, 32 bytes.
+        question: Digest of the question, 32 bytes.
+        number: Which question of the session.
+        attempt: 0 for the first; a repeat has new seeds and a new digest.
+        sites: Ascending positions of the sites that take part.
+        roles: Who has which role, the same in every batch of a run.
+        predicates: The tests.
+
+    Raises:
+        CohortError: A site with a role does not take part, or the coordinator would deal for
+            other than two sites. Roles are never drawn anew: that would change who is trusted.
+        ParameterError: Another attribute is out of its range.
+    """
+
+    session: bytes
+    question: bytes
+    number: int
+    attempt: int
+    sites: tuple[int, ...]
+    roles: Roles
+    predicates: Predicates
+
+    def __post_init__(self) -> None:
+        if {len(self.session), len(self.question)} != {SESSION_DIGEST_BYTES}:
+            raise ParameterError("digests of a session and a question have 32 bytes")
+        if not all(0 <= n <= MOST_NUMBER for n in (self.number, self.attempt)):
+            raise ParameterError("numbers of questions and attempts fit 32 bits")
+        ascending = list(self.sites) == sorted(set(self.sites))
+        if not ascending or not all(site in _POSITIONS for site in self.sites):
+            raise ParameterError("positions of sites ascend and fit 32 bits")
+        if not set(self.roles.sites) <= set(self.sites):
+            raise CohortError("a site with a role in the secure tests left: the run ends")
+        if (self.roles.dealer == COORDINATOR) != (len(self.sites) == TWO_SITES):
+            raise CohortError("the coordinator deals for two sites, and a site for more")
+
+    def role_of(self, position: int) -> str:
+        """What a party is in this batch: dealer, twin, holder, site, or coordinator that deals.
+
+        Raises:
+            CohortError: It takes no part.
+        """
+        if position == COORDINATOR and self.roles.dealer == COORDINATOR:
+            return "coordinator"
+        if position not in self.sites:
+            raise CohortError("this party takes no part in the secure tests")
+        named = {self.roles.dealer: "dealer", self.roles.twin: "twin"}
+        return (named | dict.fromkeys(self.roles.holders, "holder")).get(position, "site")
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What every key, seal and signature of the batch is bound to, 32 bytes."""
+        roles = self.roles
+        twin = _NO_TWIN if roles.twin is None else roles.twin
+        said = _LAYOUT.pack(_VERSION, self.number, self.attempt, roles.dealer, twin, *roles.holders)
+        sites = b"".join(site.to_bytes(4, "big") for site in self.sites)
+        parts = said, self.session, self.question, sites, self.predicates.digest
+        return hashlib.sha256(transcript(b"cipherdag secure tests", *parts)).digest()
+
+    @cached_property
+    def widths(self) -> IntegerVector:
+        """Bits of the ring of every comparison."""
+        return self.predicates.widths()
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, NDArray[np.intp]], ...]:
+        """Each width, ascending, and which comparisons have it."""
+        return tuple((int(k), np.flatnonzero(self.widths == k)) for k in np.unique(self.widths))
+
+    @cached_property
+    def word_width(self) -> int:
+        """Bits of the ring that words are shared in."""
+        return int(self.widths.max())
+
+    @cached_property
+    def multiplied(self) -> NDArray[np.intp]:
+        """Which words some form multiplies, ascending."""
+        return np.unique(self.predicates.quadratic[:, 1:3]).astype(np.intp)
+
+    @cached_property
+    def test_of(self) -> NDArray[np.intp]:
+        """Which test every comparison is of."""
+        return np.repeat(np.arange(self.predicates.n_tests), self.predicates.sizes)
+
+    @cached_property
+    def vector_bytes(self) -> int:
+        """Length of a vector of words as it travels."""
+        return self.predicates.n_words * word_bytes(self.word_width)
+
+    @cached_property
+    def multiplied_bytes(self) -> int:
+        """Length of the multiplied words as they travel."""
+        return self.multiplied.size * word_bytes(self.word_width)
+
+    @cached_property
+    def forms_bytes(self) -> int:
+        """Length of a word of every comparison as they travel."""
+        return sum(members.size * word_bytes(width) for width, members in self.groups)
+
+    @cached_property
+    def dealt_bytes(self) -> int:
+        """Length of what a dealer sends in the clear."""
+        keys = sum(key_bytes(width - 1, members.size) for width, members in self.groups)
+        hashes = self.predicates.n_comparisons + self.predicates.n_tests + 1
+        return keys + self.multiplied_bytes + hashes * LABEL_HASH_BYTES
+
+    @cached_property
+    def tree_hash(self) -> BlockHash:
+        """What comparison keys of this batch are hashed with."""
+        return self._hash(b"keys")
+
+    @cached_property
+    def label_hash(self) -> BlockHash:
+        """What labels of this batch are hashed with."""
+        return self._hash(b"labels")
+
+    def _hash(self, purpose: bytes) -> BlockHash:
+        key = hashlib.sha256(transcript(b"cipherdag public hash", purpose, self.digest)).digest()
+        return BlockHash(key[:_HASH_KEY_BYTES])
+
+
+_POSITIONS = range(COORDINATOR)

@@ -1,0 +1,211 @@
+"""What the dealer of a batch deals, all of it from one seed and the sites' seeds.
+
+With t the sum of the dealt parts and F the forms without their constants, the dealer knows F(t).
+The holders draw shares of a uniform v for every comparison, and open F(x) + constant - 1 + r with
+
+    r = v - F(t)
+
+(see `holding`): so every comparison has another mask, whatever words it shares with others,
+and the products of dealt parts need no share at all. Keys of `payloads` for r's lower bits yield
+words that add up to the test's step where the form is positive; r's highest bit turns them round.
+What both holders draw (roots, v, shares of t, steps and labels) follows from a seed each, and the
+dealer corrects the shares of t alone.
+
+A twin that has the same seeds deals the same, bit by bit: it sends both holders a digest.
+
+Leaks:
+    The common part and one holder's seed say nothing of t, r or the labels. The dealer sees no
+    number of a site but through parts that are uniform; it must never see a masked sum or a label.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.privacy.comparison.function import FLAGS
+from cipherdag.privacy.comparison.payloads import (
+    LEAVES,
+    PayloadKeys,
+    deal_payloads,
+    key_bytes,
+    levels,
+)
+from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.keys.pairkeys import expand
+from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.mpc.labels import label_list
+from cipherdag.privacy.mpc.predicates import form_values
+from cipherdag.privacy.mpc.sharing import part_words
+from cipherdag.privacy.mpc.words import pack_words, unpack_words
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.comparison.blockhash import Blocks
+    from cipherdag.privacy.mpc.batch import Batch
+
+HOLDERS = (0, 1)
+_ONE = np.uint64(1)
+
+
+class HolderDraws(Secret):
+    """What a holder draws from its seed; steps of the first are odd, of the second even.
+
+    Attributes:
+        roots: Root seeds of its keys, shape (comparisons, 2).
+        masks: Shares of v, shape (comparisons,).
+        dealt: Shares of t, without the dealer's correction, shape (multiplied words,).
+        steps: Shares of what a comparison that holds adds to its test's label, shape (tests,).
+        labels: Shares of every test's label of 0, shape (tests,).
+        reach: Share of the batch's label of sums that can be, shape (1,).
+    """
+
+    __slots__ = ("dealt", "labels", "masks", "reach", "roots", "steps")
+
+    def __init__(self, batch: Batch, seed: bytes, holder: int) -> None:
+        predicates = batch.predicates
+        count, tests = predicates.n_comparisons, predicates.n_tests
+        sizes = (2 * count, count, batch.multiplied.size, tests, tests, 1)
+        key = expand(seed, b"draws of a holder", batch.digest)
+        words = Keystream(key).words(sum(sizes))
+        parts = np.split(words, np.cumsum(sizes)[:-1])
+        self.roots: Blocks = parts[0].reshape(count, 2) & ~np.array([FLAGS, 0], dtype=np.uint64)
+        self.masks, self.dealt, steps, self.labels, self.reach = parts[1:]
+        self.steps: WordVector = steps & ~_ONE if holder else steps | _ONE
+
+    @property
+    def secret_size(self) -> int:
+        """Of all words."""
+        kept = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
+        return sum(array.nbytes for array in kept)
+
+
+class Dealt(Secret):
+    """What a dealer deals: a part that anyone may read, and a seed for each holder."""
+
+    __slots__ = ("common", "seeds")
+
+    def __init__(self, common: bytes, seeds: tuple[bytes, bytes]) -> None:
+        self.common = common
+        self.seeds = seeds
+
+    @property
+    def secret_size(self) -> int:
+        """Of both seeds."""
+        return sum(map(len, self.seeds))
+
+    def check(self, batch: Batch, holder: int) -> bytes:
+        """What the twin tells a holder, 32 bytes."""
+        return deal_digest(batch, holder, self.seeds[holder], self.common)
+
+
+def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
+    """Everything that is dealt for a batch, the same at the dealer and its twin.
+
+    Args:
+        batch: What for.
+        seed: The dealer's, 32 fresh random bytes.
+        site_seeds: Every site's seed of its dealt part.
+
+    Leaks:
+        Nothing to who has one holder's seed; the labels and masks to who has both.
+    """
+    first, second = (expand(seed, b"seed of a holder", batch.digest, bytes([i])) for i in HOLDERS)
+    draws = HolderDraws(batch, first, 0), HolderDraws(batch, second, 1)
+    dealt = sum_of_parts(batch, (part_words(batch, each) for each in site_seeds))
+    masks = draws[0].masks + draws[1].masks - form_values(batch.predicates, dealt)
+    steps = draws[0].steps + draws[1].steps
+    roots = np.stack([holder.roots for holder in draws])
+    correction = dealt[batch.multiplied] - draws[0].dealt - draws[1].dealt
+    common = b"".join([
+        *_keys(batch, masks, roots, steps[batch.test_of]),
+        pack_words(correction, batch.word_width),
+        label_list(
+            batch.label_hash,
+            batch.predicates.sizes,
+            draws[0].labels + draws[1].labels,
+            steps,
+            draws[0].reach + draws[1].reach,
+        ),
+    ])  # fmt: skip
+    return Dealt(common, (first, second))
+
+
+def sum_of_parts(batch: Batch, parts: Iterable[WordVector]) -> WordVector:
+    """The sum of the sites' parts, modulo 2**64."""
+    total = np.zeros(batch.predicates.n_words, dtype=np.uint64)
+    for part in parts:
+        total += part
+    return total
+
+
+def deal_digest(batch: Batch, holder: int, seed: bytes, common: bytes) -> bytes:
+    """Digest of all that a holder was dealt, 32 bytes."""
+    parts = batch.digest, bytes([holder]), seed, common
+    return hashlib.sha256(transcript(b"cipherdag secure deal", *parts)).digest()
+
+
+class CommonPart:
+    """What a dealer sent in the clear, read.
+
+    Args:
+        batch: What for.
+        content: As long as ``batch.dealt_bytes``.
+
+    Raises:
+        MalformedMessageError: A correction is not reduced.
+
+    Attributes:
+        keys: What both holders' keys have in common, of each of the batch's groups.
+        correction: What the first holder adds to its shares of t.
+        labels: Hashes of labels.
+    """
+
+    __slots__ = ("correction", "keys", "labels")
+
+    def __init__(self, batch: Batch, content: bytes) -> None:
+        at, keys = 0, []
+        for width, members in batch.groups:
+            length = key_bytes(width - 1, members.size)
+            keys.append(_read_keys(content[at : at + length], width - 1, members.size))
+            at += length
+        end = at + batch.multiplied_bytes
+        self.keys = tuple(keys)
+        self.correction = unpack_words(content[at:end], batch.multiplied.size, batch.word_width)
+        self.labels = content[end:]
+
+
+def _keys(batch: Batch, masks: WordVector, roots: Blocks, payloads: WordVector) -> Iterator[bytes]:
+    """The keys of every group, as they travel."""
+    for width, members in batch.groups:
+        reduced, top = split_top(masks[members], width)
+        # a form is positive where the masked sum's top bit, r's and the borrow have an even sum
+        keys = deal_payloads(
+            batch.tree_hash, reduced, width - 1, roots[:, members], payloads[members], top
+        )
+        for array in keys:
+            yield array.astype("<u8", copy=False).tobytes()
+
+
+def _read_keys(content: bytes, bits: int, count: int) -> PayloadKeys:
+    words = np.frombuffer(content, dtype="<u8").astype(np.uint64, copy=False)
+    n_levels = levels(bits)
+    corrections, values, outputs = np.split(
+        words, np.cumsum([2 * n_levels * count, n_levels * count])
+    )
+    return PayloadKeys(
+        corrections.reshape(n_levels, count, 2),
+        values.reshape(n_levels, count),
+        outputs.reshape(count, LEAVES),
+    )
+
+
+def split_top(words: WordVector, width: int) -> tuple[WordVector, WordVector]:
+    """The words' lower ``width - 1`` bits, and the one above these."""
+    top = np.uint64(width - 1)
+    return words & np.uint64((1 << (width - 1)) - 1), (words >> top) & _ONE

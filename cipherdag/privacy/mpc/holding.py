@@ -1,0 +1,189 @@
+"""The arithmetic of a holder: three openings of uniform words, and then labels.
+
+With x the sums of the sites' vectors, t the sum of the dealt parts, and X_0 + X_1 = x - t the sums
+of the parts that the holders have:
+
+    E = X_0 + X_1, of every word that is multiplied
+    D = F(E) + constant - 1 + products of E and t + v = F(x) + constant - 1 + r    (r of `dealing`)
+    Y = L + (comparisons that hold) * step, of every test; and the batch's label of the range
+
+where a product x_i x_j is E_i E_j + E_i t_j + E_j t_i + t_i t_j; r has its last term. The
+highest bit of D - r is that of D, xor r's, xor [D's lower bits < r's]; the keys yield the last two
+times the step. The same keys say at D + 2^(k-2) whether D - r lies in the middle half of its ring.
+
+A holder answers each opening once. One that answers for two values of E would show 2 t, and with E
+all sums: so an object of this class lives in memory alone, is not copied, and never goes back.
+
+Leaks:
+    To each holder E, D and Y, which are uniform whatever the sums are, and the bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import MalformedMessageError, SpentKeyError
+from cipherdag.privacy.comparison.payloads import evaluate_payloads
+from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
+from cipherdag.privacy.mpc.labels import read_labels
+from cipherdag.privacy.mpc.predicates import linear_values, summed
+from cipherdag.privacy.mpc.words import pack_words, unpack_words
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.comparison.keys import BitVector
+    from cipherdag.privacy.mpc.batch import Batch
+
+_WORD_BYTES = 8
+_ONE = np.uint64(1)
+
+
+def label_bytes(batch: Batch) -> int:
+    """Length of a holder's shares of all labels."""
+    return _WORD_BYTES * (batch.predicates.n_tests + 1)
+
+
+class Holding(Secret):
+    """One holder's shares of one batch; every verb is called once, in this order.
+
+    Args:
+        batch: What for.
+        holder: 0 for the first holder, 1 for the second.
+        parts: The sum of the sites' parts for this holder, words, shape (words,).
+    """
+
+    __slots__ = (
+        "_batch", "_common", "_draws", "_forms", "_labels", "_multiplied", "_parts", "_second",
+        "_stage",
+    )  # fmt: skip
+
+    def __init__(self, batch: Batch, holder: int, parts: WordVector) -> None:
+        self._batch = batch
+        self._second = bool(holder)
+        self._parts = parts
+        self._stage = 0
+
+    @property
+    def secret_size(self) -> int:
+        """Of the parts."""
+        return self._parts.nbytes
+
+    def mask(self) -> bytes:
+        """This holder's share of E, packed.
+
+        Leaks:
+            Nothing: without the dealt parts it is uniform, and so is E.
+        """
+        self._once(0)
+        self._multiplied = self._parts[self._batch.multiplied]
+        return pack_words(self._multiplied, self._batch.word_width)
+
+    def square(self, other: bytes, seed: bytes, common: bytes) -> bytes:
+        """This holder's share of D, packed.
+
+        Args:
+            other: The other holder's share of E.
+            seed: What the dealer sealed for this holder.
+            common: What the dealer sent in the clear.
+
+        Raises:
+            MalformedMessageError: A word is missing or not reduced.
+
+        Leaks:
+            Nothing: D is masked by v, and the other holder's share of it is unknown to this one.
+        """
+        self._once(1)
+        batch, predicates = self._batch, self._batch.predicates
+        if len(common) != batch.dealt_bytes:
+            raise MalformedMessageError("the keys of secure tests are cut short or too long")
+        masked = self._multiplied + unpack_words(other, batch.multiplied.size, batch.word_width)
+        self._draws = draws = HolderDraws(batch, seed, int(self._second))
+        self._common = CommonPart(batch, common)
+        dealt = draws.dealt if self._second else draws.dealt + self._common.correction
+        left, right = np.searchsorted(batch.multiplied, predicates.quadratic[:, 1:3]).T
+        crossed = masked[left] * dealt[right] + masked[right] * dealt[left]
+        if not self._second:
+            crossed += masked[left] * masked[right]
+        forms = summed(predicates, predicates.quadratic, crossed) + draws.masks
+        forms += linear_values(predicates, self._parts)
+        if not self._second:
+            forms += (predicates.constants - 1).view(np.uint64)
+        self._forms = forms
+        return b"".join(pack_words(forms[members], width) for width, members in batch.groups)
+
+    def compare(self, other: bytes) -> bytes:
+        """This holder's shares of all labels, the range's last.
+
+        Args:
+            other: The other holder's share of D.
+
+        Raises:
+            MalformedMessageError: A word is missing or not reduced.
+
+        Leaks:
+            Nothing without the other holder's; together they are the labels.
+        """
+        self._once(2)
+        batch = self._batch
+        masked, at = self._forms.copy(), 0
+        if len(other) != batch.forms_bytes:
+            raise MalformedMessageError("masked forms are cut short or too long")
+        for width, members in batch.groups:
+            end = at + members.size * -(-width // 8)
+            masked[members] += unpack_words(other[at:end], members.size, width)
+            at = end
+        holding, beyond = self._compared(masked)
+        labels = self._draws.labels + np.add.reduceat(holding, batch.predicates.starts)
+        reach = self._draws.reach + beyond.sum(dtype=np.uint64)
+        self._labels = np.concatenate([labels, reach])
+        return self._labels.astype("<u8", copy=False).tobytes()
+
+    def open(self, other: bytes) -> BitVector:
+        """The bits, shape (tests,).
+
+        Args:
+            other: The other holder's shares of all labels.
+
+        Raises:
+            MalformedMessageError: A label is missing.
+            ForgedSumError, AggregateRangeError: As `read_labels`.
+
+        Leaks:
+            The bits.
+        """
+        self._once(3)
+        batch = self._batch
+        if len(other) != label_bytes(batch):
+            raise MalformedMessageError("shares of labels are cut short or too long")
+        labels = self._labels + np.frombuffer(other, dtype="<u8")
+        sizes, dealt = batch.predicates.sizes, self._common.labels
+        return read_labels(batch.label_hash, sizes, dealt, labels[:-1], labels[-1:])
+
+    def _compared(self, masked: WordVector) -> tuple[WordVector, WordVector]:
+        """Shares of each comparison's step: where it holds, and where it is beyond its half."""
+        batch, steps = self._batch, self._draws.steps[self._batch.test_of]
+        found = np.empty((2, masked.size), dtype=np.uint64)
+        tops = np.empty_like(found)
+        for (width, members), keys in zip(batch.groups, self._common.keys, strict=True):
+            middle = np.uint64(1 << (width - 2))
+            points, tops[:, members] = split_top(
+                np.stack([masked[members], masked[members] + middle]), width
+            )
+            found[:, members] = evaluate_payloads(
+                batch.tree_hash, self._draws.roots[members], keys, points,
+                second=self._second, bits=width - 1,
+            )  # fmt: skip
+        # the keys yield the step where r's top bit and the borrow differ
+        turned = steps - found
+        top = tops.astype(bool)
+        return np.where(top[0], found[0], turned[0]), np.where(top[1], turned[1], found[1])
+
+    def _once(self, stage: int) -> None:
+        """Raise SpentKeyError unless this is the next step; a step that fails is not repeated."""
+        if self._stage != stage:
+            self._stage = -1
+            raise SpentKeyError("a holder of secure tests was asked out of turn, or twice")
+        self._stage = stage + 1

@@ -1,0 +1,109 @@
+"""One label a test says 0 or 1, and nobody can turn one into the other.
+
+Where s of a test's m comparisons hold, its label is L + s D modulo 2^64. The dealer draws L and an
+odd D for each test, and sends hashes: first that of L, which says 0, then those of L + D to
+L + m D in ascending order, which say 1. So the or of the comparisons takes no secure product, and
+the place of the hash that fits says nothing of s. A holder would turn 0 into 1 by adding a multiple
+of D, but has no more than a share of D: it succeeds with a chance of m^2 / 2^63 at most.
+
+One more label stands for the whole batch: every form beyond the middle half of its ring adds its
+test's D, and only the label of none is hashed.
+
+Leaks:
+    Hashes of 80 bits under AES say nothing of labels that cannot be guessed. With the label of a
+    test and about 2^63 / m trials its D can be found, and with it s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cipherdag.errors import AggregateRangeError, ForgedSumError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.comparison.blockhash import BlockHash
+    from cipherdag.privacy.comparison.keys import BitVector
+    from cipherdag.privacy.residues import IntegerVector
+
+    HashMatrix = NDArray[np.uint8]
+
+LABEL_HASH_BYTES: Final = 10
+_BLOCK_BYTES = 16
+_PREFIX_BYTES = 8
+_NONE = np.uint64(0)
+
+
+def hash_labels(hashed: BlockHash, labels: WordVector, places: NDArray[np.intp]) -> HashMatrix:
+    """The hash of every label at its place, shape (labels, 10)."""
+    blocks = np.stack([labels, places.astype(np.uint64)], axis=-1)
+    found = hashed(blocks, _NONE).astype("<u8", copy=False)
+    return found.view(np.uint8).reshape(-1, _BLOCK_BYTES)[:, :LABEL_HASH_BYTES]
+
+
+def label_list(
+    hashed: BlockHash,
+    sizes: IntegerVector,
+    labels: WordVector,
+    steps: WordVector,
+    range_label: WordVector,
+) -> bytes:
+    """The hashes of all labels that mean something, as a dealer sends them.
+
+    Args:
+        hashed: The batch's hash of labels.
+        sizes: Comparisons of every test.
+        labels: The label of 0 of every test.
+        steps: What each comparison that holds adds, odd.
+        range_label: The batch's label of sums that can be, shape (1,).
+
+    Leaks:
+        Nothing of labels that are uniform.
+    """
+    test = np.repeat(np.arange(sizes.size), sizes + 1)
+    first = np.cumsum(sizes + 1) - (sizes + 1)
+    holding = (np.arange(test.size) - first[test]).astype(np.uint64)
+    hashes = hash_labels(hashed, labels[test] + holding * steps[test], test)
+    prefix = np.ascontiguousarray(hashes[:, :_PREFIX_BYTES]).view(">u8").reshape(-1)
+    order = np.lexsort((prefix, holding > 0, test))
+    last = hash_labels(hashed, range_label, np.array([sizes.size]))
+    return hashes[order].tobytes() + last.tobytes()
+
+
+def read_labels(
+    hashed: BlockHash, sizes: IntegerVector, dealt: bytes, labels: WordVector, reached: WordVector
+) -> BitVector:
+    """What the opened labels mean, shape (tests,).
+
+    Args:
+        hashed: The batch's hash of labels.
+        sizes: Comparisons of every test.
+        dealt: As `label_list` yields it.
+        labels: The opened label of every test.
+        reached: The opened label of the range, shape (1,).
+
+    Raises:
+        ForgedSumError: A label means nothing: who dealt, or who held a share, deviated.
+        AggregateRangeError: A sum is none that the sites can produce, or one of the three deviated.
+
+    Leaks:
+        The bits.
+    """
+    hashes = np.frombuffer(dealt, dtype=np.uint8).reshape(-1, LABEL_HASH_BYTES)
+    within = hash_labels(hashed, reached, np.array([sizes.size]))
+    test = np.repeat(np.arange(sizes.size), sizes + 1)
+    first = np.cumsum(sizes + 1) - (sizes + 1)
+    found = hash_labels(hashed, labels, np.arange(sizes.size))
+    fits = (hashes[:-1] == found[test]).all(axis=1)
+    zero = fits[first]
+    fits[first] = False
+    one: BitVector = np.logical_or.reduceat(fits, first)
+    if (zero == one).any():
+        raise ForgedSumError("a label of a secure test is none that was dealt")
+    if (within[0] != hashes[-1]).any():
+        raise AggregateRangeError("a sum is none that the sites can produce")
+    return one

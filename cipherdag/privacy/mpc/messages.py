@@ -1,0 +1,130 @@
+"""What travels between the parties of a batch, all of it by way of the coordinator.
+
+Parts, shares and seeds are sealed for one party each; the seal is bound to the batch, to who sends
+it to whom and what it is, and from the masked forms on to all that both holders saw before.
+
+    exchange   to                  carries                     answers
+    share      every site          (its question)              Contributed
+    prepare    dealer, twin        Collected                   Keys, Checks
+               both holders        Collected                   Passed: share of E
+    square     both holders        Square                      Passed: share of D
+    compare    both holders        Passed: the other's of D    Passed: shares of labels
+    open       both holders        Passed: the other's labels  Signed
+    (next)     every site          Verdicts
+
+Leaks:
+    Whoever carries them sees lengths, commitments to random seeds, hashes of labels, keys that say
+    nothing without a holder's seed, and the bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cipherdag.privacy.bodies import Body
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES
+from cipherdag.privacy.keys.sealing import SEAL_BYTES
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.mpc.batch import Batch
+
+SEALED_SEED: Final = KEY_BYTES + SEAL_BYTES
+DIGEST_BYTES: Final = 32
+_FRAME = 1024
+_FRAME_OF_A_PART = 8
+
+
+class Contributed(Body, frozen=True):
+    """A site's parts; one that it keeps itself, or that has no recipient, is empty.
+
+    Attributes:
+        first: Sealed seed for the first holder.
+        dealt: Sealed seed for the dealer.
+        again: The same seed, sealed for the twin.
+        rest: Sealed words for the second holder.
+        commitment: To the dealer's seed.
+        seed: Sealed for the twin, from the dealer alone: what it deals from.
+    """
+
+    first: bytes
+    dealt: bytes
+    again: bytes
+    rest: bytes
+    commitment: bytes
+    seed: bytes = b""
+
+
+class Collected(Body, frozen=True):
+    """The parts of all other sites for one role, in the order of the batch's sites.
+
+    Attributes:
+        parts: As they were sealed.
+        commitments: For dealer and twin.
+        seed: For the twin: the dealer's.
+    """
+
+    parts: tuple[bytes, ...]
+    commitments: tuple[bytes, ...] = ()
+    seed: bytes = b""
+
+
+class Keys(Body, frozen=True):
+    """What the dealer deals: in the clear, and a sealed seed for each holder."""
+
+    common: bytes
+    seeds: tuple[bytes, bytes]
+
+
+class Checks(Body, frozen=True):
+    """The twin's digests of what each holder was dealt, sealed for it."""
+
+    digests: tuple[bytes, bytes]
+
+
+class Square(Body, frozen=True):
+    """The other holder's share of E, and what was dealt; no check where there is no twin."""
+
+    masked: bytes
+    common: bytes
+    seed: bytes
+    check: bytes = b""
+
+
+class Passed(Body, frozen=True):
+    """One holder's words, sealed for the other."""
+
+    content: bytes
+
+
+class Signed(Body, frozen=True):
+    """The packed bits, the digest of what was dealt, and one holder's signature over both."""
+
+    bits: bytes
+    dealt: bytes
+    signature: bytes
+
+
+class Verdicts(Body, frozen=True):
+    """As `Signed`, with the signatures of the first and the second holder."""
+
+    bits: bytes
+    dealt: bytes
+    signatures: tuple[bytes, bytes]
+
+
+def most_bytes(batch: Batch, kind: type[Body]) -> int:
+    """Length of a message at most; a longer one is refused unread."""
+    vector, sites = batch.vector_bytes + SEAL_BYTES, len(batch.sites)
+    bits = -(-batch.predicates.n_tests // 8)
+    labels = 8 * (batch.predicates.n_tests + 1)
+    most = {
+        Contributed: vector,
+        Collected: sites * (vector + DIGEST_BYTES + _FRAME_OF_A_PART),
+        Keys: batch.dealt_bytes,
+        Checks: 0,
+        Square: batch.multiplied_bytes + batch.dealt_bytes,
+        Passed: max(batch.multiplied_bytes, batch.forms_bytes, labels),
+        Signed: bits,
+        Verdicts: bits,
+    }
+    return most[kind] + _FRAME

@@ -1,0 +1,139 @@
+"""A party of a session's secure tests: which batches it takes part in, and which it refuses.
+
+    party = Party(session, position, pair_keys, roles, names, identity)
+    seat = party.begin(batch)          one attempt at one question
+    seat.share(values), seat.prepare(request), ...
+
+Leaks:
+    See `Seat`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from cipherdag.errors import CohortError, InconsistentQuestionError, ReplayError
+from cipherdag.privacy.keys.sealing import sealing_keys
+from cipherdag.privacy.mpc.seat import Seat
+from cipherdag.privacy.mpc.verdicts import read_verdicts
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cipherdag.privacy.comparison.keys import BitVector, RandomBytes
+    from cipherdag.privacy.keys.identity import SigningIdentity
+    from cipherdag.privacy.keys.pairkeys import PairKey
+    from cipherdag.privacy.mpc.batch import Batch, Roles
+
+REPEATS: Final = 1
+"""How often a holder that answered with its share of the masked sums answers a question again."""
+
+_PURPOSE = b"secure tests"
+
+
+class Party(Secret):
+    """One site of a session, or the coordinator that deals for two sites.
+
+    Args:
+        session: Digest of the session, 32 bytes.
+        position: Of the site in its cohort; `COORDINATOR` for the coordinator.
+        pair_keys: Key with every other party that it has one with.
+        roles: Who has which role in the run.
+        names: Names of the cohort's sites, by position, for errors.
+        identity: What a holder signs the bits with; the coordinator needs none.
+        random_bytes: Yields that many bytes; the operating system's random source.
+    """
+
+    __slots__ = (
+        "_answered", "_identity", "_keys", "_last", "_names", "_position", "_random", "_roles",
+        "_seat", "_session",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        session: bytes,
+        position: int,
+        pair_keys: Mapping[int, PairKey],
+        roles: Roles,
+        names: Sequence[str],
+        identity: SigningIdentity | None = None,
+        random_bytes: RandomBytes = os.urandom,
+    ) -> None:
+        self._session, self._position, self._roles = session, position, roles
+        self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
+        self._names, self._identity, self._random = names, identity, random_bytes
+        self._last: Batch | None = None
+        self._seat: Seat | None = None
+        self._answered: list[Batch] = []  # attempts at this question that masked sums left for
+
+    @property
+    def secret_size(self) -> int:
+        """Of all sealing keys."""
+        return sum(key.secret_size for key in self._keys.values())
+
+    def begin(self, batch: Batch) -> Seat:
+        """This party's part in a batch; its part in the one before ends.
+
+        Args:
+            batch: What is asked, as this party derived it from the plan and the bits found so far.
+
+        Raises:
+            InconsistentQuestionError: It is of another session, or has other roles than the run.
+            CohortError: This party takes no part in it, or shares no key with one that has a role.
+            ReplayError: It is not after the one before; or it repeats a question after this
+                holder's masked sums left, over other sites, with other tests, or twice.
+
+        Leaks:
+            Nothing.
+        """
+        if batch.session != self._session or batch.roles != self._roles:
+            raise InconsistentQuestionError("secure tests of another session, or with other roles")
+        needed = {self._roles.dealer, *self._roles.sites} - {self._position}
+        if self._position in (*self._roles.holders, self._roles.dealer, self._roles.twin):
+            needed |= set(batch.sites) - {self._position}
+        if not needed <= set(self._keys):
+            raise CohortError("a site of the secure tests has no key with one that has a role")
+        self._admit(batch)
+        seat = Seat(batch, self._position, self._keys, self._names, self._identity, self._random)
+        if self._seat is not None:
+            self._seat.end()
+        self._last, self._seat = batch, seat
+        return seat
+
+    def accept(self, content: bytes, batch: Batch, identities: Sequence[bytes]) -> BitVector:
+        """The bits of a batch that this party took part in last; see `read_verdicts`.
+
+        Args:
+            content: `Verdicts`.
+            batch: What was asked.
+            identities: Pinned public keys of the cohort's sites, by position.
+
+        Raises:
+            ReplayError: It is not the batch of this party's last part.
+            MalformedMessageError, ForgedSumError: As `read_verdicts`.
+
+        Leaks:
+            Nothing.
+        """
+        if self._last is None or self._last.digest != batch.digest:
+            raise ReplayError("these bits are not of the secure tests asked last")
+        return read_verdicts(content, batch, [identities[site] for site in self._roles.holders])
+
+    def _admit(self, batch: Batch) -> None:
+        """Raise ReplayError for a batch that would answer something a second time."""
+        last, seat = self._last, self._seat
+        if last is None or seat is None or batch.number > last.number:
+            self._answered = []
+            return
+        if (batch.number, batch.attempt) <= (last.number, last.attempt):
+            raise ReplayError("secure tests are asked once, and in order")
+        if seat.masked and last not in self._answered:
+            self._answered.append(last)
+        for before in self._answered:
+            same = batch.sites == before.sites and batch.question == before.question
+            if not same or batch.predicates.digest != before.predicates.digest:
+                raise ReplayError("secure tests are repeated over the same sites alone")
+        if len(self._answered) > REPEATS:
+            raise ReplayError("secure tests are repeated once at most")

@@ -1,0 +1,293 @@
+"""What is asked of secret sums: tests, each true where one of its comparisons is.
+
+A comparison asks whether a quadratic form of the sums is positive. The form has public whole
+coefficients and a public constant:
+
+    T = sum of q_ij x_i x_j  +  sum of c_j x_j  +  constant        T > 0 ?
+
+The x are sums over the sites, in units of a grid that the caller chooses, with public bounds. So
+"U^2 > z^2 V + k" is one product, one linear term and a constant; a weighted trace has a product for
+every component, "c.x > t" has none. Several tests may ask of the same sums: each is one bit more.
+
+No form wraps. Let l and h be the bounds of T - 1 by interval arithmetic, in exact whole numbers
+(each product lies between the least and largest product of the bounds of its two factors, a square
+also above 0, and a sum between the sums of its terms' bounds). A comparison of width k computes
+modulo 2^k, with the least k so that -2^(k-2) <= l and h < 2^(k-2). Then T - 1 is the one
+representative of its residue in that interval, and half of all residues are of no honest sums:
+the range label notices those. T > 0 is T - 1 >= 0, which the residue's highest bit says.
+All of it is computed in 64-bit words: forms whose terms could add up to 2^62 are refused, and
+modulo 2^64 is a homomorphism to modulo 2^k.
+
+Leaks:
+    Nothing: all of it is public.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cipherdag.errors import ParameterError
+from cipherdag.privacy.keys.keyed import transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.residues import IntegerVector
+
+    IntegerMatrix = NDArray[np.int64]
+
+LARGEST: Final = 1 << 62
+"""What no bound, coefficient or form reaches."""
+MOST_COMPARISONS: Final = 1 << 17
+"""Of one batch, so that its dealt keys stay below 200 MB."""
+MOST_WORDS: Final = 1 << 20
+LEAST_WIDTH: Final = 4
+
+_POWERS = np.array([1 << bit for bit in range(63)], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Whether one form is positive.
+
+    Attributes:
+        quadratic: (word, word, coefficient) of every product; a square names a word twice.
+        linear: (word, coefficient).
+        constant: What is added.
+    """
+
+    quadratic: tuple[tuple[int, int, int], ...] = ()
+    linear: tuple[tuple[int, int], ...] = ()
+    constant: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicates:
+    """The tests of a batch, over the words of the sites' vectors.
+
+    Terms stand in ascending order of comparison and words, each once; `of` brings them into it.
+
+    Attributes:
+        lowest: Least sum of every word over all sites, at most 0, shape (words,).
+        highest: Largest one, at least 0.
+        sizes: Comparisons of every test, at least 1, shape (tests,).
+        quadratic: Rows of comparison, word, word not before it, and coefficient other than 0.
+        linear: Rows of comparison, word and coefficient other than 0.
+        constants: Of every comparison.
+
+    Raises:
+        ParameterError: A shape, order, bound or index is none of these, or a form may reach 2**62.
+    """
+
+    lowest: IntegerVector
+    highest: IntegerVector
+    sizes: IntegerVector
+    quadratic: IntegerMatrix
+    linear: IntegerMatrix
+    constants: IntegerVector
+
+    def __post_init__(self) -> None:
+        for name, columns in _COLUMNS.items():
+            array = getattr(self, name)
+            if array.dtype != np.int64 or array.shape[1:] != columns:
+                raise ParameterError(f"'{name}' of the predicates has another shape or type")
+        if self.lowest.shape != self.highest.shape or not 1 <= self.n_words <= MOST_WORDS:
+            raise ParameterError("every word has two bounds, and there is at least one word")
+        if (self.lowest > 0).any() or (self.highest < 0).any():
+            raise ParameterError("the bounds of every sum have 0 between them")
+        if not 1 <= self.n_comparisons <= MOST_COMPARISONS or not self.n_tests:
+            raise ParameterError("a batch has 1 to 131072 comparisons")
+        if (self.sizes < 1).any() or self.sizes.sum() != self.n_comparisons:
+            raise ParameterError("every test has comparisons, and every comparison one test")
+        _check_terms(self.quadratic, self.n_comparisons, self.n_words)
+        _check_terms(self.linear, self.n_comparisons, self.n_words)
+        if (self.quadratic[:, 1] > self.quadratic[:, 2]).any():
+            raise ParameterError("a product names the earlier word first")
+        self._check_sizes()
+
+    @classmethod
+    def of(
+        cls,
+        lowest: Sequence[int],
+        highest: Sequence[int],
+        tests: Sequence[Sequence[Comparison]],
+    ) -> Predicates:
+        """The predicates of tests that are spelled out.
+
+        Raises:
+            ParameterError: As the class, or a term is there twice.
+        """
+        forms = list(chain.from_iterable(tests))
+        quadratic = [
+            (place, min(i, j), max(i, j), factor)
+            for place, form in enumerate(forms)
+            for i, j, factor in form.quadratic
+        ]
+        linear = [(at, j, factor) for at, form in enumerate(forms) for j, factor in form.linear]
+        try:
+            return cls(
+                np.array(lowest, dtype=np.int64),
+                np.array(highest, dtype=np.int64),
+                np.array([len(test) for test in tests], dtype=np.int64),
+                np.array(sorted(quadratic), dtype=np.int64).reshape(-1, 4),
+                np.array(sorted(linear), dtype=np.int64).reshape(-1, 3),
+                np.array([form.constant for form in forms], dtype=np.int64),
+            )
+        except OverflowError:
+            raise ParameterError("a bound, coefficient or constant reaches 2**62") from None
+
+    @classmethod
+    def score_tests(
+        cls,
+        sizes: IntegerVector,
+        largest_scores: IntegerVector,
+        largest_variances: IntegerVector,
+        factors: IntegerVector,
+        constants: IntegerVector,
+    ) -> Predicates:
+        """Tests of "U^2 > factor V + constant for any component".
+
+        Args:
+            sizes: Components of every test.
+            largest_scores: Bound of the size of every U.
+            largest_variances: Bound of every V, which is at least 0.
+            factors: What every V is multiplied by.
+            constants: What is added to it.
+
+        Returns:
+            Predicates over twice as many words: the scores of all components, then the variances.
+        """
+        count = largest_scores.size
+        each, one = np.arange(count), np.ones(count, dtype=np.int64)
+        return cls(
+            np.concatenate([-largest_scores, np.zeros_like(largest_variances)]),
+            np.concatenate([largest_scores, largest_variances]),
+            sizes,
+            np.stack([each, each, each, one], axis=1),
+            np.stack([each, count + each, -factors], axis=1),
+            -constants,
+        )
+
+    @property
+    def n_words(self) -> int:
+        """Words of a site's vector."""
+        return self.lowest.size
+
+    @property
+    def n_tests(self) -> int:
+        """Tests; one bit is opened for each."""
+        return self.sizes.size
+
+    @property
+    def n_comparisons(self) -> int:
+        """Comparisons of all tests together."""
+        return self.constants.size
+
+    @property
+    def starts(self) -> NDArray[np.intp]:
+        """Which comparison is the first of every test."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 over all of it."""
+        parts = [getattr(self, name).astype("<i8", copy=False).tobytes() for name in _COLUMNS]
+        return hashlib.sha256(transcript(b"cipherdag predicates", *parts)).digest()
+
+    def ranges(self) -> tuple[IntegerVector, IntegerVector]:
+        """Least and largest value of every form, exact, shape (comparisons,) each."""
+        lowest, highest = self.constants.copy(), self.constants.copy()
+        for terms, (least, most) in (
+            (self.quadratic, self._products()),
+            (self.linear, (self.lowest[self.linear[:, 1]], self.highest[self.linear[:, 1]])),
+        ):
+            owner, coefficient = terms[:, 0], terms[:, -1]
+            ends = coefficient * least, coefficient * most
+            np.add.at(lowest, owner, np.minimum(*ends))
+            np.add.at(highest, owner, np.maximum(*ends))
+        return lowest, highest
+
+    def widths(self) -> IntegerVector:
+        """Bits of the ring that each comparison is computed in, shape (comparisons,); see above."""
+        lowest, highest = self.ranges()
+        largest = np.maximum(np.maximum(highest - 1, -lowest), 0)
+        # how many powers of two are no larger is how many bits a number has
+        bits = np.searchsorted(_POWERS, largest, side="right")
+        return np.maximum(bits.astype(np.int64) + 2, LEAST_WIDTH)
+
+    def _products(self) -> tuple[IntegerVector, IntegerVector]:
+        """Least and largest product of the two words of every quadratic term."""
+        left, right = self.quadratic[:, 1], self.quadratic[:, 2]
+        corners = np.stack([
+            one[left] * other[right]
+            for one in (self.lowest, self.highest)
+            for other in (self.lowest, self.highest)
+        ])  # fmt: skip
+        # a square is never below 0, which both bounds of its word have between them
+        return np.where(left == right, 0, corners.min(axis=0)), corners.max(axis=0)
+
+    def _check_sizes(self) -> None:
+        """Raise ParameterError where words or forms could reach 2**62, so that nothing wraps."""
+        largest = np.maximum(-self.lowest.astype(float), self.highest.astype(float))
+        total = np.abs(self.constants.astype(float))
+        for terms in (self.quadratic, self.linear):
+            size = np.abs(terms[:, -1].astype(float))
+            for word in terms[:, 1:-1].T:
+                size = size * largest[word]
+            total += np.bincount(terms[:, 0], weights=size, minlength=total.size)
+        # the floats err by far less than what is left between the two limits
+        if max(largest.max(), total.max()) >= LARGEST * (1 - 2.0**-20):
+            raise ParameterError("a bound, coefficient or form reaches 2**62")
+
+
+_COLUMNS: Final[dict[str, tuple[int, ...]]] = {
+    "lowest": (),
+    "highest": (),
+    "sizes": (),
+    "quadratic": (4,),
+    "linear": (3,),
+    "constants": (),
+}
+
+
+def _check_terms(terms: IntegerMatrix, n_comparisons: int, n_words: int) -> None:
+    """Raise ParameterError for an index out of range, another order, a term twice, or one of 0."""
+    if not terms.size:
+        return
+    owner, words = terms[:, 0], terms[:, 1:-1]
+    if owner.min() < 0 or owner.max() >= n_comparisons or words.min() < 0 or words.max() >= n_words:
+        raise ParameterError("a term names a comparison or a word that is none")
+    step = np.diff(terms[:, :-1], axis=0)
+    first = np.argmax(step != 0, axis=1)
+    if (step[np.arange(len(step)), first] <= 0).any() or not terms[:, -1].all():
+        raise ParameterError("terms are in order, each once, and no coefficient is 0")
+
+
+def form_values(predicates: Predicates, words: WordVector) -> WordVector:
+    """Every form without its constant, modulo 2**64, shape (comparisons,)."""
+    quadratic = predicates.quadratic
+    products = words[quadratic[:, 1]] * words[quadratic[:, 2]]
+    return summed(predicates, quadratic, products) + linear_values(predicates, words)
+
+
+def linear_values(predicates: Predicates, words: WordVector) -> WordVector:
+    """The linear terms of every form, modulo 2**64, shape (comparisons,)."""
+    return summed(predicates, predicates.linear, words[predicates.linear[:, 1]])
+
+
+def summed(predicates: Predicates, terms: IntegerMatrix, factors: WordVector) -> WordVector:
+    """Coefficients times factors of some terms, added up by comparison, modulo 2**64."""
+    total = np.zeros(predicates.n_comparisons, dtype=np.uint64)
+    if len(terms):
+        owner = terms[:, 0]
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        total[owner[first]] = np.add.reduceat(terms[:, -1].view(np.uint64) * factors, first)
+    return total

@@ -1,0 +1,390 @@
+"""One party's part in one batch: byte messages in, byte messages out, every verb once and in turn.
+
+Which verbs a party has follows from its role, as the table `TURNS` says. A verb that is asked
+twice or out of turn, or that failed, ends the party's part in the batch: nothing is ever computed
+again from the same seeds. Seeds are fresh from the operating system for every batch, and all of it
+lives in memory alone.
+
+Leaks:
+    See each verb; together, to each party that keeps to the protocol, the bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from cipherdag.errors import (
+    CipherdagError,
+    CohortError,
+    ComparisonKeyError,
+    KeyAgreementError,
+    ReplayError,
+    ShareError,
+)
+from cipherdag.privacy.bodies import BodyType, decode, encode
+from cipherdag.privacy.comparison.batch import COORDINATOR
+from cipherdag.privacy.keys.keyed import same_digest, transcript
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, place
+from cipherdag.privacy.mpc.dealing import deal_batch, deal_digest, sum_of_parts
+from cipherdag.privacy.mpc.holding import Holding, label_bytes
+from cipherdag.privacy.mpc.messages import (
+    Checks,
+    Collected,
+    Contributed,
+    Keys,
+    Passed,
+    Square,
+    most_bytes,
+)
+from cipherdag.privacy.mpc.sharing import commitment, commits_to, part_words, split_vector
+from cipherdag.privacy.mpc.verdicts import sign_bits
+from cipherdag.privacy.mpc.words import unpack_words
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.comparison.keys import RandomBytes
+    from cipherdag.privacy.keys.identity import SigningIdentity
+    from cipherdag.privacy.keys.sealing import SealingKey
+    from cipherdag.privacy.mpc.batch import Batch
+    from cipherdag.privacy.mpc.dealing import Dealt
+    from cipherdag.privacy.residues import IntegerVector
+
+TURNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "site": ("share",),
+    "dealer": ("share", "prepare"),
+    "twin": ("share", "prepare"),
+    "holder": ("share", "prepare", "square", "compare", "open"),
+    "coordinator": ("prepare",),
+}
+"""Verbs of every role, in turn."""
+
+
+class Seat(Secret):
+    """A party's part in a batch; `Party.begin` makes it.
+
+    Args:
+        batch: What is asked of whom.
+        position: Of this party; `COORDINATOR` for the coordinator that deals.
+        keys: What it seals with for each other party with a role.
+        names: Names of the cohort's sites, by position, for errors.
+        identity: What a holder signs the bits with.
+        random_bytes: Yields that many bytes; the operating system's random source.
+    """
+
+    __slots__ = (
+        "_batch", "_common", "_holding", "_identity", "_kept", "_keys", "_last", "_left", "_masked",
+        "_names", "_position", "_random", "_seed", "_seen",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        batch: Batch,
+        position: int,
+        keys: Mapping[int, SealingKey],
+        names: Sequence[str],
+        identity: SigningIdentity | None,
+        random_bytes: RandomBytes,
+    ) -> None:
+        self._batch, self._position, self._keys = batch, position, keys
+        self._names, self._identity, self._random = names, identity, random_bytes
+        self._left = TURNS[batch.role_of(position)]
+        self._kept: dict[str, bytes] = {}
+        self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
+        self._last = self._seen = b""
+        self._masked = False
+
+    @property
+    def secret_size(self) -> int:
+        """Of the parts and the seed that it keeps."""
+        return sum(map(len, self._kept.values())) + len(self._seed)
+
+    @property
+    def masked(self) -> bool:
+        """Whether this party, as a holder, answered with its share of the masked sums."""
+        return self._masked
+
+    def end(self) -> None:
+        """Let nothing more be asked of this part."""
+        self._left = ()
+        self._kept.clear()
+
+    def share(self, values: IntegerVector) -> bytes:
+        """`Contributed`: this site's vector, in three parts.
+
+        Args:
+            values: Whole numbers, shape (words,), each within what this site's rows can say.
+
+        Raises:
+            ReplayError: It was asked before.
+            ParameterError, BoundExceededError: As `split_vector`.
+
+        Leaks:
+            Nothing to any two parties with a role but both holders together with the dealer or its
+            twin, which have all three parts.
+        """
+        with self._turn("share"):
+            batch, roles = self._batch, self._batch.roles
+            parts = split_vector(batch, values, self._random)
+            committed = commitment(batch, self._position, parts.dealt)
+            first, second = roles.holders
+            hidden_seed = b""
+            if self._seed and roles.twin is not None:
+                hidden_seed = self._sealed(roles.twin, "seed", self._seed)
+            return encode(
+                Contributed(
+                    first=self._given(first, "first part", parts.first),
+                    dealt=self._given(roles.dealer, "dealt part", parts.dealt, committed),
+                    again=self._given(roles.twin, "dealt part", parts.dealt, committed),
+                    rest=self._given(second, "rest", parts.rest),
+                    commitment=committed,
+                    seed=hidden_seed,
+                )
+            )
+
+    def prepare(self, request: bytes) -> bytes:
+        """`Keys` of the dealer, `Checks` of its twin, `Passed` with a holder's share of E.
+
+        Args:
+            request: `Collected` for this party's role.
+
+        Raises:
+            ReplayError: It was asked before, or out of turn.
+            ShareError: A site's part does not unseal, or it gave dealer and twin different ones.
+            MalformedMessageError: The request is none.
+
+        Leaks:
+            To dealer and twin the dealt parts, which are uniform; to a holder its parts, too.
+        """
+        with self._turn("prepare"):
+            said = self._read(request, Collected)
+            others = [site for site in self._batch.sites if site != self._position]
+            if len(said.parts) != len(others):
+                raise ShareError("the parts of secure tests are not those of all other sites")
+            if self._position not in self._batch.roles.holders:
+                return encode(self._deal(said, others))
+            self._holding = self._collected(said, others)
+            self._masked = True
+            return self._pass("masked sums", self._holding.mask())
+
+    def square(self, request: bytes) -> bytes:
+        """`Passed` with this holder's share of D, from `Square`.
+
+        Raises:
+            ReplayError: As `prepare`.
+            ShareError: The other holder's share does not unseal.
+            ComparisonKeyError: What was dealt was altered, or dealer and twin dealt differently.
+            MalformedMessageError: The request is none.
+
+        Leaks:
+            Nothing: to the other holder a share of what is uniform.
+        """
+        with self._turn("square"):
+            said = self._read(request, Square)
+            other = self._passed_by_other("masked sums", said.masked, self._batch.multiplied_bytes)
+            seed = self._dealt_seed(said)
+            self._common = said.common
+            share = self._holding.square(other, seed, said.common)
+            self._see(other, hashlib.sha256(said.common).digest())
+            return self._pass("masked forms", share)
+
+    def compare(self, request: bytes) -> bytes:
+        """`Passed` with this holder's shares of the labels, from `Passed`.
+
+        Raises:
+            ReplayError, MalformedMessageError: As `prepare`.
+            ShareError: The other holder's share does not unseal, or it saw other masked sums or
+                other keys than this one.
+
+        Leaks:
+            Nothing: to the other holder labels that are uniform.
+        """
+        with self._turn("compare"):
+            sealed = self._read(request, Passed).content
+            other = self._passed_by_other("masked forms", sealed, self._batch.forms_bytes)
+            share = self._holding.compare(other)
+            self._see(other)
+            return self._pass("labels", share)
+
+    def open(self, request: bytes) -> bytes:
+        """`Signed` bits, from `Passed`.
+
+        Raises:
+            ReplayError, MalformedMessageError: As `prepare`.
+            ShareError: The other holder's shares do not unseal, or it saw other masked forms.
+            ForgedSumError: A label means nothing: dealer or holder deviated.
+            AggregateRangeError: A sum is none that the sites can produce.
+
+        Leaks:
+            The bits.
+        """
+        with self._turn("open"):
+            sealed = self._read(request, Passed).content
+            other = self._passed_by_other("labels", sealed, label_bytes(self._batch))
+            roles, identity = self._batch.roles, self._identity
+            if identity is None:
+                raise CohortError("a holder of secure tests signs what it finds")
+            try:
+                bits = self._holding.open(other)
+            except CipherdagError as error:
+                named = [f"'{self._name(party)}'" for party in (roles.dealer, *roles.holders)]
+                error.message += f" (dealt by {named[0]}, held by {named[1]} and {named[2]})"
+                raise
+            return encode(sign_bits(self._batch, bits, self._common, identity))
+
+    def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:
+        """Deal, as the dealer or as its twin."""
+        batch, roles = self._batch, self._batch.roles
+        seed = self._seed or self._unsealed(roles.dealer, "seed", said.seed, KEY_BYTES)
+        if len(said.commitments) != len(others):
+            raise ShareError("the commitments of secure tests are not those of all other sites")
+        seeds = [self._kept["dealt part"]] if "dealt part" in self._kept else []
+        for site, part, committed in zip(others, said.parts, said.commitments, strict=True):
+            content = self._unsealed(site, "dealt part", part, KEY_BYTES, committed)
+            if not commits_to(committed, batch, site, content):
+                raise ShareError(
+                    "its part for the dealer is not the one that it committed to",
+                    site=self._name(site),
+                )
+            seeds.append(content)
+        dealt = deal_batch(batch, seed, seeds)
+        return self._keys_of(dealt) if self._seed else self._checks_of(dealt)
+
+    def _keys_of(self, dealt: Dealt) -> Keys:
+        bound = hashlib.sha256(dealt.common).digest()
+        first, second = (
+            self._sealed(holder, "holder seed", seed, bound)
+            for holder, seed in zip(self._batch.roles.holders, dealt.seeds, strict=True)
+        )
+        return Keys(dealt.common, (first, second))
+
+    def _checks_of(self, dealt: Dealt) -> Checks:
+        first, second = (
+            self._sealed(holder, "check", dealt.check(self._batch, which))
+            for which, holder in enumerate(self._batch.roles.holders)
+        )
+        return Checks((first, second))
+
+    def _collected(self, said: Collected, others: Sequence[int]) -> Holding:
+        """A holder's shares of the sums, from all sites' parts."""
+        batch = self._batch
+        which = batch.roles.holders.index(self._position)
+
+        def words() -> Iterator[WordVector]:
+            kind, length = ("rest", batch.vector_bytes) if which else ("first part", KEY_BYTES)
+            parts = zip(others, said.parts, strict=True)
+            each = ((site, self._unsealed(site, kind, part, length)) for site, part in parts)
+            for site, content in chain([(self._position, self._kept.pop(kind))], each):
+                with self._blaming(site):
+                    yield (
+                        unpack_words(content, batch.predicates.n_words, batch.word_width)
+                        if which
+                        else part_words(batch, content)
+                    )
+
+        return Holding(batch, which, sum_of_parts(batch, words()))
+
+    def _dealt_seed(self, said: Square) -> bytes:
+        """The holder's seed, once the twin, where there is one, has dealt the same."""
+        batch, roles = self._batch, self._batch.roles
+        bound = hashlib.sha256(said.common).digest()
+        try:
+            seed = self._unsealed(roles.dealer, "holder seed", said.seed, KEY_BYTES, bound)
+        except ShareError:
+            raise ComparisonKeyError(
+                "the keys of secure tests were altered on their way from the dealer, "
+                f"'{self._name(roles.dealer)}'"
+            ) from None
+        if roles.twin is None:
+            return seed
+        check = self._unsealed(roles.twin, "check", said.check, len(bound))
+        which = roles.holders.index(self._position)
+        if not same_digest(check, deal_digest(batch, which, seed, said.common)):
+            raise ComparisonKeyError(
+                f"the dealer of secure tests, '{self._name(roles.dealer)}', and its twin, "
+                f"'{self._name(roles.twin)}', dealt differently"
+            )
+        return seed
+
+    def _passed_by_other(self, kind: str, sealed: bytes, length: int) -> bytes:
+        """What the other holder sealed, which saw what this one saw before."""
+        return self._unsealed(self._other, kind, sealed, length, self._seen)
+
+    def _pass(self, kind: str, share: bytes) -> bytes:
+        """A share for the other holder, bound to all that this one saw before."""
+        self._last = share
+        return encode(Passed(self._sealed(self._other, kind, share, self._seen)))
+
+    @property
+    def _other(self) -> int:
+        """The other holder."""
+        first, second = self._batch.roles.holders
+        return second if self._position == first else first
+
+    def _see(self, other: bytes, *more: bytes) -> None:
+        """Note both holders' shares, so that what follows is bound to them."""
+        shares = self._last, other
+        if self._position != self._batch.roles.holders[0]:
+            shares = other, self._last
+        self._seen = hashlib.sha256(transcript(self._seen, *shares, *more)).digest()
+
+    def _given(self, recipient: int | None, kind: str, part: bytes, bound: bytes = b"") -> bytes:
+        """A part sealed for its recipient; empty where that is this party, or nobody."""
+        if recipient is None:
+            return b""
+        if recipient == self._position:
+            self._kept[kind] = part
+            return b""
+        return self._sealed(recipient, kind, part, bound)
+
+    def _sealed(self, to: int, kind: str, content: bytes, bound: bytes = b"") -> bytes:
+        return self._keys[to].seal(content, self._context(kind, self._position, to, bound))
+
+    def _unsealed(
+        self, sender: int, kind: str, sealed: bytes, length: int, bound: bytes = b""
+    ) -> bytes:
+        """Undo `_sealed`; raises ShareError with the sender's name."""
+        try:
+            content = self._keys[sender].unseal(
+                sealed, self._context(kind, sender, self._position, bound)
+            )
+        except KeyAgreementError:
+            content = None
+        if content is None or len(content) != length:
+            raise ShareError(
+                f"its {kind} of secure tests was altered on its way, or is of another batch",
+                site=self._name(sender),
+            )
+        return content
+
+    def _context(self, kind: str, sender: int, to: int, bound: bytes) -> bytes:
+        return transcript(self._batch.digest, kind.encode(), place(sender), place(to), bound)
+
+    def _read(self, request: bytes, kind: type[BodyType]) -> BodyType:
+        return decode(request, kind, most_bytes(self._batch, kind))
+
+    def _name(self, party: int) -> str:
+        return "coordinator" if party == COORDINATOR else self._names[party]
+
+    @contextmanager
+    def _blaming(self, site: int) -> Iterator[None]:
+        """Gives an error of what a site sent that site's name."""
+        try:
+            yield
+        except CipherdagError as error:
+            error.site = error.site or self._name(site)
+            raise
+
+    @contextmanager
+    def _turn(self, verb: str) -> Iterator[None]:
+        """One step: refused unless it is the next one, and the last one if it fails."""
+        left, self._left = self._left, ()
+        if left[:1] != (verb,):
+            raise ReplayError("a party of secure tests was asked twice, or out of turn")
+        yield
+        self._left = left[1:]

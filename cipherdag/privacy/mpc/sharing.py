@@ -1,0 +1,100 @@
+"""A site's vector in three parts, so that no two roles have any site's numbers.
+
+    vector = first + dealt + rest      modulo 2^k
+
+The first part follows from a seed that goes to the first holder, the second from a seed that goes
+to the dealer and its twin, and the rest goes to the second holder. Everybody who carries the sum
+of the sites' vectors on carries it without the dealt parts.
+
+Leaks:
+    Any two of the parts say nothing; all three are the vector. The commitment says nothing of a
+    seed that was drawn at random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import BoundExceededError, ParameterError
+from cipherdag.privacy.keys.keyed import same_digest, transcript
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand, place
+from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.mpc.words import pack_words
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.comparison.keys import RandomBytes
+    from cipherdag.privacy.mpc.batch import Batch
+    from cipherdag.privacy.residues import IntegerVector
+
+COMMITMENT_BYTES = 32
+_PART = b"part of a vector"
+
+
+class Parts(Secret):
+    """The three parts of one site's vector.
+
+    Attributes:
+        first: Seed of the first holder's part.
+        dealt: Seed of the dealer's and its twin's.
+        rest: The second holder's, packed.
+    """
+
+    __slots__ = ("dealt", "first", "rest")
+
+    def __init__(self, first: bytes, dealt: bytes, rest: bytes) -> None:
+        self.first = first
+        self.dealt = dealt
+        self.rest = rest
+
+    @property
+    def secret_size(self) -> int:
+        """Of all three."""
+        return len(self.first) + len(self.dealt) + len(self.rest)
+
+
+def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes) -> Parts:
+    """The parts of a site's vector.
+
+    Args:
+        batch: What for.
+        values: Whole numbers, shape (words,). A caller keeps each within what its rows can
+            say, so that the sums of all sites keep their bounds.
+        random_bytes: Yields that many bytes of the operating system's random source.
+
+    Raises:
+        ParameterError: There is not one whole number for every word.
+        BoundExceededError: A number is beyond what the sum over all sites may reach.
+
+    Leaks:
+        Nothing through two parts; all three are the vector.
+    """
+    predicates = batch.predicates
+    if values.dtype != np.int64 or values.shape != predicates.lowest.shape:
+        raise ParameterError("a site's vector has one whole number for every word of the batch")
+    if (values < predicates.lowest).any() or (values > predicates.highest).any():
+        raise BoundExceededError("a number of this site is beyond what all sites may add up to")
+    first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
+    rest = values.view(np.uint64) - part_words(batch, first) - part_words(batch, dealt)
+    return Parts(first, dealt, pack_words(rest, batch.word_width))
+
+
+def part_words(batch: Batch, seed: bytes) -> WordVector:
+    """The part that follows from a seed, uniform words, shape (words,)."""
+    key = expand(seed, _PART, batch.digest)
+    return Keystream(key).words(batch.predicates.n_words)
+
+
+def commitment(batch: Batch, site: int, seed: bytes) -> bytes:
+    """What a site publishes of the seed for the dealer, so that the twin has the same, 32 bytes."""
+    parts = batch.digest, place(site), seed
+    return hashlib.sha256(transcript(b"cipherdag dealt part", *parts)).digest()
+
+
+def commits_to(said: bytes, batch: Batch, site: int, seed: bytes) -> bool:
+    """Whether a commitment is that of a seed."""
+    return same_digest(said, commitment(batch, site, seed))

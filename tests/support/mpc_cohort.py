@@ -1,0 +1,158 @@
+"""All parties of secure tests in one process, and a hook that alters what any of them sends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import defaultdict
+
+import numpy as np
+
+from cipherdag.privacy.bodies import decode, encode
+from cipherdag.privacy.comparison.batch import COORDINATOR
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.keys.pairkeys import PairKey
+from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import Passed
+from cipherdag.privacy.mpc.party import Party
+from cipherdag.privacy.mpc.predicates import Comparison, Predicates
+from cipherdag.privacy.mpc.relay import Relay
+
+SESSION = hashlib.sha256(b"session").digest()
+QUESTION = hashlib.sha256(b"question").digest()
+BEACON = hashlib.sha256(b"beacon").digest()
+IDENTITIES = [SigningIdentity.generate() for _ in range(4)]
+"""Signing costs little, making keys more: four are enough for cohorts of any size."""
+
+
+def fixed_roles(n_sites):
+    """Dealer 0, twin 1, holders 2 and 3, as far as there are sites."""
+    if n_sites == 2:
+        return Roles(COORDINATOR, None, (0, 1))
+    return Roles(0, None, (1, 2)) if n_sites == 3 else Roles(0, 1, (2, 3))
+
+
+def score_tests(sizes, *, scores, variances, constant=0):
+    """Tests of "U^2 > V + constant for any component", within these bounds."""
+    sizes = np.array(sizes, dtype=np.int64)
+    each = np.ones(sizes.sum(), dtype=np.int64)
+    return Predicates.score_tests(sizes, each * scores, each * variances, each, each * constant)
+
+
+def holds(predicates, sums):
+    """Every test's bit from the very sums, in Python integers."""
+    forms = [int(item) for item in predicates.constants]
+    x = [int(item) for item in sums]
+    for place, i, j, item in predicates.quadratic.tolist():
+        forms[place] += item * x[i] * x[j]
+    for place, j, item in predicates.linear.tolist():
+        forms[place] += item * x[j]
+    ends = np.cumsum(predicates.sizes).tolist()
+    starts = predicates.starts.tolist()
+    return np.array([max(forms[a:b]) > 0 for a, b in zip(starts, ends, strict=True)])
+
+
+def split(rng, predicates, sums, n_sites):
+    """Vectors of so many sites that add up to the sums, each within the bounds of the sums."""
+    vectors = np.zeros((n_sites, len(sums)), dtype=np.int64)
+    left = np.array(sums, dtype=np.int64)
+    for vector in vectors[:-1]:
+        low = np.maximum(predicates.lowest, left - predicates.highest)
+        high = np.minimum(predicates.highest, left - predicates.lowest)
+        vector[:] = rng.integers(low, high, endpoint=True)
+        left = left - vector
+    vectors[-1] = left
+    return vectors
+
+
+class Cohort:
+    """Parties of one session; `run` takes a batch from vectors to bits.
+
+    ``hook(step, party, message)`` may alter a message that a party sends, ``inward`` one that it is
+    sent; ``clock`` and ``sent`` have seconds and bytes of every step and party.
+    """
+
+    def __init__(self, n_sites, roles=None, random_bytes=os.urandom, linked=None):
+        self.n_sites = n_sites
+        self.roles = roles or fixed_roles(n_sites)
+        self.names = [f"site-{k}" for k in range(n_sites)]
+        self.identities = [IDENTITIES[k % 4] for k in range(n_sites)]
+        parties = [*range(n_sites), *([COORDINATOR] if self.roles.dealer == COORDINATOR else [])]
+        hubs = {self.roles.dealer, *self.roles.sites} if linked is None else linked
+        keys = {}
+        for item in parties:
+            for other in hubs - {item}:
+                pair = min(item, other), max(item, other)
+                keys.setdefault(pair, hashlib.sha256(repr(pair).encode()).digest())
+        self.keys = {item: {} for item in parties}
+        for (first, second), key in keys.items():
+            self.keys[first][second] = self.keys[second][first] = PairKey(key)
+        self.parties = {item: self.party(item, random_bytes) for item in parties}
+        self.clock, self.sent = defaultdict(float), defaultdict(int)
+
+    def party(self, item, random_bytes=os.urandom):
+        """A fresh object of one party."""
+        identity = None if item == COORDINATOR else self.identities[item]
+        return Party(
+            SESSION, item, self.keys[item], self.roles, self.names, identity, random_bytes
+        )  # fmt: skip
+
+    def batch(self, predicates, number=1, attempt=0, sites=None):
+        """A batch over all sites."""
+        sites = tuple(range(self.n_sites)) if sites is None else tuple(sites)
+        return Batch(SESSION, QUESTION, number, attempt, sites, self.roles, predicates)
+
+    def run(self, batch, vectors, hook=None, inward=None):
+        """The bits, as every site accepts them."""
+        content = self.opened(batch, vectors, hook, inward)
+        found = [
+            self.parties[site].accept(content, batch, [item.public for item in self.identities])
+            for site in batch.sites
+        ]
+        assert all((item == found[0]).all() for item in found)
+        return found[0]
+
+    def opened(self, batch, vectors, hook=None, inward=None):
+        """`Verdicts` of a batch."""
+        hook = hook or (lambda step, party, message: message)
+        inward = inward or (lambda step, party, message: message)
+        relay = Relay(batch, self.names)
+        members = [*batch.sites]
+        members += [COORDINATOR] if batch.roles.dealer == COORDINATOR else []
+        self.seats = {item: self.parties[item].begin(batch) for item in members}
+        replies = {
+            item: hook(
+                "share", item, self.timed("share", item, self.seats[item].share, vectors[item])
+            )
+            for item in batch.sites
+        }
+        for step in ("prepare", "square", "compare", "open"):
+            requests = self.timed(f"relay {step}", "relay", getattr(relay, step), replies)
+            replies = {}
+            for item, request in requests.items():
+                verb = getattr(self.seats[item], step)
+                reply = self.timed(step, item, verb, inward(step, item, request))
+                replies[item] = hook(step, item, reply)
+        return hook("combine", "relay", relay.combine(replies))
+
+    def resealed(self, step, party, message, change):
+        """What a holder that deviates sends: its share changed, and sealed anew."""
+        seat, (first, second) = self.seats[party], self.roles.holders
+        other = second if party == first else first
+        kind = {"prepare": "masked sums", "square": "masked forms", "compare": "labels"}[step]
+        context = seat._context(kind, party, other, seat._seen)
+        content = seat._keys[other].unseal(decode(message, Passed).content, context)
+        return encode(Passed(seat._keys[other].seal(change(content), context)))
+
+    def timed(self, step, party, verb, *arguments):
+        """Call a verb and note what it took and what it sent."""
+        before = time.process_time()
+        reply = verb(*arguments)
+        self.clock[step, party] += time.process_time() - before
+        if isinstance(reply, bytes):
+            self.sent[step, party] += len(reply)
+        return reply
+
+
+__all__ = ["COORDINATOR", "Cohort", "Comparison", "Predicates", "holds", "score_tests", "split"]
