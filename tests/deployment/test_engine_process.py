@@ -1,4 +1,4 @@
-"""The process that carries a site's messages: how it is kept from the files, and what is seen of it."""
+"""The process that carries a site's messages: kept from the files, and seen in status and ledger."""
 
 from __future__ import annotations
 
@@ -152,9 +152,7 @@ def test_a_process_of_another_user_connects_by_the_door_and_its_token(enrolled):
     folder = Path(tempfile.mkdtemp(prefix="door-"))
     folder.chmod(0o750)
     try:
-        with EngineDoor(
-            folder, engine_address(enrolled, None), lambda *_: b"", heard.append
-        ):
+        with EngineDoor(folder, engine_address(enrolled, None), lambda *_: b"", heard.append):
             assert (folder / "token").stat().st_mode & 0o777 == 0o640
             assert (folder / "door").stat().st_mode & 0o777 == 0o660
             token = (folder / "token").read_text()
