@@ -1,4 +1,4 @@
-"""The process that carries a site's messages: kept from the files, and seen in status and ledger."""
+"""The process that carries a site's messages: kept from files, seen in status and ledger."""
 
 from __future__ import annotations
 
