@@ -1,4 +1,4 @@
-"""Settings of all tests: machines are shared, so no property test fails for being slow."""
+"""Fixtures of all tests; `costs` has what they cost and which run is which."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import logging
 
 import commands
 import pytest
-from hypothesis import settings
 
-settings.register_profile("cipherdag", deadline=None)
-settings.load_profile("cipherdag")
+pytest_plugins = ("costs",)
 
 
 @pytest.fixture
