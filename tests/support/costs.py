@@ -24,6 +24,7 @@ BOUND_S = 0.5
 WRITTEN_FROM_S = 0.1
 FAST_EXAMPLES = 15
 SETTINGS = "_hypothesis_internal_use_settings"
+COLLECTED = pytest.StashKey[list]()
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
 
 settings.register_profile("full", deadline=None)
@@ -49,7 +50,8 @@ def pytest_configure(config):
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(session, items):
+    session.stash[COLLECTED] = [*items]
     known = of_file()
     fast, full = settings.get_current_profile_name() == "fast", {}
     for item in items:
@@ -73,6 +75,11 @@ def of_file():
     if FILE.exists():
         return json.loads(FILE.read_text("utf-8"))
     return {"seconds": {}, "processes": {}}
+
+
+def fast(item):
+    """Whether `make test` runs it."""
+    return not any(item.iter_markers("slow")) and not any(item.iter_markers("process"))
 
 
 def seconds():
