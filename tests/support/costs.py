@@ -10,6 +10,7 @@ A test that nobody measured counts as fast.
 from __future__ import annotations
 
 import json
+import random
 import resource
 import sys
 import time
@@ -36,6 +37,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--record-durations", action="store_true", help="write seconds per test to durations.json"
     )
+    parser.addoption(
+        "--shuffle", metavar="SEED", help="files, and tests of a file, in random order"
+    )
 
 
 def pytest_configure(config):
@@ -52,6 +56,10 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(session, items):
     session.stash[COLLECTED] = [*items]
+    if seed := session.config.getoption("shuffle"):
+        source = random.Random(seed)
+        place = defaultdict(source.random)
+        items.sort(key=lambda item: (place[item.path], source.random()))
     known = of_file()
     fast, full = settings.get_current_profile_name() == "fast", {}
     for item in items:
