@@ -16,6 +16,16 @@ def call(capsys, monkeypatch):
     return lambda *arguments: commands.call(capsys, monkeypatch, *arguments)
 
 
+@pytest.fixture
+def hospitals(tmp_path):
+    """Three sites' folders; whoever holds their locks lets go of them."""
+    import hospital_folders
+
+    made = hospital_folders.hospitals(tmp_path)
+    yield made
+    made.close()
+
+
 @pytest.fixture(autouse=True)
 def _levels_of_logs():
     """Commands set levels for their process; here the next test is in the same one."""
