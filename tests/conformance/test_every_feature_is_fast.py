@@ -6,6 +6,7 @@ Every worker collects all tests before any are left out, so what is asked here i
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import get_args
 
+import costs
 import pytest
 from costs import COLLECTED, fast
 
@@ -97,3 +99,27 @@ def test_every_attack_of_the_page_is_tried_by_the_fast_suite(collected):
         if named and not any(any(tests[own]) for own in named):
             left.append(row)
     assert left == []
+
+
+def test_what_was_measured_takes_the_place_of_what_was_known(tmp_path, monkeypatch):
+    known = tmp_path / "durations.json"
+    monkeypatch.setattr(costs, "FILE", known)
+    here = str(Path(__file__).relative_to(ROOT))
+    known.write_text(
+        json.dumps({
+            "seconds": {here: {"gone": 9.0, "one": 9.0}, "tests/no_file.py": {"one": 1.0}},
+            "processes": {here: ["one"]},
+        }),
+        "utf-8",
+    )  # fmt: skip
+    cost = {"own": 0.2, "processes": 0, "uses": ["shared"]}
+    tests = {
+        f"{here}::one": cost,
+        f"{here}::two": cost | {"own": 0.01},
+        f"{here}::three": cost | {"own": 0.0, "processes": 1, "uses": []},
+    }
+    for whole, left in ((True, {}), (False, {"gone": 9.0})):
+        written = json.loads(costs.written(tests, {"shared": [0.9, 1.1]}, whole))
+        # two tests asked for the fixture, which was set up twice, for a second each time
+        assert written["seconds"] == {here: left | {"one": 1.2, "two": 1.01}}
+        assert written["processes"] == {here: ["three"]}

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-FILE = Path(__file__).resolve().parents[1] / "durations.json"
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "tests" / "durations.json"
 BOUND_S = 0.5
 WRITTEN_FROM_S = 0.1
 FAST_EXAMPLES = 15
@@ -168,7 +169,7 @@ def written(tests, fixtures, whole):
     ran = {name.partition("::")[0] for name in tests}
     for costs in known.values():
         for file in [*costs]:
-            if (whole and file in ran) or not (FILE.parents[1] / file).exists():
+            if (whole and file in ran) or not (ROOT / file).exists():
                 del costs[file]
     listed = {file: set(own) for file, own in known["processes"].items()}
     for name, cost in tests.items():
