@@ -1,4 +1,4 @@
-# make demo: set up and run the main job.  make test: set up and run the tests.
+# make demo: set up and run the main job.  make test: set up and run the fast tests.  make test-all: every test.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ DEMO := $(VENV)/.demo
 RUNTIME := .venv-runtime
 TOOLS := .venv-release
 
-.PHONY: demo test check docs links sbom audit clean
+.PHONY: demo test test-rest test-all durations check docs links sbom audit clean
 .DEFAULT_GOAL := demo
 
 # PIP_FLAGS is the reader's own: a mirror, or --extra-index-url of torch's CPU build
@@ -35,8 +35,21 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(DEMO)
 	@$(CLOCK); $(BIN)/cipherdag demo && echo "The demo took $(COST)."
 
+# tests/durations.json says which tests are slow or start processes; tests/support/costs.py sets the markers
+TESTS = $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(TESTS) --hypothesis-profile fast -m "not slow and not process"
+
+# what `make test` leaves out, and with all examples the laws of which it took few
+test-rest: $(READY)
+	$(TESTS) -m "slow or process or law"
+
+test-all: test test-rest
+
+# every test once, and what it costs into tests/durations.json
+durations: $(READY)
+	$(TESTS) --record-durations
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Settings of all tests: machines are shared, so no property test fails for being slow."""
+"""Fixtures of all tests; `costs` has what they cost and which run is which."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import logging
 
 import commands
 import pytest
-from hypothesis import settings
 
-settings.register_profile("cipherdag", deadline=None)
-settings.load_profile("cipherdag")
+pytest_plugins = ("costs",)
 
 
 @pytest.fixture
 def call(capsys, monkeypatch):
     """Runs one command in this process: exit code, standard output, standard error."""
     return lambda *arguments: commands.call(capsys, monkeypatch, *arguments)
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    """Three sites' folders; whoever holds their locks lets go of them."""
+    import hospital_folders
+
+    made = hospital_folders.hospitals(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

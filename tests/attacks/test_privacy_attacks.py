@@ -72,7 +72,7 @@ def recovers(words, answer, modulus):
 
 def uniform(words, modulus):
     counts = np.bincount((words / (modulus / 64)).astype(int), minlength=64)
-    return stats.chisquare(counts).pvalue > 1e-6
+    return stats.chisquare(counts).pvalue > 1e-8
 
 
 # ------------------------------------------------------------------ masking

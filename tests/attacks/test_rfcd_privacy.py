@@ -100,9 +100,9 @@ def test_which_site_is_the_worst_leaves_no_trace_in_the_opened_words(monkeypatch
     assert samples[0][0] == samples[1][0] == samples[2][0]
     assert len(samples[0][1]) > 3000
     for _, sample in samples:
-        assert stats.kstest(sample, "uniform").pvalue > 1e-6
-    assert stats.ks_2samp(samples[0][1], samples[1][1]).pvalue > 1e-6
-    assert stats.ks_2samp(samples[0][1], samples[2][1]).pvalue > 1e-6
+        assert stats.kstest(sample, "uniform").pvalue > 1e-8
+    assert stats.ks_2samp(samples[0][1], samples[1][1]).pvalue > 1e-8
+    assert stats.ks_2samp(samples[0][1], samples[2][1]).pvalue > 1e-8
 
 
 def _payload(raw, length):

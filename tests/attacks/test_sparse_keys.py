@@ -87,24 +87,6 @@ def test_each_site_holds_the_keys_of_its_neighbours_alone(graph):
         assert len(lie.shares[position].tags) == len(lie.shares[position].escrow) == own
 
 
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("step", ["ask", "unmask"])
-def test_the_sum_is_right_where_a_site_dies_at_each_step(graph, step, after):
-    ward = Ward(n_sites=N_SITES)
-    ward.session.open()
-    silence(ward, LIAR, step, after=after)
-    others = [site for site in ward.tables if site != LIAR]
-    found = ward.session.ask(votes())
-    in_sum = list(ward.tables) if step == "unmask" else others
-    assert (found == expected(ward, votes(), in_sum)).all()
-    assert (ward.session.ask(votes(0.2)) == expected(ward, votes(0.2), others)).all()
-    assert ward.session.rounds[-1].n_sites == N_SITES - 1
-    recovered = {site for operation, site, _ in ward.engine.sent if operation == "recover"}
-    near = set(named(ward, ward.session._graph.neighbours(5)))
-    assert recovered == (near if step == "unmask" else set())
-    assert set(ward.session.finish()) == set(others)
-
-
 def test_where_more_leave_than_the_plan_says_the_run_ends_by_name(graph):
     ward = Ward(n_sites=N_SITES)
     ward.session.open()
@@ -259,9 +241,11 @@ def test_masks_are_recovered_by_neighbours_asked_alone_and_only_after_unmasking(
     early = Recover(lie.digest, 3, piece[helper])
     assert refused(lie.reply("recover", helper, early)) is OpeningRefusedError
     lie.call("unmask", lie.unmask(), Unmasked)
-    strangers = set(lie.everyone) - set(near)
-    for site in strangers:
+    for site in set(lie.everyone) - set(near):
         reply = lie.reply("recover", site, Recover(lie.digest, 3, piece[helper]))
+        assert refused(reply) is OpeningRefusedError
+    for vanished in (helper, N_SITES + 5):  # itself, and none of the cohort
+        reply = lie.reply("recover", helper, Recover(lie.digest, vanished, piece[helper]))
         assert refused(reply) is OpeningRefusedError
     wrong = Recover(lie.digest, 3, piece[near[1]])
     assert refused(lie.reply("recover", helper, wrong)) is KeyAgreementError
@@ -271,8 +255,14 @@ def test_masks_are_recovered_by_neighbours_asked_alone_and_only_after_unmasking(
 def test_a_tag_is_for_one_neighbour_and_from_one(graph):
     lie = Split(n_sites=N_SITES)
     honest = tags_for(0, lie.shares, lie.graph)
-    swapped = (honest[1], honest[0], *honest[2:])
-    for tags in (lie.shares[0].tags, swapped, honest[:-1], (*honest, b""), (bytes(16),) * 4):
+    first, *others = honest
+    near = lie.graph.neighbours(0)[0]
+    lies = [
+        lie.shares[0].tags, (honest[1], first, *honest[2:]), honest[:-1], (*honest, b""),
+        (bytes(16),) * len(honest), (lie.shares[0].tags[0], *others), (first[:-1], *others),
+        (tags_for(near, lie.shares, lie.graph)[1], *others), (altered(first), *others),
+    ]  # fmt: skip
+    for tags in lies:
         reply = lie.reply("unmask", 0, Unmask(lie.digest, tags))
         assert refused(reply) is InconsistentQuestionError
     lie.call("unmask", {0: Unmask(lie.digest, honest)}, Unmasked)
@@ -285,7 +275,7 @@ def test_the_share_of_a_site_left_out_stays_hidden(graph):
         lie.call("unmask", lie.unmask(lie.ask(2, lie.everyone[:-1])), Unmasked)
         hidden.append(np.frombuffer(lie.shares[7].share, dtype="<u8"))
     unit = np.concatenate(hidden).astype(np.float64) / WORD_MODULI[0]
-    assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
+    assert abs(unit.mean() - 0.5) < 6 / np.sqrt(12 * unit.size)
 
 
 # ------------------------------------------------------------------ the set-up

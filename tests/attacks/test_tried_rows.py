@@ -11,7 +11,6 @@ import copy
 import pickle
 from itertools import product
 
-import hospital_folders
 import msgspec
 import numpy as np
 import pandas as pd
@@ -158,13 +157,6 @@ def test_what_a_site_trains_follows_from_its_key_too():
     )
     assert np.array_equal(first, again)
     assert not any(np.array_equal(first, answer) for answer in others)
-
-
-@pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    yield made
-    made.close()
 
 
 QUESTION = StratifiedTables(

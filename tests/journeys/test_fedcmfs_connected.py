@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import hospital_folders
 import pytest
 from adversary import CrashError, CrashingEngine
 from scripted import about
@@ -26,11 +25,9 @@ LABELS = ("Theatre", "Zyrtec-dose")
 
 
 @pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    made.installed = True
-    yield made
-    made.close()
+def hospitals(hospitals):
+    hospitals.installed = True
+    return hospitals
 
 
 def mark(hospitals, labels):

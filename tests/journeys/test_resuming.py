@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import hospital_folders
+import msgspec
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
 from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
@@ -37,6 +38,7 @@ from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.results.sentences import dropout_lines
+from cipherdag.results.site_result import site_result
 
 LOST = RefusedError.summary  # the coordinator hears no more of a round; the site's log does
 FOUR = tuple(f"hospital-{k}" for k in range(4))
@@ -55,8 +57,11 @@ def last_reason():
     return type(list(REASONS.values())[-1])
 
 
-def learn(session):
-    outcome = session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, fewest=3))))
+SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="verdicts")
+
+
+def learn(session, algorithm=SUMS):
+    outcome = session.run(Replay(algorithm.ask(Facts(session.open(), 4, fewest=3))))
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -72,41 +77,61 @@ def questions(*engines):
 
 
 CRASHES = [
-    ("masking", "invite", 1), ("masking", "offers", 1), ("masking", "sealed", 1),
-    ("masking", "ask", 1), ("masking", "ask", 2), ("masking", "unmask", 2),
-    ("masking", "finish", 1), ("bfv", "unmask", 2), ("bfv", "open", 2),
+    *(
+        ("sums", *own)
+        for own in (
+            ("masking", "invite", 1), ("masking", "offers", 1), ("masking", "sealed", 1),
+            ("masking", "ask", 1), ("masking", "ask", 2), ("masking", "unmask", 2),
+            ("masking", "finish", 1), ("bfv", "unmask", 2), ("bfv", "open", 2),
+        )
+    ),
+    *(
+        ("verdicts", *own)
+        for own in (
+            ("masking", "sealed", 1), ("masking", "ask", 1), ("masking", "ask", 2),
+            ("masking", "unmask", 1), ("masking", "compare", 1), ("masking", "compare", 2),
+            ("masking", "finish", 1), ("bfv", "open", 1), ("bfv", "compare", 2),
+        )
+    ),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("protection", "operation", "count"), CRASHES)
+@pytest.mark.parametrize(("reveal", "protection", "operation", "count"), CRASHES)
 def test_a_run_goes_on_where_its_coordinator_crashed(
-    hospitals, tmp_path, protection, operation, count
+    hospitals, tmp_path, reveal, protection, operation, count
 ):
-    reference = hospitals.session(hospitals.handlers(), protection=protection)
-    expected, _ = learn(reference)
+    algorithm = {"sums": SUMS, "verdicts": CLOSED}[reveal]
+    about = {"parameters": msgspec.to_builtins(algorithm), "protection": protection}
+    reference = hospitals.session(hospitals.handlers(), **about)
+    expected, _ = learn(reference, algorithm)
     hospitals.close()
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
     crashing = CrashingEngine(handlers, operation, count)
-    first = hospitals.session(
-        handlers, protection=protection, engine=crashing, journal=Journal(path)
-    )
+    first = hospitals.session(handlers, engine=crashing, journal=Journal(path), **about)
     with pytest.raises(CrashError):
-        learn(first)
+        learn(first, algorithm)
     engine = RecordingEngine(handlers)
-    second = hospitals.session(
-        handlers, protection=protection, engine=engine, journal=Journal(path)
-    )
-    found, closed = learn(second)
+    second = hospitals.session(handlers, engine=engine, journal=Journal(path))
+    found, closed = learn(second, algorithm)
     assert found == expected
     assert set(closed) == set(FOUR)
+    results = {name: site_result(folder) for name, folder in hospitals.folders.items()}
+    assert len({len(own.graph.edges) for own in results.values()}) == 1
+    if operation == "compare":
+        # the shares of the round that was cut short are told again, by the same bytes
+        told = [reply for own, _, reply in crashing.received if own == "compare"]
+        again = [reply for own, _, reply in engine.received if own == "compare"]
+        assert told[-2:] == again[:2]
     assert second.dropouts == ()
     assert [r.aggregate for r in second.rounds] == [r.aggregate for r in reference.rounds]
     assert [r.number for r in second.rounds] == [r.number for r in reference.rounds]
     # no site was asked a question twice under two digests
     assert all(len(messages) == 1 for messages in questions(crashing, engine).values())
-    sent = reference.bytes_sent_per_site
-    assert all(second.bytes_sent_per_site[name] >= sent[name] * 0.99 for name in FOUR)
+    sent, again = reference.bytes_sent_per_site, second.bytes_sent_per_site
+    # of verdicts whoever deals sends more, and who deals is drawn anew
+    for names in [(name,) for name in FOUR] if reveal == "sums" else [FOUR]:
+        assert sum(again[own] for own in names) >= 0.99 * sum(sent[own] for own in names)
     assert second._plan == first._plan
     assert path.stat().st_mode & 0o077 == 0
 

@@ -15,8 +15,6 @@ import pandas as pd
 import pytest
 from adversary import (
     ROWS,
-    CrashError,
-    CrashingEngine,
     RecordingEngine,
     Ward,
     silence,
@@ -42,7 +40,6 @@ from cipherdag.protocol.verdict_rounds import Roles
 from cipherdag.questions.question import opens_sums
 from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.results.sentences import release_lines
-from cipherdag.results.site_result import site_result
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.plan_account import plan_lines
 from cipherdag.sites.policy.policy import QUESTION_KINDS
@@ -278,39 +275,6 @@ def learn(session):
     facts = Facts(session.open(), 4, fewest=3)
     outcome = session.run(Replay(CLOSED.ask(facts), facts.present))
     return outcome.arcs.tobytes(), session.finish()
-
-
-@pytest.mark.parametrize(
-    ("protection", "operation", "count"),
-    [
-        ("masking", "sealed", 1), ("masking", "ask", 1), ("masking", "ask", 2),
-        ("masking", "unmask", 1), ("masking", "compare", 1), ("masking", "compare", 2),
-        ("masking", "finish", 1), ("bfv", "open", 1), ("bfv", "compare", 2),
-    ],
-)  # fmt: skip
-def test_a_run_goes_on_where_its_coordinator_crashed(
-    hospitals, tmp_path, protection, operation, count
-):
-    about = {"parameters": msgspec.to_builtins(CLOSED), "protection": protection}
-    expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
-    hospitals.close()
-    handlers, path = hospitals.handlers(), tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, operation, count)
-    with pytest.raises(CrashError):
-        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path), **about))
-    engine = RecordingEngine(handlers)
-    second = hospitals.session(handlers, engine=engine, journal=Journal(path))
-    found, closed = learn(second)
-    assert found == expected
-    assert set(closed) == set(FOUR)
-    if operation == "compare":
-        # the shares of the round that was cut short are told again, by the same bytes
-        told = [reply for own, _, reply in crashing.received if own == "compare"]
-        again = [reply for own, _, reply in engine.received if own == "compare"]
-        assert told[-2:] == again[:2]
-    results = {name: site_result(folder) for name, folder in hospitals.folders.items()}
-    graphs = [len(own.graph.edges) for own in results.values()]
-    assert len(set(graphs)) == 1
 
 
 def test_a_run_that_ended_for_want_of_a_holder_goes_on_when_it_is_back(hospitals, tmp_path):

@@ -123,7 +123,7 @@ def test_a_single_share_is_uniform_whatever_the_secret():
             [share % 20 for share in shares],
         ):
             counts = np.bincount(drawn, minlength=20)
-            assert stats.chisquare(counts).pvalue > 1e-6
+            assert stats.chisquare(counts).pvalue > 1e-8
 
 
 def test_an_altered_share_is_noticed():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 
-import hospital_folders
 import msgspec
 import pytest
 from adversary import RecordingEngine, Ward, refused, votes
@@ -40,13 +39,6 @@ from cipherdag.sites.session.admission import SET_UP
 
 NAME = "hospital-0"
 STRANGER = SigningIdentity.generate()
-
-
-@pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    yield made
-    made.close()
 
 
 def coordinator_s(hospitals, topic, body, session, key=None):

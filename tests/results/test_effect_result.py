@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -13,13 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_run import page_of
 
-from cipherdag import CausalGraph, Effect, EffectResult, Federation
+from cipherdag import CausalGraph, Effect, Federation
 from cipherdag.algorithms.effect.report import BETWEEN_MOVED
-from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.effect import Contrast, e_value
 from cipherdag.pages.numerals import shown
-from cipherdag.results.kinds import load_run
-from cipherdag.results.result import Result
 
 NAME = "<b>cured</b>"
 
@@ -70,8 +66,6 @@ def test_the_page_has_them_too_and_says_nothing_else(result):
     means = page.column("arm-table", "Mean", values=True)
     assert means == [[str(row[3])] for row in result.mean_rows()]
     assert page.column("between-table", "Arm") == [row[1] for row in result.between_rows()]
-    for sentence in result.disclosures:
-        assert sentence in page.texts["main"]
     assert NAME in page.texts["main"]  # as text, hence escaped
     assert "<b>cured</b>" not in result.page()
 
@@ -96,26 +90,6 @@ def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(resul
     assert "True against False, odds ratio:" in text
     assert "True against False, difference from each site's rows alone, mean of 3 sites" in text
     assert "as the graph leaves it open" in text
-
-
-def test_a_saved_effect_is_the_same_and_says_its_kind(result, tmp_path):
-    folder = result.save(tmp_path / "out")
-    loaded = load_run(folder)
-    assert isinstance(loaded, EffectResult)
-    assert loaded.to_dict() == result.to_dict()
-    assert loaded.sets == result.sets
-    assert loaded.by_graph.equals(result.by_graph)
-    written = pd.read_csv(folder / "effects.csv")
-    assert written["estimate"].tolist() == pytest.approx(result.by_graph["estimate"].tolist())
-    assert json.loads((folder / "result.json").read_text("utf-8"))["kind"] == "effect"
-    with pytest.raises(OutputError, match="of the kind effect, not graph") as caught:
-        Result.load(folder)
-    assert "effects.csv" in caught.value.remedy
-
-
-def test_there_is_no_truth_to_compare_with(result):
-    with pytest.raises(ParameterError, match="not compared with a true graph"):
-        result.to_dict(truth=CausalGraph.from_edges(["a", "b"]))
 
 
 def test_of_a_first_set_without_an_estimate_the_number_is_missing_not_made_up(result):

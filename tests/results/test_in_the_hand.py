@@ -29,13 +29,6 @@ def test_what_is_printed_is_one_short_line():
     )
 
 
-def test_a_notebook_shows_the_graph_under_the_line():
-    shown = RESULT._repr_html_()
-    assert shown.startswith("<p>fedpc over 3 sites, masking:")
-    assert "<svg" in shown
-    assert "<script" not in shown
-
-
 def test_edges_are_a_table_that_makes_the_graph_again():
     effect = ["effect", "effect_low", "effect_high", "effect_measure"]
     assert list(RESULT.edges.columns) == ["from", "to", "mark", "p_value", "given", *effect]

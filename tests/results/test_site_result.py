@@ -26,11 +26,9 @@ NAME = NAMES[1]
 
 
 @pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    made.installed = True
-    yield made
-    made.close()
+def hospitals(hospitals):
+    hospitals.installed = True
+    return hospitals
 
 
 def started(hospitals):

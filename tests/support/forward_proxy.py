@@ -60,7 +60,7 @@ class ForwardProxy:
                 back = threading.Thread(target=self._pump, args=(there, client), daemon=True)
                 back.start()
                 self._pump(client, there)
-                back.join(timeout=5)
+                back.join(timeout=60)
 
     def _pump(self, source, target):
         with contextlib.suppress(OSError):

@@ -146,12 +146,12 @@ OLDER = {
 """Linear algebra by the kernels of a processor without vectors of 256 bits."""
 
 
-def in_process_of_its_own(path, threads, *, older=False):
-    """`replayed_digest` in another process: so many threads, and an older processor's kernels."""
+def in_process_of_its_own(saved, threads, *, older=False):
+    """`replayed_digest` by name in another process: so many threads, and an older processor's."""
     counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     done = subprocess.run(
-        [sys.executable, __file__, str(path), str(threads)],
+        [sys.executable, __file__, str(threads), *map(str, saved.values())],
         capture_output=True,
         text=True,
         check=True,
@@ -163,11 +163,12 @@ def in_process_of_its_own(path, threads, *, older=False):
             "PYTHONHASHSEED": str(threads),
         },
     )
-    return done.stdout.strip()
+    return dict(zip(saved, done.stdout.split(), strict=True))
 
 
 if __name__ == "__main__":
     import torch
 
-    torch.set_num_threads(int(sys.argv[2]))
-    print(replayed_digest(Path(sys.argv[1])))  # noqa: T201
+    torch.set_num_threads(int(sys.argv[1]))
+    for path in sys.argv[2:]:
+        print(replayed_digest(Path(path)))  # noqa: T201

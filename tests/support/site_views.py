@@ -23,7 +23,7 @@ from cipherdag.protocol.wire import decode
 from cipherdag.sites.session.verdicts import Part
 
 COORDINATOR = -1
-ONCE_IN = 1e-7
+ONCE_IN = 1e-9
 """How rarely noise is taken for something else, test by test."""
 
 

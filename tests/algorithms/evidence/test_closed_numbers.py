@@ -185,15 +185,6 @@ def test_of_numbers_the_graph_is_that_of_opened_sums_by_the_same_rule():
     assert opened.graph == linear("masking").graph
 
 
-@pytest.mark.parametrize("protection", ["none", "bfv"])
-def test_every_protection_has_the_same_bits(protection):
-    if protection == "bfv":
-        pytest.importorskip("tenseal")
-    own, other = linear("masking"), linear(protection)
-    assert own.graph == other.graph
-    assert [r.aggregate for r in own.rounds] == [r.aggregate for r in other.rounds]
-
-
 def test_weights_alone_are_told_beside_bits():
     found = linear("masking")
     assert {own.kind for own in found.rounds} == {

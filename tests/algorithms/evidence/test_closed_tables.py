@@ -478,15 +478,6 @@ def test_of_a_large_sample_the_graph_is_the_true_one():
     assert {edge.mark for edge in strong("masking").graph.edges} == {"-->"}
 
 
-@pytest.mark.parametrize("protection", ["none", "bfv"])
-def test_every_protection_has_the_same_bits(protection):
-    if protection == "bfv":
-        pytest.importorskip("tenseal")
-    own, other = strong("masking"), strong(protection)
-    assert own.graph == other.graph
-    assert [r.aggregate for r in own.rounds] == [r.aggregate for r in other.rounds]
-
-
 def test_auto_stands_for_it_and_its_words_say_what_is_opened():
     assert FedPC(reveal="verdicts").decided_by == "stratified"
     (said,) = FedPC(reveal="verdicts").disclosures()

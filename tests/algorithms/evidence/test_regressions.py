@@ -103,19 +103,6 @@ def test_a_step_is_a_round_for_all_tests_together():
     assert max(asked) <= 12
 
 
-def test_mixed_columns_run_end_to_end_under_every_protection():
-    data = frame(np.random.default_rng(5), 900)
-    results = []
-    for protection in ("masking", "bfv", "none"):
-        policy = replace(ALL_KINDS, min_cell_size=0, allow_unprotected=protection == "none")
-        federation = Federation.split(data, 3, protection=protection, policy=policy, device="cpu")
-        results.append(federation.run(FedPC(evidence="glm", max_cond_size=1)))
-    assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
-    assert len({result.graph for result in results}) == 1
-    assert results[0].graph.edges
-    assert list(results[0].details["tests"]) == ["regression"]
-
-
 def test_withheld_tables_fall_back_to_the_sum_of_the_sites_own_ratios():
     data = frame(np.random.default_rng(5), 240)
     federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS)

@@ -13,10 +13,8 @@ from label_tables import (
     found,
     outcomes_equal,
 )
-from labelled_runs import ALGORITHM, TABLES, selections
 from oracle import OracleTest, random_dag
 
-from cipherdag import Federation
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
@@ -111,18 +109,6 @@ def test_the_order_of_sites_changes_nothing_and_no_triplet_is_asked_twice(eviden
     rows = [[tuple(row) for block in q.rows() for row in block.tolist()] for q in runs[0][1]]
     flat = [row for own in rows for row in own]
     assert len(flat) == len(set(flat))
-
-
-@pytest.mark.parametrize("kind", TABLES)
-def test_every_protection_selects_the_same(kind):
-    table, labels = TABLES[kind]
-    algorithm = FedCMFS(k1=ALGORITHM.k1, k2=ALGORITHM.k2, evidence="statistic")
-    results = [
-        Federation.split(table, 3, labels=labels, protection=own, device="cpu").run(algorithm)
-        for own in ("masking", "bfv", "none")
-    ]
-    assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
-    assert all(selections(own) == selections(results[0]) for own in results)
 
 
 def test_what_it_cannot_be_is_named():

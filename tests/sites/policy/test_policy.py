@@ -7,7 +7,6 @@ import os
 from dataclasses import fields, replace
 
 import adversary
-import hospital_folders
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,13 +28,6 @@ from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.policy.usage import TestBudget
-
-
-@pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    yield made
-    made.close()
 
 
 def run(hospitals, **options):

@@ -319,21 +319,21 @@ def startup(authority, server_key, tmp_path):
 def listening(answer):
     """A port of the loopback whose every connection ``answer`` deals with."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(60)
 
         def serve():
             with contextlib.suppress(OSError):
                 while True:
                     connected, _ = server.accept()
                     with connected, contextlib.suppress(OSError):
-                        connected.settimeout(5)
+                        connected.settimeout(60)
                         answer(connected)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield server.getsockname()[1]
         server.shutdown(socket.SHUT_RDWR)
-    thread.join(timeout=10)
+    thread.join(timeout=60)
 
 
 def tls_answer(authority, key, tmp_path, *, waits=True, **issued):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hospital_folders
 import msgspec
 import pytest
 
@@ -12,13 +11,6 @@ from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.study.plan_check import plan_findings
 
 NAME = "hospital-1"
-
-
-@pytest.fixture
-def hospitals(tmp_path):
-    made = hospital_folders.hospitals(tmp_path)
-    yield made
-    made.close()
 
 
 def plan(hospitals, algorithm=None, **changes):

@@ -1,0 +1,82 @@
+"""Every choice of an algorithm that asks other questions, and data on which it runs in a moment."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from evidence_sites import discrete_codes, gaussian_values
+from labelled_runs import TABLES
+from mixed_sites import frame
+from regretting import frames, linear_sites
+from trials import SMALL, treated
+
+from cipherdag import FedCD, FedCMFS, FedPC, RFcd
+from cipherdag.graphs.networks import asia
+from cipherdag.testing import Trial
+
+NAMES = ["smoke", "cough", "asthma", "pollen", "fever"]
+
+
+def dealt(table, n_sites=3):
+    return {f"site-{k}": table.iloc[k::n_sites] for k in range(n_sites)}
+
+
+def columns(kind):
+    rng = np.random.default_rng(1)
+    codes = discrete_codes(rng, 600, [2, 3, 2, 2, 3])
+    values = codes if kind == "categories" else gaussian_values(rng, 300, 5)
+    return dealt(pd.DataFrame(values, columns=NAMES))
+
+
+PATIENTS = dealt(asia().sample(900, np.random.default_rng(0)))
+MIXED = dealt(frame(np.random.default_rng(5), 900))
+PULLED = dealt(pd.DataFrame(gaussian_values(np.random.default_rng(7), 1200, 4), columns=NAMES[:4]))
+_, REGRETTED = linear_sites(5, 3, 200, 4)
+INTERVENED = {"data": treated(), "interventions": "done"}
+
+FEDPC = {
+    f"{evidence} of {kind}": Trial(
+        algorithm=FedPC(evidence=evidence, alpha=0.05), data=columns(kind)
+    )
+    for evidence in ("statistic", "fisher", "stouffer", "weighted_p", "pooled")
+    for kind in ("categories", "numbers")
+} | {
+    "vote, bootstrap": Trial(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
+    "pooled, bootstrap": Trial(
+        algorithm=FedPC(evidence="pooled", bootstrap=3, max_cond_size=1), data=PATIENTS
+    ),
+    "glm": Trial(algorithm=FedPC(evidence="glm", max_cond_size=1), data=MIXED),
+    "glm, site_effect": Trial(
+        algorithm=FedPC(evidence="glm", site_effect=True, max_cond_size=1), data=MIXED
+    ),
+    "verdicts of numbers": Trial(algorithm=FedPC(reveal="verdicts", alpha=1e-3), data=PULLED),
+    "verdicts of categories": Trial(
+        algorithm=FedPC(reveal="verdicts", alpha=1e-3), data=columns("categories")
+    ),
+}
+FEDCD = {
+    "naive": FedCD(**SMALL, aggregation="naive"),
+    "code": FedCD(**SMALL, reference="code"),
+    "sdi": FedCD(**SMALL, method="sdi", sharpness=30.0),
+    "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
+}
+VARIANTS = {
+    **{f"fedpc {name}": own for name, own in FEDPC.items()},
+    **{
+        f"fedcmfs {evidence} of {kind}": Trial(
+            algorithm=FedCMFS(k1=100, k2=100, evidence=evidence), data=dealt(table), labels=labels
+        )
+        for evidence in ("weighted_p", "statistic")
+        for kind, (table, labels) in TABLES.items()
+    },
+    **{
+        f"rfcd {name}": Trial(algorithm=own, data=frames(REGRETTED))
+        for name, own in {
+            "graph": RFcd(beam=3),
+            "nodewise": RFcd(objective="nodewise"),
+            "sum": RFcd(objective="sum"),
+            "ges": RFcd(search="ges"),
+        }.items()
+    },
+    **{f"fedcd {name}": Trial(algorithm=own, **INTERVENED) for name, own in FEDCD.items()},
+}
