@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import commands
 import pytest
 from hypothesis import settings
 
+FULL = os.environ.get("CIPHERDAG_CASES") == "full"
 settings.register_profile("cipherdag", deadline=None)
+# random data sets and sets of answers: few as a rule, and with CIPHERDAG_CASES=full as many as
+# a release is held against
+settings.register_profile("data sets", deadline=None, max_examples=2000 if FULL else 8)
+settings.register_profile("answers", deadline=None, max_examples=1000 if FULL else 40)
 settings.load_profile("cipherdag")
 
 
