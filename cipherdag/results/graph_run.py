@@ -11,6 +11,7 @@ import msgspec
 
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.edge_status import why
 from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
 from cipherdag.findings.site_differences import DETAIL
@@ -114,6 +115,13 @@ class GraphRun(Run):
     def edge_table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Names of the columns and the rows of `edges`, without pandas."""
         return edge_table(self.graph, self.evidence, self._confidences)
+
+    @property
+    def edge_lines(self) -> list[str]:
+        """Every edge, and why one stands that tests do not speak for."""
+        said = {(own.source, own.target): why(own) for own in self.evidence.unsupported}
+        edges = [(str(edge), said.get((edge.source, edge.target), "")) for edge in self.graph.edges]
+        return [f"{edge}   {own}" if own else edge for edge, own in edges]
 
     def compare(self, other: GraphRun | CausalGraph | PartialMixedGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair.

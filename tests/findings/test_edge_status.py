@@ -57,6 +57,8 @@ def test_edges_that_nothing_was_tested_of_have_no_numbers_anywhere(name, tmp_pat
     assert "could not be done" in first
     assert "may do them" in first
     assert "6 edges of 6" in result.report.warnings[1]
+    assert result.lines()[1] == f"WARNING: {first}"
+    assert all("never tested" in line for line in result.edge_lines)
     shown = "\n".join(result.lines())
     assert not any(word in shown for word in ("strength 1", "100%", " p "))
     assert shown.count("never tested") >= 6
