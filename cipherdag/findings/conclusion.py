@@ -65,7 +65,13 @@ class LearntGraph:
 
     @classmethod
     def of_dag(
-        cls, names: Sequence[str], arcs: BoolMatrix, *, cpdag: BoolMatrix | None = None, **more: Any
+        cls,
+        names: Sequence[str],
+        arcs: BoolMatrix,
+        *,
+        cpdag: BoolMatrix | None = None,
+        open_edges: BoolMatrix | None = None,
+        **more: Any,
     ) -> Self:
         """A DAG, shape (p, p), or where the data cannot tell its class apart, its CPDAG with it.
 
@@ -73,6 +79,8 @@ class LearntGraph:
             names: The variables.
             arcs: The DAG.
             cpdag: Its CPDAG, or with knowledge the maximal PDAG that it is in, shape (p, p).
+            open_edges: Edges of which it is open whether they are there, shape (p, p): they have no
+                direction, and where the class gives them one, no class is claimed of the graph.
             more: Note, evidence and details.
 
         Raises:
@@ -80,6 +88,8 @@ class LearntGraph:
         """
         dag = CausalGraph.from_arcs(names, arcs)
         graph = dag if cpdag is None else class_of_dags(names, cpdag)
+        if cpdag is not None and open_edges is not None and (open_edges & ~cpdag).any():
+            graph = CausalGraph.from_arcs(names, cpdag | open_edges)
         return cls(graph=graph, dag=dag, **more)
 
 

@@ -66,7 +66,8 @@ def _columns(
 ) -> tuple[str, ...]:
     edges = evidence.edges
     columns = [*MARKED, *((*SHARES, "consensus") if confidences is not None else ())]
-    columns += END_SHARES if confidences is not None and graph.kind == "pag" else ()
+    of_ends = graph.kind in ("pag", "pmg")
+    columns += END_SHARES if confidences is not None and of_ends else ()
     if confidences is None and evidence.measure:
         columns.append("strength")
     tested = any(own.p_value is not None for own in edges)

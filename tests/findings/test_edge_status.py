@@ -188,4 +188,6 @@ def test_why_a_test_was_not_done_is_told():
     found = heard.of(skeleton, none, Undone(), EVERYWHERE)
     assert (found[0, 1].why, found[0, 2].why) == (TOO_FEW_SITES, TOO_FEW_ROWS)
     lacking = Measured(((0,), (1,)))
-    assert "no site measured" in heard.of(skeleton, none, Undone(), lacking)[0, 1].why
+    told = heard.of(skeleton, none, Undone(), lacking)
+    assert (told[0, 1].status, told[0, 1].why) == ("untested", "no site measured both")
+    assert told[0, 2].status == "tested"  # with 1 it is no test of the plan's

@@ -68,7 +68,8 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
     graph = graph_of_marks(names, marks)
     if algorithm.closed:
         details["reveal"] = algorithm.reveal
-    details |= unresolved_details(_unresolved(outcome, graph))
+    if fitting is None:
+        details |= unresolved_details(_unresolved(outcome, graph))
     open_edges = outcome.untested if fitting is None or not fitting.settled else None
     details |= untested_details(open_edges, outcome.fallen, names)
     if outcome.differences:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 
-NOT_TOGETHER = "no site measured all of them"
+NOT_TOGETHER = "no site measured both"
 TOO_FEW_SITES = "too few sites have rows that tell"
 TOO_FEW_ROWS = "rows are too few, or do not vary"
 
@@ -68,19 +68,22 @@ class DecisiveTests:
             skeleton: The edges that stand, shape (p, p).
             joined: Those that stand whatever tests say, shape (p, p).
             source: Of the tests.
-            measured: Which variables the sites measured.
+            measured: Which variables the sites measured. Tests of those that no site measured
+                together are none of the plan's, but for that of the two given nothing.
         """
         edges = np.argwhere(np.triu(skeleton & ~joined))
         own = edges @ np.array([self.n_variables, 1])
         asked = self._counted(own)
         found = {}
         for (x, z), count in zip(edges.tolist(), asked.tolist(), strict=True):
-            if (undone := self._undone.get((x, z))) is None:
-                found[x, z] = TestsOfEdge(count, 0)
-            else:
-                given = min(undone, key=len)
-                why = _why((x, z, *given), source, measured)
-                found[x, z] = TestsOfEdge(count, len(undone), given, why)
+            not_done = self._undone.get((x, z), {})
+            undone = [given for given in not_done if measured.has([x, z, *given])]
+            asked_for = count - len(not_done) + len(undone)
+            given = min(undone, key=len, default=())
+            why = _why((x, z, *given), source) if undone else ""
+            if not measured.has([x, z]):
+                asked_for, undone, why = 1, [()], NOT_TOGETHER
+            found[x, z] = TestsOfEdge(asked_for, len(undone), given, why)
         return found
 
     def _counted(self, pairs: IndexArray) -> IndexArray:
@@ -95,10 +98,8 @@ class DecisiveTests:
         return counts
 
 
-def _why(test: Sequence[int], source: EvidenceSource, measured: Measured) -> str:
+def _why(test: Sequence[int], source: EvidenceSource) -> str:
     """Why a test was not done, in words."""
     x, y, *given = test
-    if not measured.has(list(test)):
-        return NOT_TOGETHER
     triplets = np.array([(x, y, s) for s in given], dtype=np.int64).reshape(-1, 3)
     return TOO_FEW_SITES if source.left_undone(triplets).any() else TOO_FEW_ROWS

@@ -49,7 +49,8 @@ class FedPCOutcome:
     Attributes:
         skeleton: Symmetric adjacency, shape (p, p).
         arcs: The CPDAG, or with knowledge the maximal PDAG, shape (p, p): True where i -> j or
-            i - j (undirected edges both ways). By the reference ``code`` what its program makes.
+            i - j (undirected edges both ways); but edges that no site measured both ends of have no
+            direction. By the reference ``code`` what its program makes.
         separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
@@ -108,4 +109,5 @@ class FedPCOutcome:
     def with_class(self, found: ClassOfDags) -> Self:
         """The same with the class of DAGs that was made of it, whose edges it then has."""
         skeleton = found.arcs | found.arcs.T
-        return replace(self, skeleton=skeleton, arcs=found.arcs, in_class=found)
+        arcs = found.arcs if self.untested is None else found.arcs | self.untested & skeleton
+        return replace(self, skeleton=skeleton, arcs=arcs, in_class=found)

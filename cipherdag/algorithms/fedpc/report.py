@@ -107,7 +107,8 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         found = LearntGraph.of_dag(
             names,
             outcome.in_class.dag,
-            cpdag=outcome.arcs,
+            cpdag=outcome.in_class.arcs,
+            open_edges=outcome.untested,
             dag_note=contradicted(triples),
             evidence=evidence,
             details=details,
