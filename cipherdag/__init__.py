@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
-    from cipherdag.graphs.ancestral.pag import PAG
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
+    from cipherdag.graphs.graph import CPDAG, MPDAG, CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
     from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.effect_result import EffectResult
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from cipherdag.sites.table.schema import Schema
 
 __all__ = [
+    "CPDAG",
+    "MPDAG",
     "PAG",
     "CausalGraph",
     "CipherdagError",
@@ -50,6 +52,7 @@ __all__ = [
     "GraphCheckResult",
     "Knowledge",
     "PAGResult",
+    "PartialMixedGraph",
     "Policy",
     "RFcd",
     "Result",
@@ -60,6 +63,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CPDAG": "cipherdag.graphs.graph",
     "CausalGraph": "cipherdag.graphs.graph",
     "CipherdagError": "cipherdag.errors",
     "Describe": "cipherdag.algorithms.describe.algorithm",
@@ -76,8 +80,10 @@ _HOMES = {
     "GraphCheck": "cipherdag.algorithms.graphcheck.algorithm",
     "GraphCheckResult": "cipherdag.results.graph_check_result",
     "Knowledge": "cipherdag.graphs.knowledge",
+    "MPDAG": "cipherdag.graphs.graph",
     "PAG": "cipherdag.graphs.ancestral.pag",
     "PAGResult": "cipherdag.results.pag_result",
+    "PartialMixedGraph": "cipherdag.graphs.ancestral.pag",
     "Policy": "cipherdag.sites.policy.policy",
     "RFcd": "cipherdag.algorithms.rfcd.algorithm",
     "Result": "cipherdag.results.result",

@@ -26,6 +26,7 @@ from cipherdag.graphs.orientation import (
     orient_colliders,
     unshielded_pairs,
 )
+from cipherdag.graphs.resolution import class_of
 from cipherdag.questions.question import CITestSpec, SeparatorSearch, Skeleton, pack_integers
 from cipherdag.sites.answers.respondent import table_tests
 
@@ -103,7 +104,7 @@ def pc_skeleton(table: SiteTable, pc: PC):
 
 
 def learn(table: SiteTable, pc: PC) -> Learnt:
-    """PC on one table: skeleton, separating sets of largest p, colliders, Meek's rules."""
+    """PC on one table: skeleton, separating sets of largest p, the class with its colliders."""
     found, tests = pc_skeleton(table, pc)
     search = SeparatorSearch(
         skeleton=Skeleton.from_matrix(found.skeleton),
@@ -118,13 +119,14 @@ def learn(table: SiteTable, pc: PC) -> Learnt:
     if pc.sepset == "max":
         best = concluded(strongest_separators(tests, search))
     pairs = [(int(x), int(z)) for x, z in search.pair_array()]
-    arcs = orient_colliders(
+    own = class_of(
         found.skeleton,
         colliders_by_sepset(found.skeleton, {pair: best.sets.get(pair) for pair in pairs}),
-        conflicts="strongest",
+        Constraints.none(len(table.names)),
         strength={pair: best.p_values.get(pair, 0.0) for pair in pairs},
+        standing=found.standing,
     )
-    return Learnt(found.skeleton, found.separations, meek(arcs))
+    return Learnt(found.skeleton, found.separations, own.arcs)
 
 
 def every_site(sites: Sequence[SiteTable], pc: PC) -> list[CausalGraph]:

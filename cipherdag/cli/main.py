@@ -145,13 +145,14 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
     from cipherdag.graphs.exports import export_graph
     from cipherdag.results.kinds import load_graph
 
-    shown = load_graph(folder).graph
+    result = load_graph(folder)
+    shown = result.graph
     for kind, path in (("svg", svg), ("png", png)):
         if path is not None:
             export_graph(shown, kind, path)
             click.echo(f"Wrote {path}")
     if svg is None and png is None:
-        click.echo(str(shown))
+        click.echo("\n".join(result.edge_lines))
 
 
 @graph.command("compare")

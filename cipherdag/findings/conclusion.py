@@ -19,16 +19,15 @@ from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.edge_evidence import GraphEvidence
-from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
-from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.extension import extension_in_code_order
+from cipherdag.graphs.graph import CausalGraph, class_of_dags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cipherdag.findings.panel import Panel
-    from cipherdag.graphs.ancestral.pag import PAG
+    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
     from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.questions.encodings import FloatVector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +35,11 @@ class LearntGraph:
     """A causal graph and what speaks for it.
 
     Attributes:
-        graph: The CPDAG, or where the data tell more a DAG, with the columns' names.
+        graph: A `CPDAG`, with knowledge an `MPDAG`, or where the data tell more a DAG, with the
+            columns' names; any edges by FedPC's reference ``code``.
         dag: A DAG of the class that the CPDAG stands for, never cyclic but by FedPC's reference
             ``code``, whose program does not look.
-        dag_note: Empty, or what had to change because no consistent extension exists, or that
-            there is a cycle.
+        dag_note: Empty, or what tests say that no DAG has, or that there is a cycle.
         evidence: What speaks for the edges, as far as it was opened.
         details: What else the algorithm found, such as RFcd's worst-case regret.
     """
@@ -57,33 +56,8 @@ class LearntGraph:
         return msgspec.json.encode([sorted(map(str, own.edges)) for own in (self.graph, self.dag)])
 
     @classmethod
-    def of_cpdag(
-        cls,
-        names: Sequence[str],
-        arcs: BoolMatrix,
-        *,
-        standing: FloatVector | None = None,
-        **more: Any,
-    ) -> Self:
-        """A CPDAG, shape (p, p), and an acyclic extension of it; ``more``: evidence and details.
-
-        ``standing``: a number of every variable that decides where the graph does not.
-        """
-        extension = acyclic_extension(arcs, standing)
-        note = ""
-        if not extension.consistent:
-            turned = ", ".join(f"{names[a]} --> {names[b]}" for a, b in extension.reversed_edges)
-            change = f"it turns round {turned}" if turned else "it has other colliders than this"
-            note = (
-                "No DAG has this graph's edges and colliders (the sites' evidence conflicts); "
-                f"the DAG given is acyclic, but {change}."
-            )
-        graph, dag = (CausalGraph.from_arcs(names, own) for own in (arcs, extension.arcs))
-        return cls(graph=graph, dag=dag, dag_note=note, **more)
-
-    @classmethod
     def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
-        """A CPDAG, shape (p, p), directed to the end as the original FedPC program does."""
+        """Edges, shape (p, p), directed to the end as the original FedPC program does."""
         graph = CausalGraph.from_arcs(names, arcs)
         dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
         note = "" if dag.is_dag else "The original program's directions form a cycle here."
@@ -91,14 +65,31 @@ class LearntGraph:
 
     @classmethod
     def of_dag(
-        cls, names: Sequence[str], arcs: BoolMatrix, *, cpdag: BoolMatrix | None = None, **more: Any
+        cls,
+        names: Sequence[str],
+        arcs: BoolMatrix,
+        *,
+        cpdag: BoolMatrix | None = None,
+        open_edges: BoolMatrix | None = None,
+        **more: Any,
     ) -> Self:
         """A DAG, shape (p, p), or where the data cannot tell its class apart, its CPDAG with it.
 
-        ``more``: note, evidence and details.
+        Args:
+            names: The variables.
+            arcs: The DAG.
+            cpdag: Its CPDAG, or with knowledge the maximal PDAG that it is in, shape (p, p).
+            open_edges: Edges of which it is open whether they are there, shape (p, p): they have no
+                direction, and where the class gives them one, no class is claimed of the graph.
+            more: Note, evidence and details.
+
+        Raises:
+            GraphError: The class is none.
         """
         dag = CausalGraph.from_arcs(names, arcs)
-        graph = dag if cpdag is None else CausalGraph.from_arcs(names, cpdag)
+        graph = dag if cpdag is None else class_of_dags(names, cpdag)
+        if cpdag is not None and open_edges is not None and (open_edges & ~cpdag).any():
+            graph = CausalGraph.from_arcs(names, cpdag | open_edges)
         return cls(graph=graph, dag=dag, **more)
 
 
@@ -107,12 +98,13 @@ class LearntPAG:
     """What data tell of causes where some may be unmeasured, and what speaks for it.
 
     Attributes:
-        graph: The PAG, with the columns' names.
+        graph: The `PAG`, with the columns' names; with knowledge, search ``rfci`` or sites that
+            lack variables it may be marks of which nothing more is claimed.
         evidence: What speaks for the edges, as far as it was opened.
         details: What else the algorithm found.
     """
 
-    graph: PAG
+    graph: PartialMixedGraph
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -17,11 +17,13 @@ from cipherdag.findings.conclusion import Note
 from cipherdag.graphs.ancestral.marks import written
 from cipherdag.graphs.edge_evidence import EdgeEvidence
 from cipherdag.graphs.edges import straight, turned_mark
+from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
     from cipherdag.graphs.edge_evidence import GraphEvidence
     from cipherdag.graphs.edges import Edge, Graph
     from cipherdag.questions.encodings import BoolMatrix, IndexArray
@@ -34,7 +36,6 @@ END_COLUMNS = ("from", "to", "mark", "no_edge", *END_SHARES)
 CONSENSUS = 0.5
 """Share of the replicates that a mark of the consensus has at least."""
 _DIRECTIONS = {"-->": "forward", "<--": "backward", "---": "undirected"}
-Learnt = TypeVar("Learnt", bound="Graph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +145,6 @@ class Confidences:
             return turned.turned
         return EdgeConfidence(self._replicates, {})
 
-    def rows(self, graph: Graph) -> list[tuple[Any, ...]]:
-        """`COLUMNS` of every edge of a graph; shares between 0 and 1."""
-        return [(e.source, e.target, e.mark, *self.shares(e)) for e in graph.edges]
-
     def end_rows(self, graph: Graph) -> list[tuple[Any, ...]]:
         """`END_COLUMNS` of every pair that a PAG or some replicate joins; shares between 0 and 1.
 
@@ -180,8 +177,16 @@ class Confidences:
         own = self.of(edge.source, edge.target)
         return own.as_drawn(edge.mark) / self._replicates, own.joined / self._replicates
 
-    def consensus(self, graph: Learnt, threshold: float = CONSENSUS) -> Learnt:
-        """The graph of the marks that enough replicates have; see `EdgeConfidence.consensus`.
+    @overload
+    def consensus(self, graph: CausalGraph, threshold: float = ...) -> CausalGraph: ...
+    @overload
+    def consensus(self, graph: PartialMixedGraph, threshold: float = ...) -> PartialMixedGraph: ...
+    @overload
+    def consensus(self, graph: Graph, threshold: float = ...) -> Graph: ...
+    def consensus(self, graph: Graph, threshold: float = CONSENSUS) -> Graph:
+        """The marks that enough replicates have, see `EdgeConfidence.consensus`: no class of DAGs.
+
+        Edges of a directed cycle have no direction in it.
 
         Args:
             graph: A graph of the same kind over all names.
@@ -193,7 +198,8 @@ class Confidences:
         if not 0.0 < threshold <= 1.0:
             raise ParameterError("the threshold of a consensus must be above 0 and at most 1")
         marks = ((*pair, own.consensus(threshold)) for pair, own in self._pairs.items())
-        return graph.from_marked(graph.nodes, [straight(*own) for own in marks if own[2]])
+        found = graph.with_edges(graph.nodes, [straight(*own) for own in marks if own[2]])
+        return found.without_cycles() if isinstance(found, CausalGraph) else found
 
     def evidence(self, known: GraphEvidence, graph: Graph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
@@ -204,6 +210,9 @@ class Confidences:
             before = known.of(edge.source, edge.target) or EdgeEvidence(
                 edge.source, edge.target, 0.0, ""
             )
+            if not before.stands_on_evidence:
+                edges.append(before)  # it comes back for want of the same tests
+                continue
             edges.append(
                 replace(
                     before,

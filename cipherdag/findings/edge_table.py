@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.confidence import CONSENSUS, END_SHARES, SHARES
+from cipherdag.findings.edge_status import why
 from cipherdag.graphs.edge_evidence import Effect
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def edge_table(
     tests, and ``given``, the set under which it was found, its names joined by "; "; ``effect``,
     the sign and size of the dependence in that test, its interval at 95 % and what is measured, or
     1 or -1 without an interval where nothing but the sign is told;
-    ``known``, what was known before: the "edge", its "direction", or nothing.
+    ``known``, what was known before: the "edge", its "direction", or nothing; ``status``, what the
+    edge stands on, and ``why`` where that are no tests. An edge that stands since tests were not
+    done has no p-value, no effect, no confidence and no strength.
     """
     known = {(own.source, own.target): own for own in evidence.edges}
     columns = _columns(graph, evidence, confidences)
@@ -46,14 +49,15 @@ def edge_table(
         values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
         values |= {} if own is None else _opened(own)
         if confidences is not None:
-            values |= zip(SHARES, confidences.shares(edge), strict=True)
             values["consensus"] = confidences.of(edge.source, edge.target).consensus(CONSENSUS)
+        if confidences is not None and (own is None or own.stands_on_evidence):
+            values |= zip(SHARES, confidences.shares(edge), strict=True)
             values |= zip(END_SHARES, confidences.end_shares(edge.source, edge.target), strict=True)
         rows.append(tuple(values.get(name, "" if name in WORDS else None) for name in columns))
     return columns, rows
 
 
-WORDS = ("given", "effect_measure", "known", "consensus")
+WORDS = ("given", "effect_measure", "known", "consensus", "status", "why")
 """Columns that are empty, and not None, where there is nothing to say."""
 
 
@@ -62,7 +66,8 @@ def _columns(
 ) -> tuple[str, ...]:
     edges = evidence.edges
     columns = [*MARKED, *((*SHARES, "consensus") if confidences is not None else ())]
-    columns += END_SHARES if confidences is not None and graph.kind == "pag" else ()
+    of_ends = graph.kind in ("pag", "pmg")
+    columns += END_SHARES if confidences is not None and of_ends else ()
     if confidences is None and evidence.measure:
         columns.append("strength")
     tested = any(own.p_value is not None for own in edges)
@@ -71,11 +76,13 @@ def _columns(
     columns += ["given"] if tested or measured else []
     columns += EFFECT if measured else ()
     columns += ["known"] if any(own.known for own in edges) else []
+    columns += ["status", "why"] if any(own.status for own in edges) else []
     return tuple(columns)
 
 
 def _opened(own: EdgeEvidence) -> dict[str, Any]:
-    values: dict[str, Any] = {"strength": own.strength, "known": own.known}
+    values: dict[str, Any] = {"known": own.known, "status": own.status, "why": why(own)}
+    values["strength"] = own.strength if own.stands_on_evidence else None
     values |= {"p_value": own.p_value, "given": "; ".join(own.given)}
     if (effect := own.effect) is not None:
         numbers = (effect.value, effect.low, effect.high, effect.measure)
@@ -111,6 +118,8 @@ def _told(own: dict[str, Any]) -> Iterator[str]:
         yield f"given {own['given']}"
     if own.get("known"):
         yield f"{own['known']} known before"
+    if own.get("why") and own["status"] != "required":
+        yield own["why"]
 
 
 def separation_rows(evidence: GraphEvidence) -> Rows:

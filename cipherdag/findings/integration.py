@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
-from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
 from cipherdag.graphs.edges import turned_mark
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def details_of(
         "groups": [
             {
                 "variables": (own := [names[v] for v in local.variables]),
-                "edges": _edges(PAG(tuple(own), local.marks)),
+                "edges": _edges(PartialMixedGraph(tuple(own), local.marks)),
                 "consistent": consistent,
             }
             for local, consistent in groups
@@ -150,7 +150,7 @@ class Integrated:
         return found
 
 
-def _edges(graph: PAG) -> list[list[str]]:
+def _edges(graph: PartialMixedGraph) -> list[list[str]]:
     return [[edge.source, edge.target, edge.mark] for edge in graph.edges]
 
 

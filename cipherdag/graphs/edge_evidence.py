@@ -7,8 +7,43 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
 
 import msgspec
+
+Status = Literal["tested", "undone", "required", "untested", ""]
+"""``tested``: dependent in all tests that could take the edge away. ``undone``: some of these could
+not be done, so that it may stand for want of them. ``untested``: none could be done. ``required``:
+by knowledge. "" where edges do not stand on tests."""
+NO_EVIDENCE = ("undone", "untested")
+"""Of which p-values and shares of replicates say nothing: what could say otherwise was not done."""
+Name = TypeVar("Name", int, str)
+
+
+@dataclass(frozen=True, slots=True)
+class TestsOfEdge(Generic[Name]):
+    """The tests that could take an edge away.
+
+    Attributes:
+        asked: How many there are.
+        undone: How many of them could not be done.
+        given: The set of one that could not.
+        why: The reason, in words.
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    asked: int
+    undone: int
+    given: tuple[Name, ...] = ()
+    why: str = ""
+
+    @property
+    def status(self) -> Status:
+        """What the edge stands on."""
+        if self.undone == 0:
+            return "tested"
+        return "undone" if self.undone < self.asked else "untested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +87,9 @@ class EdgeEvidence:
         known: What was known before: the "edge", the "direction" of one that was found, or nothing.
         consensus: The mark of the edge among replicates over rows drawn anew, "" for none; None
             where there are no replicates.
+        status: What the edge stands on. Where tests were not done there is no p-value, no effect,
+            and no share of replicates.
+        tests: The tests that could take it away; None where edges do not stand on tests.
     """
 
     source: str
@@ -64,6 +102,13 @@ class EdgeEvidence:
     effect: Effect | None = None
     known: str = ""
     consensus: str | None = None
+    status: Status = ""
+    tests: TestsOfEdge[str] | None = None
+
+    @property
+    def stands_on_evidence(self) -> bool:
+        """Whether nothing that could say otherwise was left undone."""
+        return self.status not in NO_EVIDENCE
 
 
 # a run has tens of thousands, which the garbage collector need not look through
@@ -101,6 +146,11 @@ class GraphEvidence:
     support: str = ""
     separations: tuple[Separation, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    @property
+    def unsupported(self) -> tuple[EdgeEvidence, ...]:
+        """The edges that may stand only since a test was not done."""
+        return tuple(own for own in self.edges if not own.stands_on_evidence)
 
     def of(self, source: str, target: str) -> EdgeEvidence | None:
         """The evidence of the edge between two variables, in whatever direction."""

@@ -74,7 +74,10 @@ class Graph(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it is, as dagitty calls it: a ``dag``, a ``pdag`` or a ``pag``."""
+        """``dag``, ``cpdag``, ``mpdag``, ``pag``; ``pdag`` and ``pmg`` where nothing is claimed."""
+
+    def with_edges(self, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Graph:
+        """A graph of such edges, of which nothing is claimed."""
 
     def skeleton(self) -> BoolMatrix:
         """Symmetric adjacency, shape (p, p)."""

@@ -35,42 +35,63 @@ _DAGITTY: dict[Mark, str] = {
     "o-o": "@-@",
     "o--": "@--",
 }
+_DAGITTY_KINDS = {
+    "dag": "dag",
+    **dict.fromkeys(("cpdag", "mpdag", "pdag"), "pdag"),
+    **dict.fromkeys(("pag", "pmg"), "pag"),
+}
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # behind apostrophes, so that one more can be taken off
 
 
-def to_networkx(graph: Graph) -> nx.DiGraph[str]:
-    """A ``networkx.DiGraph``; an edge whose ends are alike is two arcs, such as an undirected one.
+def to_networkx(graph: Graph, *, two_arcs: bool = False) -> nx.DiGraph[str] | nx.Graph[str]:
+    """A networkx graph that says what it is: a DAG is a ``DiGraph``, any other one no ``DiGraph``.
 
-    Every arc has the attribute ``mark``: "-->" for a directed edge, "---" for each of the two
-    arcs of an undirected one; in a PAG those of `cipherdag.graphs.edges.Mark`.
+    The attribute ``kind`` of the graph is that of `Graph.kind`. Every edge has the attribute
+    ``mark``, one of `cipherdag.graphs.edges.Mark`.
+
+    Args:
+        graph: The graph.
+        two_arcs: A ``DiGraph`` of any graph: an edge whose ends are alike, such as an undirected
+            one, is two arcs. Algorithms for directed graphs take those for a cycle.
+
+    Returns:
+        Of a DAG, or with `two_arcs`, a ``DiGraph``. Else a ``Graph`` whose edges have the
+        attributes ``source`` and ``target`` too, for a mark reads from the one to the other.
     """
     import networkx as nx
 
-    found: nx.DiGraph[str] = nx.DiGraph()
+    if two_arcs or graph.kind == "dag":
+        arcs: nx.DiGraph[str] = nx.DiGraph(kind=graph.kind)
+        arcs.add_nodes_from(graph.nodes)
+        for edge in graph.edges:
+            arcs.add_edge(edge.source, edge.target, mark=edge.mark)
+            if edge.symmetric:
+                arcs.add_edge(edge.target, edge.source, mark=edge.mark)
+        return arcs
+    found: nx.Graph[str] = nx.Graph(kind=graph.kind)
     found.add_nodes_from(graph.nodes)
     for edge in graph.edges:
-        found.add_edge(edge.source, edge.target, mark=edge.mark)
-        if edge.symmetric:
-            found.add_edge(edge.target, edge.source, mark=edge.mark)
+        ends = {"source": edge.source, "target": edge.target}
+        found.add_edge(edge.source, edge.target, mark=edge.mark, **ends)
     return found
 
 
 def to_graphml(graph: Graph) -> str:
-    """GraphML with the attribute ``mark`` on every arc; arcs as in `to_networkx`."""
+    """GraphML with ``kind``, and ``mark`` on every arc; an edge of like ends is two arcs."""
     import networkx as nx
 
-    body = "\n".join(nx.generate_graphml(to_networkx(graph)))
+    body = "\n".join(nx.generate_graphml(to_networkx(graph, two_arcs=True)))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
 def to_gml(graph: Graph) -> str:
-    """GML with the attribute ``mark`` on every arc; arcs as in `to_networkx`.
+    """GML with ``kind``, and ``mark`` on every arc; an edge of like ends is two arcs.
 
     Characters beyond ASCII and quotation marks stand as numeric entities, as GML wants it.
     """
     import networkx as nx
 
-    return "\n".join(nx.generate_gml(to_networkx(graph))) + "\n"
+    return "\n".join(nx.generate_gml(to_networkx(graph, two_arcs=True))) + "\n"
 
 
 def to_dot(graph: Graph) -> str:
@@ -79,7 +100,7 @@ def to_dot(graph: Graph) -> str:
     Names stand in quotation marks, with ``\"`` for a quotation mark and ``\\`` for a backslash, so
     that Graphviz draws them as they are.
     """
-    lines = ["digraph {", "  node [shape=box, style=rounded];"]
+    lines = [f"digraph {{  // {graph.kind}", "  node [shape=box, style=rounded];"]
     lines += [f"  {_quoted(name)};" for name in graph.nodes]
     for edge in graph.edges:
         ends = _dot_ends(edge)
@@ -100,7 +121,7 @@ def to_dagitty(graph: Graph) -> str:
     Raises:
         OutputError: A name ends in a backslash, which dagitty's grammar has no way to write.
     """
-    lines = [f"{graph.kind} {{"]
+    lines = [f"{_DAGITTY_KINDS[graph.kind]} {{"]
     lines += [_dagitty_quoted(name) for name in graph.nodes]
     for edge in graph.edges:
         arrow = _DAGITTY[edge.mark]

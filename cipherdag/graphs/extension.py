@@ -13,6 +13,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,11 +23,15 @@ from cipherdag.graphs.dags import dag_of, members
 from cipherdag.graphs.ranks import ranks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike
 
     from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
 MATRIX_DIMENSIONS = 2
+Cost = tuple[int, int]
+NO_COST: Cost = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,6 +79,18 @@ def topological_order(directed: BoolMatrix) -> IndexArray | None:
         ready = np.flatnonzero(waiting == 0)
     found = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
     return found if len(found) == len(directed) else None
+
+
+def cyclic_arrows(arcs: BoolMatrix) -> BoolMatrix:
+    """The arrows of a partially directed graph that lie on a directed cycle, shape (p, p)."""
+    directed = arcs & ~arcs.T
+    if topological_order(directed) is not None:
+        return np.zeros_like(directed)
+    from scipy.sparse.csgraph import connected_components
+
+    _, component = connected_components(directed, connection="strong")
+    found: BoolMatrix = directed & (component[:, None] == component)
+    return found
 
 
 def acyclic_extension(arcs: ArrayLike, standing: ArrayLike | None = None) -> Extension:
@@ -130,40 +147,80 @@ def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     return graph
 
 
-def _remove_sinks(arcs: BoolMatrix, rank: IndexArray, *, strict: bool) -> BoolMatrix | None:
+def directed_to_the_end(
+    arcs: BoolMatrix, rank: IndexArray, open_triples: Iterable[tuple[int, int, int]] = ()
+) -> BoolMatrix:
+    """A DAG with all edges and arrows of a graph, and few further unshielded colliders.
+
+    Args:
+        arcs: A graph without a cycle of arrows, shape (p, p).
+        rank: The place of every variable, which decides what is left open, shape (p,).
+        open_triples: Unshielded triples (x, y, z) that may as well be colliders: of two sinks that
+            add as many others the one goes first that adds fewer of these.
+
+    Raises:
+        GraphError: The arrows form a cycle.
+    """
+    dag = _remove_sinks(arcs, rank, strict=False, open_triples=open_triples)
+    if dag is None:
+        raise GraphError("arrows that form a cycle cannot be directed to the end")
+    return dag
+
+
+def _remove_sinks(
+    arcs: BoolMatrix,
+    rank: IndexArray,
+    *,
+    strict: bool,
+    open_triples: Iterable[tuple[int, int, int]] = (),
+) -> BoolMatrix | None:
     """Dor and Tarsi: take a sink, direct its undirected edges into it, remove it, repeat.
 
     A sink may be taken at no cost if its undirected neighbours are adjacent to all its other
     neighbours. With ``strict`` only those are taken; otherwise the cheapest. None if stuck.
     """
     first = rank.tolist()
-    left = _Remaining(arcs)
+    left = _Remaining(arcs, open_triples)
     dag = arcs.copy()
     costs = {node: left.cost(node) for node in range(len(arcs))}
+    sinks = [(cost, first[node], node) for node, cost in costs.items() if cost is not None]
+    heapify(sinks)
     while costs:
-        sinks = [(cost, first[node], node) for node, cost in costs.items() if cost is not None]
-        if not sinks or (strict and min(sinks)[0] > 0):
+        # a node that was touched since has another entry
+        while sinks and costs.get(sinks[0][2]) != sinks[0][0]:
+            heappop(sinks)
+        if not sinks or (strict and sinks[0][0] > NO_COST):
             return None
-        node = min(sinks)[2]
+        node = heappop(sinks)[2]
         dag[node, list(members(left.undirected[node]))] = False
         touched = left.remove(node)
         del costs[node]
-        costs.update({other: left.cost(other) for other in touched})
+        for other in touched:
+            cost = costs[other] = left.cost(other)
+            if cost is not None:
+                heappush(sinks, (cost, first[other], other))
     return dag
 
 
 class _Remaining:
     """The graph without the sinks taken so far; neighbourhoods are bit sets."""
 
-    __slots__ = ("adjacent", "children", "undirected")
+    __slots__ = ("adjacent", "children", "loose", "undirected")
 
-    def __init__(self, arcs: BoolMatrix) -> None:
+    def __init__(self, arcs: BoolMatrix, open_triples: Iterable[tuple[int, int, int]]) -> None:
         self.adjacent = list(dag_of(arcs | arcs.T))
         self.undirected = list(dag_of(arcs & arcs.T))
         self.children = list(dag_of(~arcs & arcs.T))
+        self.loose: dict[int, list[int]] = {}
+        for x, y, z in open_triples:
+            self.loose.setdefault(y, []).append(1 << x | 1 << z)
 
-    def cost(self, node: int) -> int | None:
-        """Unshielded colliders that the node as a sink would add; None if it has a child."""
+    def cost(self, node: int) -> Cost | None:
+        """Unshielded colliders that the node as a sink would add; None if it has a child.
+
+        Returns:
+            How many others than open triples, and how many of those.
+        """
         if self.children[node]:
             return None
         around, undirected = self.adjacent[node], self.undirected[node]
@@ -172,7 +229,9 @@ class _Remaining:
             apart = around & ~self.adjacent[other] & ~(1 << other)
             with_parent += (apart & ~undirected).bit_count()
             among_undirected += (apart & undirected).bit_count()
-        return with_parent + among_undirected // 2
+        ends = self.loose.get(node, ())
+        loose = sum(not own & ~around and bool(own & undirected) for own in ends)
+        return with_parent + among_undirected // 2 - loose, loose
 
     def remove(self, node: int) -> list[int]:
         """Take the node out; returns its former neighbours."""
@@ -189,10 +248,7 @@ def _cyclic_edges_to_turn(directed: BoolMatrix, rank: IndexArray) -> BoolMatrix:
     Inside every strongly connected component the variables are put into one line; what points
     backwards is turned, so the line is an order, and components are ordered among themselves.
     """
-    from scipy.sparse.csgraph import connected_components
-
-    _, component = connected_components(directed, connection="strong")
-    cyclic = directed & (component[:, None] == component)
+    cyclic = cyclic_arrows(directed)
     place = np.empty(len(directed), dtype=np.int64)
     place[_line(cyclic, rank)] = np.arange(len(directed))
     turned: BoolMatrix = cyclic & (place[:, None] > place[None, :])

@@ -1,4 +1,9 @@
-"""Causal graphs over named variables: directed and undirected edges, as in a DAG or a CPDAG."""
+"""Causal graphs over named variables: directed and undirected edges, as in a DAG or a CPDAG.
+
+CausalGraph     any graph of such edges; nothing more is claimed of it
+  MPDAG         stands for a class of DAGs that background knowledge narrows (Meek, 1995)
+    CPDAG       stands for a Markov equivalence class of DAGs
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,14 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, Pair, listed, writable
-from cipherdag.graphs.extension import checked, topological_order
+from cipherdag.graphs.extension import checked, cyclic_arrows, topological_order
 from cipherdag.graphs.identification import implied, query
-from cipherdag.graphs.identification.maximal import directed_further
+from cipherdag.graphs.identification.maximal import (
+    checked_class,
+    directed_further,
+    is_completed,
+    maximal_pattern,
+)
 from cipherdag.graphs.orientation import cpdag_of
 
 if TYPE_CHECKING:
@@ -31,11 +41,12 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     nodes: tuple[str, ...]
     edges: tuple[tuple[str, str, str], ...]
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CausalGraph:
-    """A graph with directed and undirected edges: a DAG, a CPDAG or anything between.
+    """A graph with directed and undirected edges: a DAG, or of which nothing is claimed.
 
     Two graphs are equal if they have the same names and the same edges, in whatever order the names
     stand. As CPDAGs, equal graphs are the same Markov equivalence class.
@@ -130,21 +141,22 @@ class CausalGraph:
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        """Read what `dumps` wrote.
+        """Read what `dumps` wrote, as the kind of graph that it says to be.
 
         Raises:
-            GraphError: It is something else.
+            GraphError: It is something else, or not of that kind.
         """
         try:
             read = msgspec.json.decode(text, type=_Written)
         except (msgspec.DecodeError, RecursionError) as error:
             raise GraphError("a graph is no JSON of nodes and edges") from error
-        return cls.from_marked(read.nodes, read.edges)
+        own = kind_named(read.kind)
+        return (own if issubclass(own, cls) else cls).from_marked(read.nodes, read.edges)
 
     def dumps(self) -> str:
-        """The graph as JSON, those variables included that have no edge."""
+        """The graph and its kind as JSON, those variables included that have no edge."""
         edges = tuple((edge.source, edge.target, edge.mark) for edge in self.edges)
-        return msgspec.json.encode(_Written(self.nodes, edges)).decode()
+        return msgspec.json.encode(_Written(self.nodes, edges, self.kind)).decode()
 
     @property
     def directed(self) -> tuple[Pair, ...]:
@@ -175,8 +187,18 @@ class CausalGraph:
 
     @property
     def kind(self) -> str:
-        """``dag``, or ``pdag`` where it is directed in part or has a cycle."""
+        """``cpdag`` and ``mpdag`` by type; else ``dag``, or ``pdag``: nothing is claimed of it."""
         return "dag" if self.is_dag else "pdag"
+
+    def with_edges(
+        self, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]
+    ) -> CausalGraph:
+        """A graph with other edges, of which nothing is claimed; see `from_marked`."""
+        return CausalGraph.from_marked(nodes, edges)
+
+    def without_cycles(self) -> CausalGraph:
+        """The same, where arrows of a directed cycle are edges without a direction."""
+        return CausalGraph(self.nodes, self.arcs | cyclic_arrows(self.arcs).T)
 
     def skeleton(self) -> BoolMatrix:
         """Symmetric adjacency, shape (p, p)."""
@@ -188,7 +210,7 @@ class CausalGraph:
             return f"{edge.source} causes {edge.target}"
         return f"{edge.source} and {edge.target}, direction not determined"
 
-    def relabel(self, mapping: Mapping[str, str]) -> CausalGraph:
+    def relabel(self, mapping: Mapping[str, str]) -> Self:
         """The same graph under other names; names that the mapping lacks stay.
 
         Raises:
@@ -196,21 +218,20 @@ class CausalGraph:
         """
         if missing := sorted(set(mapping) - set(self.nodes)):
             raise GraphError(f"a variable to rename is not there: {listed(missing)}")
-        return CausalGraph(tuple(mapping.get(name, name) for name in self.nodes), self.arcs)
+        return type(self)(tuple(mapping.get(name, name) for name in self.nodes), self.arcs)
 
-    def to_cpdag(self) -> CausalGraph:
+    def to_cpdag(self) -> CPDAG:
         """The CPDAG of this DAG: unshielded colliders, completed by Meek's rules.
 
         Raises:
             GraphError: This is no DAG.
         """
-        return CausalGraph(self.nodes, cpdag_of(self.arcs))
+        return CPDAG(self.nodes, cpdag_of(self.arcs))
 
-    def with_knowledge(self, knowledge: Knowledge) -> CausalGraph:
+    def with_knowledge(self, knowledge: Knowledge) -> MPDAG:
         """This CPDAG with what is known of its edges, and all directions that follow.
 
-        Without knowledge, the graph with the directions that follow from its directed edges. What
-        an algorithm left open as unclear is taken for no collider.
+        Without knowledge, the graph with the directions that follow from its directed edges.
 
         Args:
             knowledge: Forbidden and required edges and tiers, by name.
@@ -220,7 +241,7 @@ class CausalGraph:
             GraphError: This graph contradicts it, or stands for no DAG.
         """
         known = knowledge.over(self.nodes)
-        return CausalGraph(self.nodes, directed_further(self.nodes, self.arcs, known))
+        return MPDAG(self.nodes, directed_further(self.nodes, self.arcs, known))
 
     def to_numpy(self) -> NDArray[np.int8]:
         """A copy of `arcs` in 0 and 1, shape (p, p).
@@ -257,10 +278,67 @@ class CausalGraph:
     def __repr__(self) -> str:
         directed, undirected = len(self.directed), len(self.undirected)
         size = f"{len(self.nodes)} nodes, {directed} directed and {undirected} undirected edges"
-        return f"<CausalGraph: {size}>"
+        return f"<{type(self).__name__}: {size}>"
 
     def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
         return frozenset(self.nodes), frozenset(self.edges)
 
     def _pairs(self, matrix: BoolMatrix) -> list[Pair]:
         return [(self.nodes[i], self.nodes[j]) for i, j in np.argwhere(matrix)]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MPDAG(CausalGraph):
+    """A maximal PDAG: the class of all DAGs with its skeleton, arrows and unshielded colliders.
+
+    A CPDAG that background knowledge directs further is one (Meek, 1995; Perkovic, Kalisch and
+    Maathuis, 2017): every edge without an arrow has either direction in some DAG of the class.
+
+    Raises:
+        GraphError: As of a `CausalGraph`; the arrows form a cycle, the graph stands for no DAG, or
+            an edge has no arrow though the others direct it. The message names the variables.
+    """
+
+    def __post_init__(self) -> None:
+        CausalGraph.__post_init__(self)
+        self._check()
+
+    def _check(self) -> None:
+        maximal_pattern(self.nodes, self.arcs)
+
+    @property
+    def kind(self) -> str:
+        """``mpdag``."""
+        return "mpdag"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CPDAG(MPDAG):
+    """A completed PDAG: a Markov equivalence class of DAGs (Andersson, Madigan, Perlman, 1997).
+
+    Raises:
+        GraphError: As of an `MPDAG`, or an arrow stands that some DAG of the class turns round.
+    """
+
+    def _check(self) -> None:
+        checked_class(self.nodes, self.arcs)
+
+    @property
+    def kind(self) -> str:
+        """``cpdag``."""
+        return "cpdag"
+
+
+def kind_named(kind: str) -> type[CausalGraph]:
+    """The type of graphs of a kind; of others than ``cpdag`` and ``mpdag`` a `CausalGraph`."""
+    return {"cpdag": CPDAG, "mpdag": MPDAG}.get(kind, CausalGraph)
+
+
+def class_of_dags(nodes: Iterable[str], arcs: BoolMatrix) -> MPDAG:
+    """The class of DAGs that a matrix is: a `CPDAG`, or else an `MPDAG`.
+
+    Raises:
+        GraphError: It is neither.
+    """
+    own = CPDAG if is_completed(arcs) else MPDAG
+    return own.from_arcs(nodes, arcs)

@@ -15,9 +15,8 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import groupby
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 DENSE_UP_TO = 256
 """Variables up to which graphs are composed as matrices, and beyond which row by row."""
 Conflicts = Literal["overwrite", "keep", "strongest"]
-Pairs = Collection[tuple[int, int]]
-OpenPairs = Mapping[int, Pairs]
-"""By variable the ends, both ways round, of ambiguous triples around it."""
-NONE_OPEN: OpenPairs = MappingProxyType({})
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
@@ -128,8 +123,8 @@ def orient_colliders(
     visits = sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
     ranked = [[triple] for triple in visits]
     if conflicts == "strongest":
-        visits.sort(key=lambda triple: -_strength(strength, triple))
-        ranked = [list(own) for _, own in groupby(visits, lambda own: _strength(strength, own))]
+        visits.sort(key=lambda triple: -strength_of(triple, strength))
+        ranked = [list(own) for _, own in groupby(visits, lambda own: strength_of(own, strength))]
     elif conflicts not in ("overwrite", "keep"):
         raise ParameterError(f"conflicts must be overwrite, keep or strongest, not {conflicts!r}")
     if known is not None:
@@ -149,12 +144,7 @@ def orient_colliders(
     return arcs
 
 
-def meek(
-    arcs: ArrayLike,
-    *,
-    rules: Sequence[int] = (1, 2, 3),
-    ambiguous: Collection[Triple] = (),
-) -> BoolMatrix:
+def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
     """Direct every undirected edge that Meek's rules direct, until none is left.
 
     One pass applies the rules one after the other, each to the graph as it stands before the rule.
@@ -165,8 +155,6 @@ def meek(
     Args:
         arcs: A partially directed graph, shape (p, p).
         rules: Which of Meek's rules 1 to 4, in this order.
-        ambiguous: Unshielded triples (x, y, z), x < z, of which it is not known that y is no
-            collider: rules 1, 3 and 4 do not rest on them (Ramsey et al., UAI 2006).
 
     Returns:
         The graph, shape (p, p), with the same skeleton and all directed edges of ``arcs``. Without
@@ -177,17 +165,14 @@ def meek(
         ParameterError: A rule other than 1 to 4.
     """
     graph = checked(arcs)
-    known: dict[int, Callable[[BoolMatrix, OpenPairs], BoolMatrix]]
+    known: dict[int, Callable[[BoolMatrix], BoolMatrix]]
     known = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}
     if unknown := set(rules) - set(known):
         raise ParameterError(f"Meek's rules are 1 to 4, not {sorted(unknown)}")
-    open_pairs: dict[int, list[tuple[int, int]]] = {}
-    for x, y, z in ambiguous:
-        open_pairs.setdefault(y, []).extend([(x, z), (z, x)])
     while True:
         before = int(graph.sum())
         for rule in rules:
-            asked = known[rule](graph, open_pairs)
+            asked = known[rule](graph)
             graph &= ~(asked & ~asked.T).T
         if int(graph.sum()) == before:
             return graph
@@ -234,7 +219,12 @@ def cpdag_of(dag: ArrayLike) -> BoolMatrix:
     return meek(arcs | (arcs & ~in_collider).T)
 
 
-def _strength(strength: Strengths | None, triple: Triple) -> float:
+def strength_of(triple: Triple, strength: Strengths | None) -> float:
+    """The strength of a triple, or else of its pair.
+
+    Raises:
+        ParameterError: It is missing or not a number.
+    """
     pair = (triple[0], triple[2])
     known: Mapping[Any, float] = {} if strength is None else strength
     value = known.get(triple, known.get(pair, math.nan))
@@ -264,55 +254,40 @@ def _apart(adjacent: BoolMatrix) -> BoolMatrix:
     return apart
 
 
-def _some_apart(adjacent: BoolMatrix, nodes: IndexArray, pairs: Pairs = ()) -> bool:
-    """Whether two of the nodes are not adjacent and none of the pairs."""
-    return bool(_kept_apart(adjacent, nodes, pairs)[:, nodes].any())
+def _some_apart(adjacent: BoolMatrix, nodes: IndexArray) -> bool:
+    """Whether two of the nodes are not adjacent."""
+    apart = ~adjacent[np.ix_(nodes, nodes)]
+    np.fill_diagonal(apart, val=False)
+    return bool(apart.any())
 
 
-def _kept_apart(adjacent: BoolMatrix, nodes: IndexArray, pairs: Pairs) -> BoolMatrix:
-    """What is neither adjacent to each node nor a pair with it, but for itself, shape (k, p)."""
-    apart = ~adjacent[nodes]
-    place = {node: row for row, node in enumerate(nodes.tolist())}
-    apart[np.arange(len(nodes)), nodes] = False
-    for x, z in pairs:
-        if x in place:
-            apart[place[x], z] = False
-    return apart
-
-
-def _rule_1(arcs: BoolMatrix, open_pairs: OpenPairs = NONE_OPEN) -> BoolMatrix:
+def _rule_1(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for b -> c where a -> b - c and a, c are not adjacent."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
-    asked = undirected & compose(directed.T, _apart(adjacent))
-    for b, pairs in open_pairs.items():
-        causes = np.flatnonzero(directed[:, b])
-        asked[b] = undirected[b] & _kept_apart(adjacent, causes, pairs).any(axis=0)
-    return asked
+    return undirected & compose(directed.T, _apart(adjacent))
 
 
-def _rule_2(arcs: BoolMatrix, _: OpenPairs = NONE_OPEN) -> BoolMatrix:
+def _rule_2(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for a -> b where a -> c -> b and a - b."""
     directed = arcs & ~arcs.T
     return arcs & arcs.T & compose(directed, directed)
 
 
-def _rule_3(arcs: BoolMatrix, open_pairs: OpenPairs = NONE_OPEN) -> BoolMatrix:
+def _rule_3(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for a -> b where a - c -> b, a - d -> b, a - b and c, d are not adjacent."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
     for a, b in np.argwhere(undirected & compose(undirected, directed)).tolist():
-        middle = np.flatnonzero(undirected[a] & directed[:, b])
-        asked[a, b] = _some_apart(adjacent, middle, open_pairs.get(a, ()))
+        asked[a, b] = _some_apart(adjacent, np.flatnonzero(undirected[a] & directed[:, b]))
     return asked
 
 
-def _rule_4(arcs: BoolMatrix, open_pairs: OpenPairs = NONE_OPEN) -> BoolMatrix:
+def _rule_4(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for a -> b where a - c -> d -> b, a - b, a and d are adjacent and c and b are not."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
-    asked = np.zeros_like(arcs)
+    asked, apart = np.zeros_like(arcs), _apart(adjacent)
     for a, b in np.argwhere(undirected & compose(adjacent, directed)).tolist():
-        apart = _kept_apart(adjacent, np.array([b]), open_pairs.get(a, ()))[0]
-        tails = np.flatnonzero(undirected[a] & apart)
+        tails = np.flatnonzero(undirected[a] & apart[b])
         middle = np.flatnonzero(adjacent[a] & directed[:, b])
         asked[a, b] = bool(directed[np.ix_(tails, middle)].any())
     return asked

@@ -13,7 +13,7 @@ from cipherdag.results.comparing import COLUMNS, edge_differences
 from cipherdag.results.graph_sections import ARROWS, pictures
 
 if TYPE_CHECKING:
-    from cipherdag.graphs.ancestral.pag import PAG
+    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
     from cipherdag.graphs.edges import Edge
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.graph_run import GraphRun
@@ -67,15 +67,19 @@ Differences = list[tuple[str, str, str, str, bool]]
 
 
 def _union(
-    here: CausalGraph | PAG, there: CausalGraph | PAG, differences: Differences
-) -> CausalGraph | PAG:
+    here: CausalGraph | PartialMixedGraph,
+    there: CausalGraph | PartialMixedGraph,
+    differences: Differences,
+) -> CausalGraph | PartialMixedGraph:
     """Every pair that either joins, with the first one's mark where it has one."""
     edges = [straight(first, second, one or two) for first, second, one, two, _ in differences]
-    return type(here).from_marked(dict.fromkeys([*here.nodes, *there.nodes]), edges)
+    return here.with_edges(dict.fromkeys([*here.nodes, *there.nodes]), edges)
 
 
 def _rows(
-    graph: CausalGraph | PAG, differences: Differences, runs: tuple[GraphRun, GraphRun]
+    graph: CausalGraph | PartialMixedGraph,
+    differences: Differences,
+    runs: tuple[GraphRun, GraphRun],
 ) -> list[ComparedRow]:
     by_pair = {frozenset(own[:2]): own for own in differences}
     said = [_said(run) for run in runs]

@@ -11,6 +11,7 @@ import msgspec
 
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.edge_status import why
 from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
 from cipherdag.findings.site_differences import DETAIL
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cipherdag.graphs.ancestral.metrics import PAGMetrics
-    from cipherdag.graphs.ancestral.pag import PAG
+    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
     from cipherdag.graphs.edges import Edge
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.metrics import GraphMetrics
@@ -49,7 +50,7 @@ class GraphRun(Run):
 
     compared_as: ClassVar[str]
 
-    graph: CausalGraph | PAG
+    graph: CausalGraph | PartialMixedGraph
     evidence: GraphEvidence
     details: Mapping[str, Any]
 
@@ -59,20 +60,20 @@ class GraphRun(Run):
         """What the graph is, in a word or two."""
 
     @abstractmethod
-    def apart(self, other: CausalGraph | PAG) -> GraphMetrics | PAGMetrics:
+    def apart(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics | PAGMetrics:
         """How far this graph is from another one over the same names.
 
         Raises:
             GraphError: The other one is of another kind, or has other names.
         """
 
-    def read_graph(self, file: Path) -> CausalGraph | PAG:
-        """A CSV of edges as a graph of this kind over this one's variables.
+    @abstractmethod
+    def read_graph(self, file: Path) -> CausalGraph | PartialMixedGraph:
+        """A CSV of edges as a graph over this one's variables, of which nothing more is claimed.
 
         Raises:
             GraphError: The file holds none.
         """
-        return type(self.graph).from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
 
     @property
     def _noted(self) -> tuple[str, ...]:
@@ -115,7 +116,14 @@ class GraphRun(Run):
         """Names of the columns and the rows of `edges`, without pandas."""
         return edge_table(self.graph, self.evidence, self._confidences)
 
-    def compare(self, other: GraphRun | CausalGraph | PAG) -> pd.DataFrame:
+    @property
+    def edge_lines(self) -> list[str]:
+        """Every edge, and why one stands that tests do not speak for."""
+        said = {(own.source, own.target): why(own) for own in self.evidence.unsupported}
+        edges = [(str(edge), said.get((edge.source, edge.target), "")) for edge in self.graph.edges]
+        return [f"{edge}   {own}" if own else edge for edge, own in edges]
+
+    def compare(self, other: GraphRun | CausalGraph | PartialMixedGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair.
 
         Columns ``from``, ``to``, ``here``, ``there`` (the marks, such as "-->", "<--" or "---", or
@@ -179,6 +187,7 @@ class GraphRun(Run):
         """What `result.json` has of every kind of graph."""
         found: dict[str, Any] = {
             "edges": [self._edge(edge) for edge in self.graph.edges],
+            "graph_kind": self.graph.kind,
             "evidence": _saved_evidence(self.evidence),
         }
         return found | ({"details": dict(self.details)} if self.details else {})
@@ -223,11 +232,12 @@ def _saved_evidence(evidence: GraphEvidence) -> dict[str, Any]:
     for edge in saved["edges"]:
         if edge["p_value"] is None and edge["effect"] is None:
             del edge["given"]
-        for name in ("p_value", "effect", "consensus"):
+        for name in ("p_value", "effect", "consensus", "tests"):
             if edge[name] is None:
                 del edge[name]
-        if not edge["known"]:
-            del edge["known"]
+        for name in ("known", "status"):
+            if not edge[name]:
+                del edge[name]
     return saved
 
 

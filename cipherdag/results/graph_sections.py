@@ -9,6 +9,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import GraphError
+from cipherdag.findings.unresolved import unresolved_of
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.edges import sure_mark
@@ -112,7 +113,7 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
         return []
     try:
         answers = [(a, b, graph.identify(a, b)) for a, b in permutations(graph.nodes, 2)]
-    except GraphError:
+    except GraphError:  # a PDAG, of which nothing is claimed
         return []
     return [(a, b, "; ".join(map(str.strip, str(own).split("\n")))) for a, b, own in answers]
 
@@ -146,6 +147,7 @@ def _sections(found: LearntGraph | LearntPAG, true: CausalGraph | None) -> dict[
         "signs": {mark for own in evidence.edges for mark in _signs(own)},
         "separations": evidence.separations[:MOST_SEPARATIONS],
         "remarks": evidence.remarks,
+        "unresolved": bool(unresolved_of(found.details)),
     }
 
 

@@ -11,7 +11,7 @@ from cipherdag.findings.confidence import CONSENSUS, END_COLUMNS
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.graphs.ancestral.metrics import compare_pags
-from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import pag_sections
@@ -19,6 +19,7 @@ from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import pandas as pd
 
@@ -34,12 +35,11 @@ class PAGResult(LearntPAG, GraphRun):
 
     kind: ClassVar[str] = "pag"
     template: ClassVar[str] = "graph_run.html.j2"
-    graph_kind: ClassVar[str] = "PAG"
     compared_as: ClassVar[str] = "PAGs"
 
     __repr__ = Run.__repr__
 
-    def metrics(self, truth: PAG | CausalGraph) -> PAGMetrics:
+    def metrics(self, truth: PartialMixedGraph | CausalGraph) -> PAGMetrics:
         """Compare the graph with a true PAG over the same names, or with that of a true DAG.
 
         Variables that only the DAG has are taken for unmeasured.
@@ -58,7 +58,7 @@ class PAGResult(LearntPAG, GraphRun):
         found = self.details.get(INTEGRATED)
         return () if found is None else Integrated(found).graphs(self.graph.nodes)
 
-    def consensus(self, threshold: float = CONSENSUS) -> PAG:
+    def consensus(self, threshold: float = CONSENSUS) -> PartialMixedGraph:
         """The marks that enough replicates over drawn rows have.
 
         Args:
@@ -74,22 +74,38 @@ class PAGResult(LearntPAG, GraphRun):
         return self._replicates.consensus(self.graph, threshold)
 
     @property
+    def graph_kind(self) -> str:
+        """What the graph is: a PAG, or marks that need not be one."""
+        return "PAG" if isinstance(self.graph, PAG) else "marks of a PAG, as far as they are known"
+
+    def read_graph(self, file: Path) -> PartialMixedGraph:
+        """See `GraphRun.read_graph`."""
+        return PartialMixedGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
+
+    @property
     def confidence(self) -> pd.DataFrame:
         """Every pair with an edge, or with one in some replicate, and its marks in replicates.
 
         Columns ``from``, ``to``, ``mark`` ("" where the graph does not join the two), ``no_edge``,
         the share of replicates over drawn rows that do not, and ``from_arrow``, ``from_tail``,
         ``from_circle``, ``to_arrow``, ``to_tail`` and ``to_circle``, the shares that have the mark
-        at that end. Empty without ``FedFCI(bootstrap=...)``.
+        at that end; NaN of an edge that stands since tests were not done. Empty without
+        ``FedFCI(bootstrap=...)``.
         """
         import pandas as pd
 
         rows = self._confidences.end_rows(self.graph) if self._confidences else []
-        return pd.DataFrame(rows, columns=list(END_COLUMNS))
+        found = pd.DataFrame(rows, columns=list(END_COLUMNS))
+        undone = {frozenset((own.source, own.target)) for own in self.evidence.unsupported}
+        unsure = [
+            frozenset(pair) in undone for pair in zip(found["from"], found["to"], strict=True)
+        ]
+        found.loc[unsure, list(END_COLUMNS[3:])] = None
+        return found
 
-    def apart(self, other: CausalGraph | PAG) -> PAGMetrics:
+    def apart(self, other: CausalGraph | PartialMixedGraph) -> PAGMetrics:
         """Compare the graph with another PAG; see `GraphRun.apart`."""
-        if not isinstance(other, PAG):
+        if not isinstance(other, PartialMixedGraph):
             raise GraphError(
                 "the other graph is no PAG, and marks of the two say different things",
                 remedy="Compare it with another result of FedFCI, or with a CSV of a PAG's edges.",
@@ -104,7 +120,8 @@ class PAGResult(LearntPAG, GraphRun):
 
     @classmethod
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
-        graph = PAG.from_marked(tuple(report["variables"]), marked(report["edges"]))
+        own = PAG if report.get("graph_kind") == "pag" else PartialMixedGraph
+        graph = own.from_marked(tuple(report["variables"]), marked(report["edges"]))
         return {"graph": graph, **cls._read_saved(report)}
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, CONSENSUS
-from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph import CausalGraph, kind_named
 from cipherdag.graphs.metrics import compare
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import graph_sections
@@ -16,11 +16,20 @@ from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import pandas as pd
 
-    from cipherdag.graphs.ancestral.pag import PAG
+    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
     from cipherdag.graphs.metrics import GraphMetrics
+
+
+KINDS = {
+    "dag": "DAG",
+    "cpdag": "CPDAG",
+    "mpdag": "MPDAG: a CPDAG that background knowledge directs further",
+    "pdag": "directed in part",
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -44,7 +53,8 @@ class Result(LearntGraph, GraphRun):
                 direction at least; an edge without such a direction has none.
 
         Returns:
-            A graph that is directed in part, as a rule no CPDAG, and it may have a cycle.
+            A graph that is directed in part, as a rule no CPDAG. Edges of a directed cycle have no
+            direction in it.
 
         Raises:
             ParameterError: There were no replicates, or the threshold is no share.
@@ -56,12 +66,16 @@ class Result(LearntGraph, GraphRun):
         """The edges with the share of replicates over drawn rows that have them.
 
         Columns ``from``, ``to``, ``mark``, ``confidence`` (the edge as it is) and ``any_edge`` (the
-        two joined in any way), both between 0 and 1. Empty without ``FedPC(bootstrap=...)``.
+        two joined in any way), both between 0 and 1; NaN of an edge that stands since tests were
+        not done, as it comes back for want of the same tests. Empty without
+        ``FedPC(bootstrap=...)``.
         """
         import pandas as pd
 
-        rows = self._confidences.rows(self.graph) if self._confidences else []
-        return pd.DataFrame(rows, columns=list(COLUMNS))
+        if self._confidences is None:
+            return pd.DataFrame([], columns=list(COLUMNS))
+        columns, rows = self.edge_table
+        return pd.DataFrame(rows, columns=list(columns))[list(COLUMNS)]
 
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
@@ -71,7 +85,7 @@ class Result(LearntGraph, GraphRun):
         """Compare the CPDAG with the CPDAG of a true DAG."""
         return compare(_as_cpdag(self.graph), truth.to_cpdag())
 
-    def apart(self, other: CausalGraph | PAG) -> GraphMetrics:
+    def apart(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics:
         """Compare the CPDAGs of this and another graph; see `GraphRun.apart`."""
         if not isinstance(other, CausalGraph):
             raise GraphError(
@@ -79,6 +93,10 @@ class Result(LearntGraph, GraphRun):
                 remedy="Compare it with a graph of another algorithm than FedFCI.",
             )
         return compare(_as_cpdag(self.graph), _as_cpdag(other))
+
+    def read_graph(self, file: Path) -> CausalGraph:
+        """See `GraphRun.read_graph`."""
+        return CausalGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
 
     def _found(self) -> dict[str, Any]:
         return self._saved() | {
@@ -96,7 +114,9 @@ class Result(LearntGraph, GraphRun):
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
         nodes = tuple(report["variables"])
         return {
-            "graph": CausalGraph.from_marked(nodes, marked(report["edges"])),
+            "graph": kind_named(report.get("graph_kind", "")).from_marked(
+                nodes, marked(report["edges"])
+            ),
             "dag": CausalGraph.from_marked(nodes, marked(report["dag_edges"])),
             "dag_note": report["dag_note"],
             **cls._read_saved(report),
@@ -108,11 +128,8 @@ class Result(LearntGraph, GraphRun):
 
     @property
     def graph_kind(self) -> str:
-        """What the graph is: a DAG, the CPDAG of one, or a graph that is directed in part."""
-        if self.graph.is_dag:
-            return "DAG"
-        of_one = self.dag.is_dag and self.dag.to_cpdag() == self.graph
-        return "CPDAG" if of_one else "directed in part"
+        """What the graph is: a CPDAG, an MPDAG, a DAG, or a graph that is directed in part."""
+        return KINDS[self.graph.kind]
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         return [

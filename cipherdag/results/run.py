@@ -164,11 +164,13 @@ class Run(ABC):
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
-        """What was found and what it cost, for a terminal; accuracy where a true DAG is given."""
+        """What was found and what it cost, for a terminal; accuracy where a true DAG is given.
+
+        What makes the result doubtful comes first.
+        """
         own = self.report
-        lines = self._summary()
-        for said in own.warnings:
-            lines += ["", f"WARNING: {said}"]
+        lines = [line for said in own.warnings for line in ("", f"WARNING: {said}")]
+        lines += self._summary()
         for note in own.notes:
             lines += ["", note.title, *shortened(note.lines)]
         if truth is not None:

@@ -174,8 +174,15 @@ def from_networkx(graph):
 
 @given(graphs())
 def test_networkx_and_graphml_keep_everything(graph):
-    assert from_networkx(graph.to_networkx()) == graph
+    assert from_networkx(graph.to_networkx(two_arcs=True)) == graph
     assert list(graph.to_networkx().nodes) == list(graph.nodes)
+    own = graph.to_networkx()
+    assert own.graph["kind"] == graph.kind
+    assert own.is_directed() == graph.is_dag  # no two arcs that algorithms take for a cycle
+    marked = {
+        (e.get("source", a), e.get("target", b), e["mark"]) for a, b, e in own.edges(data=True)
+    }
+    assert CausalGraph.from_marked(graph.nodes, marked) == graph
     assert from_networkx(nx.parse_graphml(graph.to_graphml())) == graph
 
 

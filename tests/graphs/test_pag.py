@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL
 from cipherdag.graphs.ancestral.metrics import compare_pags
-from cipherdag.graphs.ancestral.pag import PAG, SAID
+from cipherdag.graphs.ancestral.pag import PAG, SAID, PartialMixedGraph
 from cipherdag.graphs.drawing.communities import overview
 from cipherdag.graphs.drawing.figure import drawn
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.exports import EXPORTS
 from cipherdag.graphs.graph import CausalGraph
 
-CLINIC = PAG.from_marked(
+CLINIC = PartialMixedGraph.from_marked(
     ["Smoking", "Income", "Asthma", "Cough", "Ward"],
     [
         ("Income", "Smoking", "o->"),
@@ -41,35 +41,40 @@ def pags(draw, largest=6):
         if i < j and draw(st.booleans()):
             marks[i, j], marks[j, i] = draw(st.integers(1, 3)), draw(st.integers(1, 3))
     names = draw(st.lists(st.text("ab,\"'é-", min_size=1), min_size=n, max_size=n, unique=True))
-    return PAG(tuple(names), marks)
+    return PartialMixedGraph(tuple(names), marks)
 
 
 @given(pags())
 def test_edges_and_csv_hold_every_mark(graph):
     assert (
-        PAG.from_marked(graph.nodes, [(e.source, e.target, e.mark) for e in graph.edges]) == graph
+        PartialMixedGraph.from_marked(
+            graph.nodes, [(e.source, e.target, e.mark) for e in graph.edges]
+        )
+        == graph
     )
-    assert PAG.from_csv(graph.to_csv(), nodes=graph.nodes) == graph
+    assert PartialMixedGraph.from_csv(graph.to_csv(), nodes=graph.nodes) == graph
     assert len(graph.edges) == graph.skeleton().sum() // 2
     assert (graph.skeleton() == (graph.arcs | graph.arcs.T)).all()
 
 
 @given(pags())
 def test_networkx_and_graphml_hold_every_mark(graph):
-    for own in (graph.to_networkx(), nx.parse_graphml(graph.to_graphml())):
+    for own in (graph.to_networkx(two_arcs=True), nx.parse_graphml(graph.to_graphml())):
         marked = {
             (a, b, data["mark"])
             for a, b, data in own.edges(data=True)
             if data["mark"][0] != data["mark"][2].replace(">", "<") or a < b
         }
-        assert PAG.from_marked(graph.nodes, marked) == graph
+        assert PartialMixedGraph.from_marked(graph.nodes, marked) == graph
 
 
 @given(pags(), st.randoms(use_true_random=False))
 def test_equal_graphs_may_have_their_names_in_another_order(graph, random):
     order = list(range(len(graph.nodes)))
     random.shuffle(order)
-    other = PAG(tuple(graph.nodes[v] for v in order), graph.marks[np.ix_(order, order)])
+    other = PartialMixedGraph(
+        tuple(graph.nodes[v] for v in order), graph.marks[np.ix_(order, order)]
+    )
     assert other == graph
     assert hash(other) == hash(graph)
     assert compare_pags(other, graph).share_right == (1.0 if graph.edges else 0.0)
@@ -143,7 +148,7 @@ def test_graphviz_draws_every_mark():
 
 
 def test_metrics_count_edges_and_ends():
-    other = PAG.from_marked(
+    other = PartialMixedGraph.from_marked(
         CLINIC.nodes,
         [
             ("Smoking", "Income", "o->"),  # contrary is none: circle for arrow, arrow for circle

@@ -30,24 +30,27 @@ def test_what_is_printed_is_one_short_line():
 
 
 def test_edges_are_a_table_that_makes_the_graph_again():
+    status = ["status", "why"]
     effect = ["effect", "effect_low", "effect_high", "effect_measure"]
-    assert list(RESULT.edges.columns) == ["from", "to", "mark", "p_value", "given", *effect]
+    tested = ["p_value", "given", *effect, *status]
+    assert list(RESULT.edges.columns) == ["from", "to", "mark", *tested]
     rows = RESULT.edges[["from", "to", "mark"]].itertuples(index=False, name=None)
     assert CausalGraph.from_marked(RESULT.graph.nodes, rows) == RESULT.graph
     again = FEDERATION.run(FedPC(bootstrap=3))
     shares = ["confidence", "any_edge", "consensus"]
-    tested = ["p_value", "given", *effect]
     assert list(again.edges.columns) == ["from", "to", "mark", *shares, *tested]
     assert again.consensus(0.01).skeleton().sum() >= again.consensus().skeleton().sum()
     with pytest.raises(ParameterError, match="replicates"):
         RESULT.consensus()
     assert again.edges["p_value"].equals(RESULT.edges["p_value"])
-    undone = RESULT.edges[RESULT.edges["p_value"].isna()]
-    for row in undone.itertuples(index=False):
-        assert RESULT.evidence.of(row[0], row[1]).facts[0].startswith("No test over all sites")
+    undone = RESULT.edges["p_value"].isna()
+    assert (RESULT.edges["status"][undone].isin(["undone", "untested"])).all()
+    assert (RESULT.edges["status"][~undone] == "tested").all()
+    assert (RESULT.edges["why"] != "")[undone].all()
     voted = FEDERATION.run(FedPC(evidence="vote")).edges
-    assert list(voted.columns) == ["from", "to", "mark", "strength"]
-    assert voted["strength"].between(0.3, 1).all()
+    assert list(voted.columns) == ["from", "to", "mark", "strength", *status]
+    assert voted["strength"][voted["status"] == "tested"].between(0.3, 1).all()
+    assert voted["strength"][voted["status"] != "tested"].isna().all()
     assert list(again.edges["from"]) == list(RESULT.edges["from"])
 
 

@@ -15,7 +15,13 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.closed import closed, summed_by
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
+from cipherdag.algorithms.evidence.source import (
+    NOT_DONE,
+    PValues,
+    RememberedTests,
+    Tests,
+    by_slices,
+)
 from cipherdag.questions.combined_evidence import (
     Combination,
     CombinedEvidence,
@@ -61,7 +67,11 @@ class CombinedTests(RememberedTests):
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
         self.tally[self._combination] += sum(len(rows) for rows in tests)
-        return (yield from by_slices(tests, [np.full(len(r), 3.0) for r in tests], self._piece))
+        found = yield from by_slices(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
+        if undone := sum(int(np.isnan(own).sum()) for own in found):
+            self.tally[self._combination] -= undone
+            self.tally[NOT_DONE] += undone
+        return found
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         """p-values of the tests of one or two rounds."""

@@ -33,6 +33,7 @@ AskPiece = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVe
 NEVER_TOGETHER = "never measured together: none"
 CONSTANT = "varies at too few sites"
 """Of pairs given nothing: too few sites can test them, and they count as independent."""
+NOT_DONE = "no degrees of freedom or too few sites: none"
 ROUND_VALUES = 2_000_000
 """Values that a site answers in a round, unless one table has more."""
 

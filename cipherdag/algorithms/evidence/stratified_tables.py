@@ -9,6 +9,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import (
     CONSTANT,
+    NOT_DONE,
     PValues,
     RememberedTests,
     Tests,
@@ -38,7 +39,6 @@ FALLBACK: Combination = "statistic"
 VALUES_PER_CELL = 16
 """Values of a test, per cell of the largest table, beyond which it falls back."""
 DONE = "stratified"
-NOT_DONE = "no degrees of freedom or too few sites: none"
 TOO_LARGE = "too large: statistic"
 TOO_LARGE_NOT_DONE = "too large: none"
 TOO_FEW = "too few rows: none"

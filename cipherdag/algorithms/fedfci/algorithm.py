@@ -47,6 +47,7 @@ from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
+from cipherdag.graphs.ancestral.classes import nearest_pag
 from cipherdag.graphs.ancestral.marks import NONE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.knowledge import Constraints, Knowledge
@@ -316,6 +317,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=doubtful)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
+            if measured.everywhere and self.knowledge is None:
+                marks = nearest_pag(marks, refined.told.ambiguous)
         weakest = found.tested(source)
         return FedFCIOutcome(
             marks=marks,
@@ -325,6 +328,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             colliders=tuple(refined.told.colliders),
             ambiguous=tuple(refined.told.ambiguous),
             weakest={pair: own for pair, own in weakest.items() if marks[pair]},
+            decisive=found.decisive.of(marks != NONE, known.joined, source, measured),
             known=known,
             untested=untested,
         )

@@ -6,11 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.algorithms.fedpc.outcome import WeakestTest
     from cipherdag.findings.confidence import MarkCounts
     from cipherdag.graphs.ancestral.integration import Local
     from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edge_evidence import TestsOfEdge
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.graphs.knowledge import Constraints
 
@@ -28,6 +31,7 @@ class FedFCIOutcome:
         colliders: The unshielded triples (x, y, z), x < z, that are colliders.
         ambiguous: Those of which it is open.
         weakest: Of every edge x < z that was tested, the test of largest p-value.
+        decisive: As in `FedPCOutcome`.
         differences: As in `FedPCOutcome`.
         known: What was known before; None for nothing.
         bootstrap: In how many replicates every mark occurs, if there were any.
@@ -45,6 +49,7 @@ class FedFCIOutcome:
     ambiguous: tuple[tuple[int, int, int], ...] = ()
     tests: dict[str, int] = field(default_factory=dict)
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
+    decisive: Mapping[tuple[int, int], TestsOfEdge[int]] = field(repr=False, default_factory=dict)
     differences: tuple[SiteDifference, ...] = ()
     known: Constraints | None = field(repr=False, default=None)
     bootstrap: MarkCounts | None = None

@@ -10,9 +10,12 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
-from cipherdag.algorithms.fedpc.report import VERDICT, named, tested_facts
+from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests
+from cipherdag.algorithms.fedpc.graph_evidence import VERDICT
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, supported, untested_details
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
@@ -20,11 +23,14 @@ from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
 from cipherdag.findings.site_differences import DETAIL
+from cipherdag.findings.unresolved import UnresolvedTriple, unresolved_details
 from cipherdag.graphs.ancestral.integration import integrated
-from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.ancestral.marks import ARROW
+from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph, graph_of_marks
 from cipherdag.graphs.ancestral.representative import dag_behind
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
-from cipherdag.graphs.knowledge import KNOWN, known_of
+from cipherdag.graphs.knowledge import KNOWN
+from cipherdag.graphs.orientation import unshielded_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+    from cipherdag.findings.unresolved import Saying
     from cipherdag.graphs.edges import Edge
 
 log = logging.getLogger("cipherdag.result")
@@ -58,11 +65,11 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         consistent = [(own, dag_behind(own.marks) is not None) for own in outcome.groups]
         marks, fitting = found.common, Integrated(fitting_details(found, consistent, names))
         details[INTEGRATED] = fitting.details
-    graph = PAG(names, marks)
+    graph = graph_of_marks(names, marks)
     if algorithm.closed:
         details["reveal"] = algorithm.reveal
-    if outcome.ambiguous:
-        details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
+    if fitting is None:
+        details |= unresolved_details(_unresolved(outcome, graph))
     open_edges = outcome.untested if fitting is None or not fitting.settled else None
     details |= untested_details(open_edges, outcome.fallen, names)
     if outcome.differences:
@@ -96,7 +103,7 @@ def with_fitting(found: LearntPAG, own: Report) -> Report:
 
 
 def _evidence(
-    algorithm: FedFCI, outcome: FedFCIOutcome, graph: PAG, fitting: Integrated | None
+    algorithm: FedFCI, outcome: FedFCIOutcome, graph: PartialMixedGraph, fitting: Integrated | None
 ) -> GraphEvidence:
     closed = algorithm.closed
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
@@ -118,31 +125,62 @@ def _evidence(
 def _edge(
     edge: Edge,
     outcome: FedFCIOutcome,
-    graph: PAG,
+    graph: PartialMixedGraph,
     fitting: Integrated | None,
     *,
     closed: bool,
 ) -> EdgeEvidence:
     a, b = graph.nodes.index(edge.source), graph.nodes.index(edge.target)
-    known = known_of(outcome.known, a, b)
-    weakest = outcome.weakest.get((min(a, b), max(a, b)))
-    told = None if closed else weakest
-    tested = [] if known == "edge" else tested_facts(weakest, graph.nodes, closed=closed)
-    tested = [NEVER_TOGETHER] if outcome.untested is not None and outcome.untested[a, b] else tested
+    told = on_tests(outcome, graph.nodes, a, b, closed=closed)
+    tested, known = told["facts"], told["known"]
     if fitting is not None and (told_of := fitting.told_of(edge.source, edge.target)):
-        tested = [*([NOBODY_BOTH] if tested == [NEVER_TOGETHER] else tested), told_of]
+        tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), told_of)
+        told["status"] = ""  # that follows from what groups of sites tested
     words = graph.says(edge)
+    told["facts"] = (
+        f"{words[:1].upper()}{words[1:]}.",
+        *tested,
+        *([KNOWN[known]] if known else ()),
+    )
     return EdgeEvidence(
         source=edge.source,
         target=edge.target,
         strength=0.0,
         shown="",
-        facts=(f"{words[:1].upper()}{words[1:]}.", *tested, *([KNOWN[known]] if known else ())),
-        p_value=None if told is None else told.p_value,
-        given=() if told is None else named(told.given, graph.nodes),
-        effect=None if told is None else told.effect,
-        known=known,
+        **told,
     )
+
+
+def _unresolved(outcome: FedFCIOutcome, graph: PartialMixedGraph) -> list[UnresolvedTriple]:
+    """The triples that are open, and those that a PAG has otherwise than tests say."""
+    colliders = set(outcome.colliders)
+    stands = _stands(graph) if isinstance(graph, PAG) else {}
+    against = [own for own, collides in stands.items() if collides != (own in colliders)]
+    found = []
+    for x, y, z in sorted({*outcome.ambiguous, *against}):
+        says: Saying = "collider" if (x, y, z) in colliders else "no collider"
+        has = stands.get((x, y, z))
+        found.append(
+            UnresolvedTriple(
+                first=graph.nodes[x],
+                middle=graph.nodes[y],
+                last=graph.nodes[z],
+                tests_say="open" if (x, y, z) in outcome.ambiguous else says,
+                evidence="",
+                stands_as="open" if has is None else "collider" if has else "no collider",
+            )
+        )
+    return found
+
+
+def _stands(graph: PAG) -> dict[tuple[int, int, int], bool]:
+    """Every unshielded triple (x, y, z), x < z, and whether it is a collider."""
+    skeleton, into = graph.skeleton(), graph.marks == ARROW
+    return {
+        (x, y, z): bool(into[x, y] and into[z, y])
+        for x, z in unshielded_pairs(skeleton).tolist()
+        for y in np.flatnonzero(skeleton[x] & skeleton[z]).tolist()
+    }
 
 
 def _separations(outcome: FedFCIOutcome, names: Sequence[str]) -> list[Separation]:

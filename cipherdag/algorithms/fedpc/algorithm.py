@@ -8,8 +8,8 @@ is ``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -29,7 +29,8 @@ from cipherdag.algorithms.evidence.site_differences import (
     marginal_differences,
 )
 from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
-from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, JudgingRule, separated
+from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgingRule, separated
+from cipherdag.algorithms.fedpc.orientation import oriented, oriented_in_code_order
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
 from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
@@ -39,16 +40,7 @@ from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_ske
 from cipherdag.algorithms.parameters import one_of, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import (
-    Strengths,
-    Triple,
-    colliders_by_sepset,
-    meek,
-    meek_in_code_order,
-    orient_colliders,
-    triples_over,
-    unshielded_pairs,
-)
+from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
@@ -112,9 +104,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
             own. Time grows with its cube.
         dof: Degrees of freedom of the table tests.
-        collider_conflicts: Which of two conflicting colliders wins: ``strongest``: that of larger
-            support; ``keep``: the first; ``overwrite``: the last; ``auto``: ``strongest`` for the
-            paper, which leaves it open, ``overwrite`` for the code.
+        collider_conflicts: Which colliders are taken first, where no DAG has all: ``strongest``:
+            those of largest support; ``keep``: the first; ``overwrite``: the last; ``auto``:
+            ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
             back to ``statistic`` (see `FedPCOutcome.tests`).
@@ -267,16 +259,21 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             if index[group] == UNDECIDED
             for y in np.flatnonzero(skeleton[x] & skeleton[z]).tolist()
         ]
-        return FedPCOutcome(
+        outcome = FedPCOutcome(
             skeleton=skeleton,
-            arcs=self._orient(skeleton, separators, strengths, known, ambiguous=open_triples),
+            arcs=skeleton,
             separators=separators,
             support=strengths,
             layers=voted.layers,
             votes=voted.votes,
             ambiguous=tuple(open_triples),
-            standing=voted.standing(strengths),
             known=known,
+        )
+        if self.reference == "code":
+            return replace(outcome, arcs=oriented_in_code_order(self, outcome))
+        standing = voted.standing(strengths)
+        return outcome.with_class(
+            oriented(self, outcome, None, open_triples=open_triples, standing=standing)
         )
 
     def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
@@ -306,23 +303,26 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
-        arcs = self._orient(found.skeleton, separators, support, known, judged, doubtful)
-        return FedPCOutcome(
+        outcome = FedPCOutcome(
             skeleton=found.skeleton,
-            arcs=arcs | untested,
+            arcs=found.skeleton,
             separators=separators,
             support=support,
             layers=found.layers,
             tests=dict(source.tally),
             ambiguous=tuple(sorted(doubtful)) if judged is None else tuple(judged.ambiguous),
             colliders=None if judged is None else judged.colliders,
-            standing=found.standing,
+            clarity={} if judged is None else judged.clarity,
             differences=(*marginal, *given),
             weakest=found.tested(source),
+            decisive=found.decisive.of(found.skeleton, known.joined, source, facts.measured),
             apart=() if drawn else found.apart,
             known=known,
             untested=untested,
             fallen=fallen_untested(source.never_tested(), known),
+        )
+        return outcome.with_class(
+            oriented(self, outcome, judged, open_triples=doubtful, standing=found.standing)
         )
 
     def _skeleton(
@@ -357,39 +357,3 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             measure="correlation" if code and self.sepset == "max" else "p_value",
             grid_bits=self.grid_bits,
         )
-
-    def _orient(
-        self,
-        skeleton: BoolMatrix,
-        separators: dict[tuple[int, int], frozenset[int] | None],
-        support: dict[tuple[int, int], float],
-        constraints: Constraints,
-        judged: JudgedTriples | None = None,
-        ambiguous: Collection[Triple] = (),
-    ) -> BoolMatrix:
-        """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
-        code = self.reference == "code"
-        conflicts = self.collider_conflicts
-        if conflicts == "auto":
-            conflicts = "overwrite" if code else "strongest"
-        known = {
-            pair: frozenset[int]() if code and chosen is None else chosen
-            for pair, chosen in separators.items()
-        }
-        triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
-        if not code:
-            triples = [own for own in triples if own not in ambiguous]
-        strength: Strengths = support
-        if judged is not None and (self.closed or self.rule == "joining"):
-            strength = judged.colliders
-        arcs = orient_colliders(
-            skeleton,
-            triples,
-            conflicts=conflicts,
-            strength=strength,
-            known=constraints.directed(skeleton),
-        )
-        if code:
-            return meek_in_code_order(arcs)
-        rules = (1, 2, 3) if self.knowledge is None else (1, 2, 3, 4)
-        return meek(arcs, rules=rules, ambiguous=ambiguous if judged is None else judged.ambiguous)

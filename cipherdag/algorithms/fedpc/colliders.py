@@ -71,18 +71,22 @@ class JudgedTriples:
         colliders: With how clearly: the factor by which p falls as y joins, or by the other rules
             the share of separating sets without y.
         ambiguous: Those that may be.
+        effects: Those of them whose middle is no cause of an end, be it joined to both or not.
+        clarity: Of every triple that was judged the number that `colliders` have.
         separated: The pairs (x, z) that some set of neighbours separates.
     """
 
     colliders: dict[Triple, float] = field(default_factory=dict)
     ambiguous: list[Triple] = field(default_factory=list)
+    effects: set[Triple] = field(default_factory=set)
+    clarity: dict[Triple, float] = field(default_factory=dict)
     separated: set[Pair] = field(default_factory=set)
 
     def without(self, doubtful: Collection[Triple]) -> JudgedTriples:
         """The same where some triples may be colliders, whatever tests of their ends say."""
         kept = {own: clear for own, clear in self.colliders.items() if own not in doubtful}
         ambiguous = [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})]
-        return JudgedTriples(kept, ambiguous, self.separated)
+        return JudgedTriples(kept, ambiguous, self.effects, self.clarity, self.separated)
 
 
 def separated(
@@ -142,8 +146,10 @@ def judge_triples(
             colliders = [y for y, verdict, _ in of_pair if verdict == "collider"]
             for y, verdict, strength in of_pair:
                 others = [other for other in colliders if adjacent[other, y]]
+                judged.clarity[x, y, z] = strength
                 if verdict == "collider" and _may_be_effect(source, (x, z), y, others):
                     judged.ambiguous.append((x, y, z))
+                    judged.effects.add((x, y, z))
                 elif verdict == "collider":
                     judged.colliders[x, y, z] = strength
                 elif verdict == "ambiguous":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+from cipherdag.graphs.knowledge import Constraints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.findings.confidence import EdgeCounts
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.graphs.knowledge import Constraints
-    from cipherdag.questions.encodings import BoolMatrix, FloatVector, IndexArray
+    from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
+    from cipherdag.graphs.resolution import ClassOfDags
+    from cipherdag.questions.encodings import BoolMatrix, IndexArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +48,9 @@ class FedPCOutcome:
 
     Attributes:
         skeleton: Symmetric adjacency, shape (p, p).
-        arcs: The CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        arcs: The CPDAG, or with knowledge the maximal PDAG, shape (p, p): True where i -> j or
+            i - j (undirected edges both ways); but edges that no site measured both ends of have no
+            direction. By the reference ``code`` what its program makes.
         separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
@@ -58,14 +62,16 @@ class FedPCOutcome:
             set was looked for.
         colliders: The triples that are colliders by such a rule, and how clearly; None by the rule
             ``sepset``, where the chosen sets tell.
-        standing: A number of every variable that does not depend on its name, shape (p,), for
-            choices between variables that are alike in the graph: its p-values or votes given
-            nothing, added up.
+        clarity: Of every triple that such a rule judged the number that `colliders` have.
+        in_class: The class of DAGs that `arcs` is, and what tests say otherwise; None by the
+            reference ``code``.
         differences: How clearly every variable is distributed differently at the sites, and those
             that are, given their neighbours; empty where that was not asked.
         bootstrap: In how many replicates every edge occurs, if there were any.
         weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
             empty with ``vote``.
+        decisive: Of every edge x < z that tests could have taken away, how many there are and which
+            were not done; empty where that is not known.
         apart: Every pair x < z that tests over all sites separated, ascending, with the set that
             did and its p-value; empty with ``vote``.
         known: What was known before; None for nothing.
@@ -84,11 +90,24 @@ class FedPCOutcome:
     votes: tuple[LayerVotes, ...] = ()
     ambiguous: tuple[tuple[int, int, int], ...] = ()
     colliders: dict[tuple[int, int, int], float] | None = None
-    standing: FloatVector | None = None
+    clarity: Mapping[tuple[int, int, int], float] = field(repr=False, default_factory=dict)
+    in_class: ClassOfDags | None = field(repr=False, default=None)
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
+    decisive: Mapping[tuple[int, int], TestsOfEdge[int]] = field(repr=False, default_factory=dict)
     apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
     fallen: BoolMatrix | None = field(repr=False, default=None)
+
+    @property
+    def constraints(self) -> Constraints:
+        """What was known before, be it nothing."""
+        return self.known or Constraints.none(len(self.skeleton))
+
+    def with_class(self, found: ClassOfDags) -> Self:
+        """The same with the class of DAGs that was made of it, whose edges it then has."""
+        skeleton = found.arcs | found.arcs.T
+        arcs = found.arcs if self.untested is None else found.arcs | self.untested & skeleton
+        return replace(self, skeleton=skeleton, arcs=arcs, in_class=found)

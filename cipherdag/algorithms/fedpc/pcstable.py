@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.fedpc.decisive_tests import DecisiveTests
 from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
 from cipherdag.questions.encodings import BoolMatrix, subsets
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     """Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""
 
 Pair = tuple[int, int]
+Heard = tuple[WeakestTests, DecisiveTests]
 
 MOST_TOLD = 500
 """Variables up to which the sets of all pairs without an edge are told, not only of those that
@@ -68,12 +70,14 @@ class StableSkeleton:
         layers: Edges left after each layer.
         standing: The p-values of every variable's tests given nothing, added up, shape (p,).
         weakest: The test of largest p-value of every pair.
+        decisive: How many tests every pair has, and which were not done.
     """
 
     skeleton: BoolMatrix
     layers: tuple[int, ...]
     standing: FloatVector
     weakest: WeakestTests
+    decisive: DecisiveTests
 
     @property
     def separations(self) -> Separations:
@@ -123,24 +127,24 @@ def stable_skeleton(
         Given nothing 2,000,000 pairs are asked at a time, in as many rounds as the source needs.
     """
     kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
-    weakest = WeakestTests(len(kept))
+    heard = WeakestTests(len(kept)), DecisiveTests(len(kept))
     layers: list[int] = []
     standing = np.zeros(len(kept))
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
         if layer == 0:
-            yield from _given_nothing(source, kept, constraints.joined, weakest, alpha)
-            standing = weakest.summed()
+            yield from _given_nothing(source, kept, constraints.joined, heard, alpha)
+            standing = heard[0].summed()
         else:
             # [x, m]: m may be a parent of x
             possible = kept & ~constraints.forbidden.T
             pools = _Pools.of_neighbours(kept, possible, constraints.joined, layer)
-            yield from _layer(source, kept, pools, weakest, alpha)
+            yield from _layer(source, kept, pools, heard, alpha)
         layers.append(int(kept.sum()) // 2)
         if shown is not None:
             shown.skeleton = kept.copy()
         layer += 1
-    return StableSkeleton(kept, tuple(layers), standing, weakest)
+    return StableSkeleton(kept, tuple(layers), standing, *heard)
 
 
 def wider_skeleton(
@@ -171,9 +175,9 @@ def wider_skeleton(
         directions = np.array(left, dtype=np.int64).reshape(-1, 2)
         none, own = np.full(len(left), -1, dtype=np.int64), np.arange(len(left))
         pools = _Pools(directions, [wider[pair] for pair in left], own, none, layer)
-        yield from _layer(source, kept, pools, found.weakest, alpha)
+        yield from _layer(source, kept, pools, (found.weakest, found.decisive), alpha)
         layers.append(int(kept.sum()) // 2)
-    return StableSkeleton(kept, tuple(layers), found.standing, found.weakest)
+    return StableSkeleton(kept, tuple(layers), found.standing, found.weakest, found.decisive)
 
 
 def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
@@ -186,7 +190,7 @@ def _given_nothing(
     source: EvidenceSource,
     kept: BoolMatrix,
     joined: BoolMatrix,
-    weakest: WeakestTests,
+    heard: Heard,
     alpha: float,
 ) -> Generator[Question, FloatVector, None]:
     """Remove the pairs that are independent given nothing, some at a time."""
@@ -194,14 +198,15 @@ def _given_nothing(
     for start in range(0, len(pairs), PAIRS_AT_ONCE):
         rows = np.column_stack(np.divmod(pairs[start : start + PAIRS_AT_ONCE], len(kept)))
         (p_value,) = yield from source.p_values([rows])
-        _hear(rows, p_value, kept, weakest, alpha)
+        _hear(rows, p_value, kept, heard, alpha)
 
 
 def _hear(
-    rows: IndexArray, p_value: FloatVector, kept: BoolMatrix, weakest: WeakestTests, alpha: float
+    rows: IndexArray, p_value: FloatVector, kept: BoolMatrix, heard: Heard, alpha: float
 ) -> None:
     """Remember tests, shape (B, 2 + l), and remove the pairs that they separate."""
-    weakest.hear(rows, p_value)
+    for own in heard:
+        own.hear(rows, p_value)
     x, y = rows[p_value > alpha, :2].T
     kept[x, y] = kept[y, x] = False
 
@@ -210,7 +215,7 @@ def _layer(
     source: EvidenceSource,
     kept: BoolMatrix,
     pools: _Pools,
-    weakest: WeakestTests,
+    heard: Heard,
     alpha: float,
 ) -> Generator[Question, FloatVector, None]:
     """Remove what sets of one size separate, which come from the graph at the layer's start."""
@@ -221,7 +226,7 @@ def _layer(
         rows = pools.tests(pending, start, stop)
         tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
-        _hear(rows, p_value, kept, weakest, alpha)
+        _hear(rows, p_value, kept, heard, alpha)
         start = stop
         x, y = pools.directions[pending].T
         pending = pending[kept[x, y] & (pools.counts[pending] > start)]

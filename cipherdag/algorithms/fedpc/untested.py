@@ -84,7 +84,7 @@ def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
     if pairs := details.get(UNTESTED_DETAIL):
         said.append(
             "No site measured both ends of these edges, so that nothing was tested: whether they "
-            "are there is open, and nothing is directed on the ground of them: "
+            "are there is open. They have no direction, and colliders are judged without them: "
             f"{_listed(pairs)}."
         )
     if fallen := details.get(FALLEN_DETAIL):

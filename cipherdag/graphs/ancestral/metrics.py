@@ -11,7 +11,7 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import CIRCLE, NONE
 
 if TYPE_CHECKING:
-    from cipherdag.graphs.ancestral.pag import PAG
+    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PAGMetrics:
         )
 
 
-def compare_pags(learned: PAG, truth: PAG) -> PAGMetrics:
+def compare_pags(learned: PartialMixedGraph, truth: PartialMixedGraph) -> PAGMetrics:
     """Compare two PAGs over the same names in whatever order.
 
     Args:

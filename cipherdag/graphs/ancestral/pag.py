@@ -1,4 +1,8 @@
-"""Partial ancestral graphs over named variables: what data tell where causes may be unmeasured."""
+"""Partial ancestral graphs over named variables: what data tell where causes may be unmeasured.
+
+PartialMixedGraph   any graph of such marks; nothing more is claimed of it
+  PAG               stands for a Markov equivalence class of maximal ancestral graphs
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
+from cipherdag.graphs.ancestral.classes import check_pag, is_pag
 from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, checked_marks, written
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.drawing import figure, notebook
@@ -37,8 +42,8 @@ _MARKS = {sign[side]: mark for side in (0, 1) for mark, sign in SIGNS.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class PAG:
-    """A partial ancestral graph: at each end of an edge a tail, an arrowhead or a circle.
+class PartialMixedGraph:
+    """A graph with a tail, an arrowhead or a circle at each end of an edge; nothing is claimed.
 
     ``A *-> B``: B is no cause of A. ``A --* B``: A is a cause of B, perhaps through others, or of a
     selection variable, where there may be one. A circle: in some graphs that data cannot tell apart
@@ -99,27 +104,11 @@ class PAG:
             known = tuple(sorted({name for edge in edges for name in edge[:2]}))
         return cls.from_marked(known, edges)
 
-    @classmethod
-    def from_dag(
-        cls, dag: CausalGraph, unmeasured: Iterable[str], selected: Iterable[str] = ()
-    ) -> Self:
-        """What unlimited data of some variables of a DAG tell of it.
-
-        Args:
-            dag: The DAG.
-            unmeasured: Variables without data.
-            selected: Variables, without data too, by which rows were selected.
-
-        Raises:
-            GraphError: It is no DAG, or has no such variable.
-        """
-        chosen = tuple(selected)
-        without = {*unmeasured, *chosen}
-        if not dag.is_dag or without - set(dag.nodes):
-            raise GraphError("a PAG is made from a DAG and names of its variables")
-        measured = [v for v, name in enumerate(dag.nodes) if name not in without]
-        marks = pag_of(dag.arcs, measured, [dag.nodes.index(name) for name in chosen])
-        return cls(tuple(dag.nodes[v] for v in measured), marks)
+    def with_edges(
+        self, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]
+    ) -> PartialMixedGraph:
+        """A graph with other edges, of which nothing is claimed; see `from_marked`."""
+        return PartialMixedGraph.from_marked(nodes, edges)
 
     @property
     def arcs(self) -> BoolMatrix:
@@ -144,8 +133,8 @@ class PAG:
 
     @property
     def kind(self) -> str:
-        """``pag``."""
-        return "pag"
+        """``pag`` by type; else ``pmg``: nothing is claimed of it."""
+        return "pmg"
 
     def skeleton(self) -> BoolMatrix:
         """Symmetric adjacency, shape (p, p)."""
@@ -170,7 +159,7 @@ class PAG:
     _repr_html_ = notebook.notebook_html
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PAG):
+        if not isinstance(other, PartialMixedGraph):
             return NotImplemented
         return self._content() == other._content()
 
@@ -181,7 +170,56 @@ class PAG:
         return "\n".join(str(edge) for edge in self.edges)
 
     def __repr__(self) -> str:
-        return f"<PAG: {len(self.nodes)} nodes, {len(self.edges)} edges>"
+        return f"<{type(self).__name__}: {len(self.nodes)} nodes, {len(self.edges)} edges>"
 
     def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
         return frozenset(self.nodes), frozenset(self.edges)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PAG(PartialMixedGraph):
+    """A partial ancestral graph: what all graphs of a Markov equivalence class have in common.
+
+    Raises:
+        GraphError: As of a `PartialMixedGraph`, or no maximal ancestral graph's class has exactly
+            these marks; the message names an edge.
+
+    Source: Zhang, Artificial Intelligence 172 (2008), section 3.
+    """
+
+    def __post_init__(self) -> None:
+        PartialMixedGraph.__post_init__(self)
+        check_pag(self.nodes, self.marks)
+
+    @property
+    def kind(self) -> str:
+        """``pag``."""
+        return "pag"
+
+    @classmethod
+    def from_dag(
+        cls, dag: CausalGraph, unmeasured: Iterable[str], selected: Iterable[str] = ()
+    ) -> Self:
+        """What unlimited data of some variables of a DAG tell of it.
+
+        Args:
+            dag: The DAG.
+            unmeasured: Variables without data.
+            selected: Variables, without data too, by which rows were selected.
+
+        Raises:
+            GraphError: It is no DAG, or has no such variable.
+        """
+        chosen = tuple(selected)
+        without = {*unmeasured, *chosen}
+        if not dag.is_dag or without - set(dag.nodes):
+            raise GraphError("a PAG is made from a DAG and names of its variables")
+        measured = [v for v, name in enumerate(dag.nodes) if name not in without]
+        marks = pag_of(dag.arcs, measured, [dag.nodes.index(name) for name in chosen])
+        return cls(tuple(dag.nodes[v] for v in measured), marks)
+
+
+def graph_of_marks(nodes: Iterable[str], marks: Marks) -> PartialMixedGraph:
+    """A `PAG` where marks are one; else a graph of which nothing is claimed."""
+    own = PAG if is_pag(marks) else PartialMixedGraph
+    return own(tuple(nodes), marks)

@@ -74,7 +74,7 @@ def _collapsed(graph: Graph, groups: list[list[int]]) -> Overview:
     joined = arcs > 0
     np.fill_diagonal(joined, val=False)
     return Overview(
-        graph=type(graph).from_marked(names, _between(graph, names, joined)),
+        graph=graph.with_edges(names, _between(graph, names, joined)),
         members={
             name: tuple(graph.nodes[i] for i in group)
             for name, group in zip(names, groups, strict=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs.dags import dag_of, matrix_of, members, turned
-from cipherdag.graphs.equivalence import Pattern, extension
+from cipherdag.graphs.equivalence import Pattern, extension, pattern_of
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.orientation import cpdag_of, meek
 
@@ -57,6 +57,33 @@ def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
             "`graph.with_knowledge(Knowledge())`, which takes all that is unclear for no collider.",
         )
     return pattern
+
+
+def is_completed(arcs: BoolMatrix) -> bool:
+    """Whether a graph, shape (p, p), is the CPDAG of the DAGs that have its edges."""
+    pattern = _pattern(arcs)
+    dag = extension(list(pattern.parents), list(pattern.neighbours))
+    return dag is not None and pattern_of(dag) == pattern
+
+
+def checked_class(names: Sequence[str], arcs: BoolMatrix) -> None:
+    """Refuse what is no CPDAG, and say what is wrong with it.
+
+    Args:
+        names: The variables, for messages.
+        arcs: The graph, shape (p, p).
+
+    Raises:
+        GraphError: As `maximal_pattern`, or it directs an edge that its class does not.
+    """
+    if is_completed(arcs):
+        return
+    pattern = maximal_pattern(names, arcs)
+    beyond = arcs & ~arcs.T & cpdag_of(matrix_of(some_member(pattern))).T
+    raise GraphError(
+        f"an edge is directed that some DAG of the class turns round: {_first(names, beyond)}",
+        remedy="As background knowledge directs, it is an MPDAG; else take the CPDAG of a DAG.",
+    )
 
 
 def directed_further(names: Sequence[str], arcs: BoolMatrix, known: Constraints) -> BoolMatrix:

@@ -1,0 +1,67 @@
+"""What every edge stands on: the one table that terminal, CSV, JSON, page and warnings read.
+
+It is the `status` and the `tests` of `EdgeEvidence`.
+
+Leaks:
+    Nothing new: which tests could not be done was opened by the run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.graphs.edge_evidence import EdgeEvidence
+
+MOST_UNDONE = 0.1
+"""Share of the decisive tests that may be left undone before that is the first thing to say."""
+MOST_SHOWN = 10
+WHAT_HELPS = (
+    "Categories with fewer levels, more sites that have such rows, or other evidence (of FedPC and "
+    "FedFCI, evidence glm or pooled where sites allow it) may do them."
+)
+
+
+def why(own: EdgeEvidence) -> str:
+    """Why an edge stands that tests do not speak for, in a phrase; "" for others."""
+    if own.status == "required":
+        return "required by what was known before"
+    if own.stands_on_evidence:
+        return ""
+    if own.tests is None:
+        return "never tested"
+    tests = own.tests
+    under = f"given {', '.join(tests.given) or 'nothing'}: {tests.why}"
+    if own.status == "untested":
+        return f"never tested ({under})"
+    return f"{tests.undone} of {tests.asked} tests not done ({under})"
+
+
+def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ...]:
+    """What to say first of a graph whose edges stand since tests were not done; else nothing.
+
+    Args:
+        edges: All edges with what they stand on.
+        fallen: Pairs without an edge whose only test could not be done.
+    """
+    standing = [own for own in edges if not own.stands_on_evidence]
+    asked = fallen + sum(own.tests.asked for own in edges if own.tests is not None)
+    undone = fallen + sum(own.tests.undone for own in edges if own.tests is not None)
+    said = []
+    if asked and undone > MOST_UNDONE * asked:
+        said.append(
+            f"{undone} of {counted(asked, 'test')} that decide on this graph could not be done, "
+            f"so that much of it rests on no evidence. {WHAT_HELPS}"
+        )
+    if standing:
+        named = [f"{own.source} and {own.target} ({why(own)})" for own in standing]
+        said.append(
+            f"{counted(len(standing), 'edge')} of {len(edges)} may stand only because a test that "
+            f"could take it away was not done: {first_of(named, MOST_SHOWN, '; ')}."
+        )
+    return tuple(said)

@@ -1,0 +1,283 @@
+"""Small inputs in the spirit of reports to other projects, each with the right graph or answer.
+
+Every test names the report whose kind of fault it is about; the data are drawn here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import warnings
+from itertools import combinations, pairwise
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pydot
+import pytest
+
+from cipherdag import CausalGraph, FedBOSS, Federation, FedFCI, FedPC, Knowledge, Policy, Schema
+from cipherdag.errors import GraphError
+from cipherdag.graphs.metrics import compare
+from cipherdag.graphs.networks import asia
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.sites.table.column import Column
+
+ALLOW = Policy(questions=QUESTION_KINDS)
+graph = CausalGraph.from_edges
+
+
+def learnt(data, algorithm, *, seed=1, schema=None):
+    federation = Federation.split(data, 3, seed=seed, policy=ALLOW, schema=schema, device="cpu")
+    return federation.run(algorithm, seed=0)
+
+
+def marks(result):
+    return {f"{own.source} {own.mark} {own.target}" for own in result.graph.edges}
+
+
+# py-why/causal-learn#224: forbidding X - Z both ways made a collider of the chain X - Y - Z
+
+
+def chain_of(kind):
+    rng, n = np.random.default_rng(0), 3000
+    if kind == "categories":
+        a = rng.integers(0, 3, n)
+        b = np.where(rng.random(n) < 0.6, a, rng.integers(0, 3, n))
+        c = np.where(rng.random(n) < 0.6, b, rng.integers(0, 3, n))
+        return pd.DataFrame(
+            {k: np.array(list("abc"))[v] for k, v in zip("XYZ", (a, b, c), strict=True)}
+        )
+    x = rng.normal(size=n)
+    if kind == "numbers":
+        y = x + rng.normal(size=n)
+        return pd.DataFrame({"X": x, "Y": y, "Z": y + rng.normal(size=n)})
+    y = np.where(x + rng.logistic(size=n) > 0, "yes", "no")
+    return pd.DataFrame({"X": x, "Y": y, "Z": (y == "yes") * 1.5 + rng.normal(size=n)})
+
+
+@pytest.mark.parametrize("kind", ["numbers", "categories", "mixture"])
+def test_a_pair_forbidden_both_ways_makes_no_collider(kind):
+    known = Knowledge(forbidden=(("X", "Z"), ("Z", "X")))
+    data = chain_of(kind)
+    for own in (FedPC(knowledge=known), FedPC(knowledge=known, reveal="verdicts"), FedPC()):
+        assert marks(learnt(data, own)) == {"X --- Y", "Y --- Z"}
+    assert marks(learnt(data, FedFCI(knowledge=known))) == {"X o-o Y", "Y o-o Z"}
+
+
+# pgmpy/pgmpy#1004: a column that is the sum of three others
+
+
+@pytest.mark.parametrize("own", [FedPC(), FedPC(reveal="verdicts")])
+def test_a_sum_of_categories_is_the_effect_of_its_terms(own):
+    data = pd.DataFrame(np.random.default_rng(0).integers(0, 5, (2500, 3)), columns=list("XYZ"))
+    data["sum"] = data.sum(axis=1)
+    assert marks(learnt(data, own)) == {"X --> sum", "Y --> sum", "Z --> sum"}
+
+
+# pgmpy/pgmpy#2094, py-why/causal-learn#110: comparing graphs
+
+
+def test_every_edge_counts_once_where_graphs_are_compared():
+    names = ["X0", "X1", "X2"]
+    true = graph(names, directed=[("X0", "X2"), ("X1", "X2")])
+    loose = graph(names, undirected=[("X0", "X2"), ("X1", "X2")])
+    assert [compare(a, b).shd for a, b in ((true, loose), (loose, true), (true, true))] == [2, 2, 0]
+    assert compare(graph(names, directed=[("X0", "X2")]), true).miss == 1
+    with pytest.raises(GraphError, match="'X1'"):
+        compare(graph(["X0", "X2"], directed=[("X0", "X2")]), true)
+
+
+def test_a_variable_without_an_edge_is_kept_through_files(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y, z = rng.normal(size=(3, 3000))
+    data = pd.DataFrame({"X0": x, "X1": y, "X2": x + y + rng.normal(size=3000), "alone": z})
+    result = learnt(data, FedPC())
+    assert marks(result) == {"X0 --> X2", "X1 --> X2"}
+    again = type(result).load(result.save(tmp_path / "out"))
+    assert again.graph == result.graph
+    assert again.graph.kind == "cpdag"
+    assert "alone" in again.graph.nodes
+    assert set(nx.read_graphml(tmp_path / "out" / "graph.graphml")) == set(data.columns)
+
+
+# networkx#2050, pydot#224, CausalQueries#306, lavaanPlot#1, lavaan#332: names in exports
+
+NAMES = [
+    "a:b", "thing :test", "x-y", "x.y", "two words", 'q"uote', "ap'os", "back\\slash", "<html>",
+    "näme µg/l", "50%", "=1+1", "comma,name", "semi;colon", "[br]", "{cur}", "node", "1", "-0",
+]  # fmt: skip
+
+
+def test_every_name_survives_every_export():
+    pairs = list(pairwise(NAMES))
+    own = graph(NAMES, directed=pairs[::2], undirected=pairs[1::2])
+    for read in (nx.parse_graphml(own.to_graphml()), nx.parse_gml(own.to_gml())):
+        assert set(read) == set(NAMES)
+        assert read.number_of_edges() == len(pairs[::2]) + 2 * len(pairs[1::2])
+    plain = own.to_networkx()
+    assert not plain.is_directed()
+    assert plain.number_of_edges() == len(pairs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydot calls old names of its parser library
+        (drawn,) = pydot.graph_from_dot_data(own.to_dot())
+    assert len(drawn.get_edges()) == len(pairs)
+    assert len(list(csv.reader(io.StringIO(own.to_csv())))) == len(pairs) + 1
+    assert CausalGraph.from_csv(own.to_csv(), nodes=NAMES) == own
+    assert own.to_dagitty().startswith("pdag {")
+
+
+# pathmc#480, pgmpy#3553, caugi#308, dowhy#380: adjustment sets
+
+ADJUSTING = [
+    (
+        [("A", "M"), ("B", "M"), ("A", "X"), ("X", "Y"), ("B", "Y")],
+        {"": True, "A": True, "B": True, "M": False, "AM": True, "BM": True, "AB": True},
+    ),
+    ([("X", "M"), ("M", "Y"), ("X", "C"), ("Y", "C")], {"": True, "M": False, "C": False}),
+    ([("C", "B"), ("B", "X"), ("C", "Y")], {"": False, "B": True, "C": True, "BC": True}),
+    ([("X", "Y"), ("Z", "X"), ("Y", "W")], {"": True, "Z": True, "W": False}),
+]
+
+
+@pytest.mark.parametrize(("arrows", "right"), ADJUSTING)
+def test_sets_that_adjust_and_sets_that_do_not(arrows, right):
+    own = graph(sorted({v for pair in arrows for v in pair}), directed=arrows)
+    assert {given: own.is_adjustment_set("X", "Y", list(given)) for given in right} == right
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_adjustment_sets_are_those_of_the_criterion(seed):
+    """The back-door paths are blocked where the causal ones are cut (Shpitser et al., 2010)."""
+    rng = np.random.default_rng(seed)
+    names = [str(v) for v in range(6)]
+    order = rng.permutation(6)
+    arrows = [
+        (names[order[i]], names[order[j]]) for i, j in combinations(range(6), 2)
+        if rng.random() < 0.4
+    ]  # fmt: skip
+    own = graph(names, directed=arrows)
+    dag = nx.DiGraph(arrows)
+    dag.add_nodes_from(names)
+    causal = {
+        v for v in names if v != "0" and nx.has_path(dag, "0", v) and nx.has_path(dag, v, "1")
+    }
+    if not causal:
+        return
+    below = {w for v in causal for w in (v, *nx.descendants(dag, v))}
+    cut = dag.copy()
+    cut.remove_edges_from([("0", v) for v in causal])
+    for size in range(5):
+        for chosen in combinations(names[2:], size):
+            right = not {*chosen} & below and nx.is_d_separator(cut, {"0"}, {"1"}, {*chosen})
+            assert own.is_adjustment_set("0", "1", list(chosen)) == right
+
+
+# pgmpy#3487, pgmpy#2200, bnstruct#22: knowledge, right or wrong, is obeyed by graph and DAG
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["default", "lenient", "votes", "boss", "fci"])
+def test_knowledge_is_obeyed_in_graph_and_dag(name, seed):
+    rng = np.random.default_rng(seed)
+    data = asia().sample(1500, rng)
+    names = list(rng.permutation(list(data.columns)))
+    early, late = names[:4], names[4:]
+    known = Knowledge(
+        tiers=(tuple(early), tuple(late)),
+        forbidden=((names[0], names[6]),),
+        required=((names[1], names[5]),),
+    )
+    own = {
+        "default": FedPC(knowledge=known),
+        "lenient": FedPC(knowledge=known, alpha=0.2),
+        "votes": FedPC(knowledge=known, evidence="vote"),
+        "boss": FedBOSS(knowledge=known),
+        "fci": FedFCI(knowledge=known),
+    }[name]
+    result = learnt(data, own, seed=seed)
+    for found in (result.graph, *([] if name == "fci" else [result.dag])):
+        arrows = {(e.source, e.target) for e in found.edges if e.mark == "-->"}
+        assert not {(a, b) for a, b in arrows if a in late and b in early}
+        assert (names[0], names[6]) not in arrows
+        assert (names[1], names[5]) in arrows
+    if name != "fci":
+        assert result.graph.kind in ("cpdag", "mpdag")
+        assert not (result.dag.arcs & ~result.graph.arcs).any()
+
+
+# causal-learn#138, tetrad#1246, causal-cmd#106, tigramite#85: values missing at random
+
+
+@pytest.mark.parametrize("kind", ["numbers", "categories"])
+def test_a_chain_is_found_where_three_values_in_ten_are_missing(kind):
+    rng, n = np.random.default_rng(0), 3000
+    if kind == "numbers":
+        values = np.cumsum(rng.normal(size=(n, 4)), axis=1)
+        data = pd.DataFrame(values, columns=list("abcd"))
+    else:
+        columns = [rng.integers(0, 3, n)]
+        for _ in range(3):
+            again = rng.integers(0, 3, n)
+            columns.append(np.where(rng.random(n) < 0.75, columns[-1], again))
+        data = pd.DataFrame(
+            {k: np.array(list("xyz"))[v] for k, v in zip("abcd", columns, strict=True)}
+        )
+    data = data.mask(rng.random((n, 4)) < 0.3)
+    for own in (FedPC(), FedPC(evidence="vote"), FedBOSS()):
+        assert marks(learnt(data, own)) == {"a --- b", "b --- c", "c --- d"}
+    assert marks(learnt(data, FedFCI())) == {"a o-o b", "b o-o c", "c o-o d"}
+
+
+# tetrad#1215: FCI of numbers and categories together took hours
+
+
+def test_fci_of_a_mixture_finds_the_true_edges():
+    rng, n, p = np.random.default_rng(0), 3000, 8
+    values, columns, true = np.zeros((n, p)), {}, set()
+    for j in range(p):
+        own = rng.normal(size=n)
+        for i in range(j):
+            if rng.random() < 2.0 / p:
+                own += rng.uniform(0.5, 0.9) * values[:, i]
+                true.add((f"v{i}", f"v{j}"))
+        if j % 2:
+            cut = np.digitize(own / own.std(), [-0.5, 0.5])
+            values[:, j] = (cut - cut.mean()) / cut.std()
+            columns[f"v{j}"] = [f"k{v}" for v in cut]
+        else:
+            values[:, j] = columns[f"v{j}"] = own / own.std()
+    result = learnt(pd.DataFrame(columns), FedFCI())
+    assert {(e.source, e.target) for e in result.graph.edges} | {
+        (e.target, e.source) for e in result.graph.edges
+    } == true | {(b, a) for a, b in true}
+    wrong = {(e.target, e.source) for e in result.graph.edges if e.mark == "-->"} & true
+    assert wrong == set()
+    assert result.graph.kind == "pag"
+
+
+# causal-learn#67: columns of very many categories are tested, or named
+
+
+@pytest.mark.parametrize("reveal", ["sums", "verdicts"])
+def test_columns_of_many_categories_are_tested_or_named(reveal):
+    rng, n = np.random.default_rng(0), 3000
+    data = pd.DataFrame({f"z{k}": rng.choice(list("abc"), n) for k in range(2)})
+    many = [f"p{v}" for v in range(300)]
+    for name in ("postcode", "doctor"):
+        data[name] = rng.choice(many, n)
+    schema = Schema(
+        tuple(
+            Column(own, "discrete", categories=tuple(sorted(set(data[own]) | (
+                set(many) if own in ("postcode", "doctor") else set()
+            ))), allow_constant=True)
+            for own in data
+        )
+    )  # fmt: skip
+    result = learnt(data, FedPC(reveal=reveal), schema=schema)
+    said = " ".join(result.report.warnings)
+    for own in result.evidence.edges:
+        assert own.status in ("undone", "untested")
+        assert own.source in said
+        assert own.target in said
+        assert own.p_value is None
