@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.protocol.verdict_rounds import accepted
+from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ def driven(asking: Generator[Question, FloatVector, Any], sites: Sequence[Respon
         except StopIteration as finished:
             return finished.value
         answers = np.array([own.answer(question) for own in sites])
+        if finds_verdicts(question):
+            sets, total = accepted(question, len(sites)), answers.sum(axis=0)
+            total = ((sets.low <= total) & (total <= sets.high)).any(axis=0).astype(float)
+            continue
         total, start = np.zeros(answers.shape[1]), 0
         for encoding in question.encodings:
             own = slice(start, start := start + encoding.length)

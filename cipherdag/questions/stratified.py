@@ -35,9 +35,13 @@ from cipherdag.questions.weighted_evidence import check_triplets
 OWN_VALUES = 2
 """Of a site's own test: its score, and 1."""
 COARSE_BITS = 4
-"""Of differences and variances that are opened: finer ones tell the counts that they are of."""
+"""Of likelihoods and regrets that are opened: finer ones tell the counts that they are of."""
+CELL_BITS = 10
+"""Of differences and variances: what all sites round off is far below what a single row adds."""
 SPREAD = 0.1
 """By up to which share a site moves the variances of a test, twice."""
+SPREAD_VARIANCE = 2.0 * SPREAD**2 / 3.0
+"""Of the factor that these moves come to."""
 JOLT = 0.25
 """Of a difference's standard deviation, how far a site moves it, times numbers from -1 to 1."""
 
@@ -48,26 +52,27 @@ class StratifiedTables(
     """How far the tables of x and y lie from independence, within the configurations of S.
 
     Of the site's n rows that are complete in the test and have a configuration, with counts r of
-    the categories of x, c of those of y, and O of both, there are, but for the last category of
-    each: O - r c' / n, row by row, and the upper triangle of n diag r - r r' times that of n diag c
-    - c c', by n**2 (n - 1): the distinct covariances of the former, given r and c. A configuration
-    in which x or y has one category only, or n is below 2 or the site's ``min_cell_size``, adds
-    nothing. The answer has, triplet by triplet, both added up over the configurations: its whole.
+    the categories of x, c of those of y, and O of both, there are, cell by cell: O - r c / n, and
+    its variance given r and c, r (n - r) c (n - c) / (n**2 (n - 1)). Of a variable with two
+    categories the first alone has cells. A configuration in which x or y has one category only, or
+    n is below 2 or the site's ``min_cell_size``, adds nothing. The answer has, triplet by triplet,
+    both added up over the configurations, all differences first: its whole.
 
     Then, for every triplet, the site's own tests: the normal score of the p-value of its whole, and
-    where S is not empty of the sum of the chi-squares of its configurations, each with a 1 beside;
-    0 where nothing varies enough there. Sums over the sites of wholes see an association that runs
-    through all sites and configurations; those of own tests also one that is every site's own, or
-    turns from configuration to configuration.
+    where S is not empty of the sums of squares of its configurations, each with a 1 beside; 0 where
+    nothing varies enough there. Sums over the sites of wholes see an association that runs through
+    all sites and configurations; those of own tests also one that is every site's own, or turns
+    from configuration to configuration.
 
     Leaks:
         The coordinator learns, per triplet, summed over the sites and the configurations: how many
-        more rows lie in every cell than independence would have, and the variances, to a sixteenth.
-        For two categories each these are two numbers. A site that restricts small counts blurs both
+        more rows lie in every cell than independence would have, and the variances, to 2**-10. For
+        two categories each these are two numbers. A site that restricts small counts blurs both
         (`SPREAD`, `JOLT`), anew for every table and way of splitting its rows: from exact ones, or
         with a factor for every variable, the tests of one run over three sites have one solution,
-        which is every site's margins and tables of two variables. Also the sums of the sites' own
-        scores, and of how many sites they are: a score tells how likely a table is given its
+        which is every site's margins and tables of two variables. Coarser grids hide no more of
+        what is blurred, and make the sums of many small parts wrong. Also the sums of the sites'
+        own scores, and of how many sites they are: a score tells how likely a table is given its
         margins, whatever these are, where chi-squares and degrees of freedom told the margins, too.
         Nothing of one configuration is told apart.
 
@@ -136,7 +141,7 @@ class StratifiedTables(
             Encoding(
                 length=int(self.widths.sum()),
                 bound=self.max_rows / 4.0,
-                resolution_bits=COARSE_BITS,
+                resolution_bits=CELL_BITS,
                 signed=True,
             ),
         )
@@ -155,13 +160,12 @@ class StratifiedTables(
 
 
 def whole_values(sides: IndexArray) -> IndexArray:
-    """How many values the whole of each triplet has: differences, and distinct covariances.
+    """How many values the whole of each triplet has: a difference and a variance of every cell.
 
     Args:
         sides: Configurations, categories of x and of y, shape (B, 3).
     """
-    a, b = sides[:, 1] - 1, sides[:, 2] - 1
-    values: IndexArray = a * b + (a * (a + 1) // 2) * (b * (b + 1) // 2)
+    values: IndexArray = 2 * cell_sides(sides[:, 1:]).prod(axis=1)
     return values
 
 
@@ -180,8 +184,8 @@ class TableCells(
     rows each cell has than O = r c / n, added up likewise, and the scores.
 
     Leaks:
-        The coordinator learns, per cell, the sum of the variances over the sites, to a sixteenth,
-        and per triplet how many sites have a score. Of differences and scores, which are never
+        The coordinator learns, per cell, the sum of the variances over the sites, to 2**-10, and
+        per triplet how many sites have a score. Of differences and scores, which are never
         opened, see `CellVerdicts`.
 
     Attributes:
@@ -239,7 +243,7 @@ class TableCells(
     def encodings(self) -> tuple[Encoding, ...]:
         """Differences, if asked for; variances, and which triplets vary."""
         cells, rows = len(self.owner), float(self.max_rows)
-        variances = Encoding(length=cells + self.n_tests, bound=rows, resolution_bits=COARSE_BITS)
+        variances = Encoding(length=cells + self.n_tests, bound=rows, resolution_bits=CELL_BITS)
         if not self.differences:
             return (variances,)
         bits = finest_grid(self.max_rows)

@@ -27,6 +27,7 @@ CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"
 ONE_STEP_PER_DEVIATION = "one-step odds ratio per standard deviation"
 SIGN = "association"
+LEAST_SHOWN, MOST_POWER = 0.05, 9
 MOST_ONE_STEP = math.log(2.0)
 """Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""
 WIDTH = 1.959963984540054  # of a 95 % interval, in standard deviations
@@ -53,6 +54,20 @@ def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | Non
         return None
     ends = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
     return Effect(measure, *ends)
+
+
+def per_units(log_odds: float, deviation: float) -> Effect | None:
+    """The effect of an odds ratio per unit, or per so many units that it can be read.
+
+    Per gram a ratio may be 1.0001, which would be shown as 1: it is then told per 10, 100, ...
+    units, as many as make its logarithm, or the deviation of that, a twentieth at least.
+    """
+    power = 0
+    largest = max(abs(log_odds), deviation)
+    while 0.0 < largest * 10.0**power < LEAST_SHOWN and power < MOST_POWER:
+        power += 1
+    measure = ODDS_PER_UNIT if power == 0 else f"odds ratio per {10**power:,} units"
+    return of_log_odds(log_odds * 10.0**power, deviation * 10.0**power, measure)
 
 
 def one_step(log_odds: float, deviation: float, measure: str = ONE_STEP_ODDS) -> Effect | None:

@@ -180,8 +180,9 @@ class Estimation:
         if fit is not None and fit.astray:
             return (
                 "the treatment's model has no finite maximum: some values of what is adjusted for "
-                "occur with one treatment only; adjust for fewer or coarser variables, or choose "
-                "estimator=regression, which extrapolates"
+                "occur with one treatment only, where no rows tell an effect, and another "
+                "estimator would guess it; leave such rows out at every site, or adjust for fewer "
+                "or coarser variables"
             )
         for model, own in self.fits.items():
             size = len(own.coefficients)

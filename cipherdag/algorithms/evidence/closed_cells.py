@@ -144,7 +144,12 @@ def independent_within(
 
 
 def square_limits(
-    owner: IndexArray, variances: FloatVector, scale: FloatVector, alpha: FloatVector
+    owner: IndexArray,
+    variances: FloatVector,
+    scale: FloatVector,
+    alpha: FloatVector,
+    *,
+    counts: bool = False,
 ) -> FloatVector:
     """How far every cell may lie from 0 so that independent ones of a test all do, shape (K,).
 
@@ -154,15 +159,22 @@ def square_limits(
         scale: By what the square of a cell in deviations, and its degree of freedom, are multiplied
             to be a chi-square, of cells that are compared.
         alpha: How many tests of independent variables may say dependent, of each cell's test.
+        counts: Whether they are counts, which of several in a test may be as far out as Poisson's.
     """
-    from scipy.special import chdtri
+    from scipy.special import chdtri, pdtrik
 
     compared = variances > 0
+    own = variances[compared]
     together = np.bincount(owner[compared], minlength=1)[owner[compared]]
     level = -np.expm1(np.log1p(-alpha[compared]) / together)
-    square = on_grid(chdtri(scale, level) / scale)
+    square = chdtri(scale, level) / scale
+    if counts:
+        # far out the tail of a count is longer than that of a scaled chi-square
+        several = together > 1
+        limit = pdtrik(1.0 - level[several] / 2.0, own[several]) + 1.0 - own[several]
+        square[several] = limit * limit / own[several]
     limits = np.zeros(len(variances))
-    limits[compared] = np.sqrt(square * variances[compared])
+    limits[compared] = np.sqrt(on_grid(square) * own)
     return limits
 
 

@@ -10,7 +10,8 @@ configuration or at another site, as in `stratified_forms`. Variances are opened
 differences and scores never.
 
 Where counts are rare D scatters more widely than a normal variate, and t is of a square scaled to
-the mean and variance of a chi-square (`chi_square_scale`); where no cell of a test varies by more
+the mean and variance of a chi-square (`chi_square_scale`), or where several cells are compared of a
+Poisson count of the cell's variance; where no cell of a test varies by more
 than one pair of rows, a bound on such sums is compared (`faint_p`).
 
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Šidák, JASA 62 (1967) 626-633.
@@ -40,7 +41,7 @@ from cipherdag.algorithms.evidence.stratified_forms import (
     faint_p,
 )
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
-from cipherdag.questions.stratified import COARSE_BITS, TableCells
+from cipherdag.questions.stratified import CELL_BITS, TableCells
 from cipherdag.statistics.quadratic_forms import chi_square_scale
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
-ROUNDED = 2.0 ** -(COARSE_BITS + 1)
+ROUNDED = 2.0 ** -(CELL_BITS + 1)
 """Of one site's variance, what its grid rounds off at most."""
 FAINT_STEP = 0.25
 """Of limits where next to nothing varies: coarse, so that no platform's last digit decides."""
@@ -115,7 +116,7 @@ def cell_limits(
     told = np.where(variances > LEAST_VARIANCE, variances + heard * ROUNDED, 0.0)
     own = told[told > 0]
     scale = chi_square_scale(np.ones(len(own)), 1.0 / own)
-    limits = square_limits(owner, told, scale, level[owner])
+    limits = square_limits(owner, told, scale, level[owner], counts=True)
     some = np.bincount(owner, weights=told, minlength=question.n_tests) > 0
     faint = (heard > 0) & ~some[owner]
     most = np.zeros(question.n_tests)

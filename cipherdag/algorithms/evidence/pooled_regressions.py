@@ -30,7 +30,7 @@ from cipherdag.questions.regression_steps import (
     step_length,
     too_large,
 )
-from cipherdag.statistics.effects import ODDS, ODDS_PER_UNIT, of_correlation, of_log_odds
+from cipherdag.statistics.effects import ODDS, of_correlation, of_log_odds, per_units
 from cipherdag.statistics.nearby_fits import NearbyFits
 from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.regression_fits import (
@@ -143,7 +143,7 @@ class RegressionTests(RememberedTests):
         if self._categories[other]:
             return of_log_odds(*found, ODDS)
         log_odds, deviation = np.ldexp(found, -self._exponents[other]).tolist()
-        return of_log_odds(log_odds, deviation, ODDS_PER_UNIT)
+        return per_units(log_odds, deviation)
 
     def _permitted(
         self, rows: list[tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""The generalised Cochran-Mantel-Haenszel test by site and configuration of S: its rounds."""
+"""The Cochran-Mantel-Haenszel test by site and configuration of S, for any table: its rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cipherdag.algorithms.evidence.stratified_forms import faint_p, omnibus_p, s
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.stratified import StratifiedTables, whole_values
+from cipherdag.questions.stratified import StratifiedTables, cell_sides, whole_values
 from cipherdag.statistics.effects import one_step
 from cipherdag.statistics.normal_scores import normal_scores
 
@@ -36,12 +36,9 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 FALLBACK: Combination = "statistic"
-VALUES_PER_CELL = 16
-"""Values of a test, per cell of the largest table, beyond which it falls back."""
 DONE = "stratified"
 TOO_LARGE = "too large: statistic"
 TOO_LARGE_NOT_DONE = "too large: none"
-TOO_FEW = "too few rows: none"
 
 
 class StratifiedTests(RememberedTests):
@@ -98,14 +95,12 @@ class StratifiedTests(RememberedTests):
         """How each test is done, shape (B,)."""
         # floating point: the product of many categories may exceed every integer type
         sides = self._kinds.categories[rows].astype(np.float64)
-        cells, values = sides.prod(axis=1), self._values(rows)
-        scarce = self._kinds.rows < self._settings.spec.min_rows_per_cell * cells
-        most = self._settings.max_cells
-        large = (cells > most) | (values > VALUES_PER_CELL * most)
-        return np.select([values == 0, scarce, large], [CONSTANT, TOO_FEW, self._too_large], DONE)
+        cells, constant = sides.prod(axis=1), (sides[:, :2] < 2.0).any(axis=1)  # noqa: PLR2004
+        large = cells > self._settings.max_cells
+        return np.select([constant, large], [CONSTANT, self._too_large], DONE)
 
     def _values(self, rows: IndexArray) -> FloatVector:
-        """How many values each test asks for, shape (B,); 0 where x or y has one category."""
+        """How many values each test asks for, shape (B,)."""
         sides = self._kinds.categories[rows]
         values = whole_values(np.column_stack([sides[:, :1], sides[:, :2]]))
         return values.astype(np.float64)
@@ -143,8 +138,8 @@ class StratifiedTests(RememberedTests):
         else:
             able = np.rint((yield Contributors(question=question)))
             sums = yield from opened_where(question, able >= fewest)
-        forms = stratified_forms(question, sums)
         told = able[: question.n_tests]
+        forms = stratified_forms(question, sums, told)
         p_value = _p_values(question, forms, np.where(told >= fewest, told, 0.0))
         pairs = len(tests[0])
         scores = normal_scores(forms.whole, forms.whole_dof)
@@ -187,7 +182,7 @@ def _p_values(
         forms: Their statistics.
         heard: How many sites every sum is over, 0 where it was not opened.
     """
-    cells = (question.sides[:, 1:] - 1).prod(axis=1)
+    cells = cell_sides(question.sides[:, 1:]).prod(axis=1)
     p_value = omnibus_p(forms)
     faint = np.isnan(p_value) & (heard > 0)
     return np.where(faint, faint_p(forms.largest, cells, heard), p_value)

@@ -81,9 +81,8 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one, or that often mark a missing value."""
     found = _words(categories)
-    for group in grouped(categories, {}, truths=True):
-        if len(group) == 1:
-            continue
+    groups = grouped(categories, {}, truths=True)
+    for group in (own for each in groups for own in _of_one_number(each) if len(own) > 1):
         # words before numbers, small letters before capitals
         first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
         listed = ", ".join(f'"{own}"' for own in others)
@@ -95,6 +94,14 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
             )
         )
     return found
+
+
+def _of_one_number(group: Sequence[str]) -> list[list[str]]:
+    """The spellings apart where they are different numbers, such as -1 and 1."""
+    if not all(is_plain_number(own) for own in group):
+        return [list(group)]
+    values = sorted({float(own) for own in group})
+    return [[own for own in group if float(own) == value] for value in values]
 
 
 def _words(categories: Sequence[str]) -> list[Suspicion]:

@@ -18,7 +18,7 @@ from evidence_sites import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, special, stats
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
@@ -100,8 +100,8 @@ def by_hand(parts, categories, triplet, alpha, fewest, scores):
     # rows and columns add up to 0: of two, one says all
     distinct = np.ix_(*(range(1 if categories[v] == 2 else categories[v]) for v in (x, y)))
     difference, variance, able = difference[distinct], variance[distinct], able[distinct]
-    # opened variances lie on a grid: each site's may be off by a 32nd, and that is allowed for
-    rounding = able / 32
+    # opened variances lie on a grid, and what each site may be off by is allowed for
+    rounding = able * 2.0**-11
     compared = (able >= fewest) & (variance > 0.25)
     close = (able >= fewest) & (np.abs(variance - 0.25) <= rounding + 1e-9)
     total, k = scores.sum(axis=0)
@@ -114,6 +114,8 @@ def by_hand(parts, categories, triplet, alpha, fewest, scores):
     for v in (variance[compared], variance[compared] + 2 * rounding[compared]):
         dof = 1.0 / (1.0 + 0.5 / v)
         limit = np.sqrt(stats.chi2.isf(share, dof) / dof * v)
+        if len(v) > 1:
+            limit = np.array([poisson_limit(own, share) for own in v])
         far.append(np.abs(difference[compared]) / limit)
         if k >= fewest:
             own_limit = stats.norm.isf(level * weight) * np.sqrt(k)
@@ -121,6 +123,13 @@ def by_hand(parts, categories, triplet, alpha, fewest, scores):
     most, least = far
     clear = not close.any() and ((most < 0.97) | (least > 1.03)).all()
     return float((most <= 1.0).all()), clear
+
+
+def poisson_limit(variance, share):
+    """How far above its mean the upper tail of a Poisson variate falls to half a share."""
+    return optimize.brentq(
+        lambda t: special.gammainc(variance + t, variance) - share / 2, 0.0, 60 + 20 * variance
+    )
 
 
 @settings(deadline=None, max_examples=60)
@@ -419,7 +428,7 @@ def test_thresholds_lie_on_a_grid_that_hides_a_platform_s_last_digit():
     limits = cell_limits(question, heard, variances, 0.01)
     assert limits[3] == 0
     assert limits[12] ** 2 / 5 * 2**10 == pytest.approx(round(limits[12] ** 2 / 5 * 2**10))
-    limits, variances = limits[:12], variances[:12] + 4 / 32
+    limits, variances = limits[:12], variances[:12] + 4 * 2.0**-11
     variances[3] = 0.25
     own = variances > 0.25
     squares = limits[own] ** 2 / variances[own] * 2**10

@@ -17,7 +17,7 @@ from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCount
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.statistics.effects import mantel_haenszel
+from cipherdag.statistics.effects import mantel_haenszel, per_units
 
 OPEN = Policy(min_cell_size=0)
 
@@ -116,10 +116,10 @@ def test_mixed_columns_have_the_odds_ratio_of_a_logistic_regression():
     frame = pd.DataFrame({"age": age, "ill": np.where(ill, "yes", "no")})
     (own,) = run(frame, evidence="glm").evidence.edges
     fit = sm.Logit(ill.astype(float), sm.add_constant(age)).fit(disp=0)
-    expected = np.exp([fit.params[1], *fit.conf_int()[1]])
+    expected = np.exp(100.0 * np.array([fit.params[1], *fit.conf_int()[1]]))
     found = [own.effect.value, own.effect.low, own.effect.high]
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert own.effect.measure == "odds ratio per unit"
+    assert found == pytest.approx(expected, rel=1e-3)
+    assert own.effect.measure == "odds ratio per 100 units"
 
 
 @pytest.mark.parametrize(
@@ -228,3 +228,14 @@ def test_an_arrow_of_one_replicate_in_twenty_is_none_of_the_consensus():
     assert EdgeConfidence(20, {"-->": 1, "---": 19}).consensus(0.5) == "---"
     assert EdgeConfidence(20, {"-->": 1, "<--": 15}).consensus(0.5) == "<--"
     assert EdgeConfidence(20, {"-->": 10, "<--": 10}).consensus(0.5) == "---"
+
+
+def test_an_odds_ratio_per_unit_is_told_of_so_many_units_that_it_can_be_read():
+    """Body mass in grams: per gram it was "1 (1 to 1)" at p 2.8e-6."""
+    told = per_units(0.0012, 0.0002)
+    assert told.measure == "odds ratio per 100 units"
+    assert told.value == pytest.approx(np.exp(0.12))
+    assert 1.05 < told.low < told.value < told.high
+    assert per_units(0.4, 0.1).measure == "odds ratio per unit"
+    assert per_units(-2e-7, 1e-8).measure == "odds ratio per 1,000,000 units"
+    assert per_units(0.0, 0.0) is None

@@ -212,3 +212,8 @@ def test_a_draft_holds_no_value_of_a_column_of_numbers_and_no_number_of_rows():
     assert "far from all others" in text
     for secret in ("402", "401", "400", "5000", "person", "Smith", ".25", ".5"):
         assert secret not in text
+
+
+def test_numbers_that_differ_are_no_spellings_of_one_category():
+    assert suspicious_categories(["-1", "0", "1"]) == []
+    assert suspicious_categories(["-2", "-1", "1", "2"]) == []

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import OWN_VALUES, cell_sides
+from cipherdag.questions.stratified import OWN_VALUES, SPREAD_VARIANCE, cell_sides
 from cipherdag.sites.compute.pooled.blur import jolted
-from cipherdag.statistics.quadratic_forms import (
-    chi_square_scale,
-    kronecker_matrices,
-    quadratic_forms,
-    upper_triangle,
-)
+from cipherdag.statistics.table_forms import TableForms, table_forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +19,12 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
     from cipherdag.sites.compute.pooled.blur import Blur
-    from cipherdag.statistics.quadratic_forms import FloatMatrix
+    from cipherdag.statistics.table_forms import FloatArray as FloatMatrix
 
     Margins = tuple[FloatMatrix, FloatMatrix, FloatVector]
 
 OWN_VARIANCE = 1.0
-"""Below it, differences of one site are too far from normal for a chi-square."""
+"""Where no cell varies by more, one site's are too far from normal for a chi-square."""
 LEAST_TAIL, MOST_TAIL = 1e-300, 1e-3
 """Of p-values: beyond them scores would have no end."""
 
@@ -55,15 +50,15 @@ def stratified_answer(
     widths = question.widths[: question.n_tests]
     starts = np.cumsum(widths) - widths
     wholes, own = np.zeros(widths.sum()), np.zeros((2, question.n_tests, OWN_VALUES))
-    moves = _Moves(question, blur)
+    moves, spread = _Moves(question, blur), SPREAD_VARIANCE if blur else 0.0
     for owner, counts, moved in _tables(question, columns, moves, least=least, within=within):
-        values = _summands(*_differing(counts, moved))
+        values = _cells(counts, moved)
         first = _begins(owner)
         tests = owner[first]
-        summed = np.add.reduceat(values, first, axis=1)
-        wholes[starts[tests] + np.arange(len(values))[:, None]] = summed
-        sides = tuple(side - 1 for side in counts.shape[:2])
-        own[:, tests] = _own_tests(summed, values, first, sides)
+        summed = np.add.reduceat(values, first, axis=3)
+        told = summed[:2].reshape(-1, len(tests))
+        wholes[starts[tests] + np.arange(len(told))[:, None]] = told
+        own[:, tests] = _own_tests(summed, values, first, spread=spread)
     own[1, question.sides[:, 0] == 1] = 0.0  # given nothing there is one configuration
     return np.concatenate([wholes, own.ravel()])
 
@@ -146,23 +141,21 @@ def cells_answer(
     tables, sizes = question.tables, question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
     moments, scores = np.zeros((2, sizes.sum())), np.zeros((2, question.n_tests))
-    moves = _Moves(tables, blur)
+    moves, spread = _Moves(tables, blur), SPREAD_VARIANCE if blur else 0.0
     for owner, counts, moved in _tables(tables, columns, moves, least=least, within=within):
-        differing = _differing(counts, moved)
-        values, summands = _moments(*differing), _summands(*differing)
+        values = _cells(counts, moved)
         first = _begins(owner)
         tests = owner[first]
-        place = starts[tests] + np.arange(values.shape[1])[:, None]
-        moments[:, place] = np.add.reduceat(values, first, axis=2)
-        sides = tuple(side - 1 for side in counts.shape[:2])
-        summed = np.add.reduceat(summands, first, axis=1)
-        whole, of_strata = _own_tests(summed, summands, first, sides)
+        summed = np.add.reduceat(values, first, axis=3)
+        told = summed[:2].reshape(2, -1, len(tests))
+        moments[:, starts[tests] + np.arange(told.shape[1])[:, None]] = told
+        whole, of_strata = _own_tests(summed, values, first, spread=spread)
         given = tables.sides[tests, 0] > 1
         scores[:, tests] = np.where(given[:, None], of_strata, whole).T
     of_cells = question.owner[: sizes.sum()]
     varies = np.bincount(of_cells, weights=moments[1], minlength=question.n_tests) > 0
-    told = np.concatenate([moments, scores], axis=1).ravel()
-    return np.concatenate([told, varies], dtype=np.float64)
+    values = np.concatenate([moments, scores], axis=1).ravel()
+    return np.concatenate([values, varies], dtype=np.float64)
 
 
 def _tables(
@@ -231,82 +224,65 @@ def _by_shape(sides: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
         yield np.repeat(own, strata), np.arange(rows * columns).reshape(rows, columns, 1) + begins
 
 
-def _forms(values: FloatMatrix, sides: tuple[int, ...]) -> FloatMatrix:
-    """Chi-squares, ranks, and what rare counts add to their variances, shape (3, U).
-
-    Args:
-        values: Differences and distinct covariances, shape (values, U).
-        sides: Rows and columns of differences.
-    """
-    own = values.T
-    differences, covariances = own[:, : sides[0] * sides[1]], own[:, sides[0] * sides[1] :]
-    matrices = kronecker_matrices(covariances, *sides)
-    return np.stack(quadratic_forms(differences, matrices, tolerance=OWN_VARIANCE))
-
-
 def _own_tests(
-    summed: FloatMatrix, values: FloatMatrix, first: IndexArray, sides: tuple[int, ...]
+    summed: FloatVector, values: FloatVector, first: IndexArray, *, spread: float
 ) -> FloatVector:
     """The score of each test of all configurations together, and of all of each, and a 1.
 
     Args:
-        summed: Differences and distinct covariances of every test, shape (values, T).
-        values: Those of every stratum, shape (values, U).
+        summed: Differences, variances and expected counts of every test, (3, rows, columns, T).
+        values: Those of every stratum, shape (3, rows, columns, U).
         first: Where the strata of each test begin, shape (T,).
-        sides: Rows and columns of differences.
+        spread: Variance of the number that moves the variances of a stratum.
 
     Returns:
-        Shape (2, T, 2); 0 without degrees of freedom.
+        Shape (2, T, 2); 0 where nothing varies enough.
     """
-    count = len(first)
-    forms = _forms(np.concatenate([summed, values], axis=1), sides)
-    of_strata = np.add.reduceat(forms[:, count:], first, axis=1)
-    scores = _scores(np.concatenate([forms[:, :count], of_strata], axis=1))
-    return scores.reshape(2, count, OWN_VALUES)
+    of_strata = TableForms(*(np.add.reduceat(own, first) for own in _forms(values, spread)))
+    return np.stack([_scores(_forms(summed, spread)), _scores(of_strata)])
 
 
-def _scores(forms: FloatMatrix) -> FloatMatrix:
-    """The normal score of every chi-square, and 1; 0 without degrees of freedom, shape (U, 2)."""
+def _forms(values: FloatVector, spread: float) -> TableForms:
+    """Of strata, or sums of them; 0 where no cell varies enough."""
+    tells = values[1].max(axis=(0, 1)) > OWN_VARIANCE
+    form, mean, variance = (np.where(tells, own, 0.0) for own in table_forms(*values))
+    return TableForms(form=form, mean=mean, variance=variance + spread * mean * mean)
+
+
+def _scores(forms: TableForms) -> FloatMatrix:
+    """The normal score of every sum of squares, and 1; 0 where nothing varies, shape (T, 2)."""
     from scipy.special import ndtri
 
     from cipherdag.statistics.contingency import chi_square_tail
 
-    form, rank, rare = forms
-    told, scale = rank > 0, chi_square_scale(rank, rare)
-    p_value = chi_square_tail(form * scale, np.maximum(rank * scale, 1.0 - told))
+    form, dof = forms.scaled()
+    told = dof > 0
+    p_value = chi_square_tail(form, np.maximum(dof, 1.0 - told))
     score = -ndtri(np.clip(p_value, LEAST_TAIL, 1.0 - MOST_TAIL))
     return np.where(told[:, None], np.column_stack([score, told]), 0.0)
 
 
-def _differing(
-    counts: FloatVector, moved: tuple[FloatVector, FloatVector]
-) -> tuple[FloatVector, Margins, FloatVector]:
-    """How far every cell lies from independence, the margins, and what variances are multiplied by.
+def _cells(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatVector:
+    """Differences, variances and expected counts of cells, shape (3, rows, columns, U).
+
+    Of two categories the first alone has cells, and what is expected is its share of the other.
 
     Args:
         counts: Shape (rows, columns, U).
         moved: By what cells are moved, as ``counts``, and variances multiplied, shape (U,).
     """
-    margins = _margins(counts)
-    return _jolted(_differences(counts, *margins), margins, moved[0]), margins, moved[1]
-
-
-def _summands(difference: FloatVector, margins: Margins, spread: FloatVector) -> FloatMatrix:
-    """Differences and distinct covariances of each stratum, shape (values, U); see `_differing`."""
-    x, y, n = margins
-    of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))
-    covariance = of_x[:, None] * of_y * spread
-    values = [own.reshape(-1, len(n)) for own in (difference[:-1, :-1], covariance)]
-    return np.concatenate(values)
-
-
-def _moments(difference: FloatVector, margins: Margins, spread: FloatVector) -> FloatVector:
-    """Differences and variances of the cells that are asked for, shape (2, cells, U)."""
-    x, y, n = margins
-    rows, categories = (cell_sides(np.array(len(margin))) for margin in (x, y))
-    x, y = x[:rows], y[:categories]
-    variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0)) * spread
-    return np.stack([difference[:rows, :categories], variance]).reshape(2, -1, len(n))
+    x, y, n = margins = _margins(counts)
+    difference = _jolted(_differences(counts, *margins), margins, moved[0])
+    rows, columns = (cell_sides(np.array(len(margin))) for margin in (x, y))
+    x, y = x[:rows], y[:columns]
+    spread_x, spread_y = x * (n - x), y * (n - y)
+    variance = spread_x[:, None] * spread_y * (moved[1] / (n * n * (n - 1.0)))
+    of_x, of_y = (
+        spread if len(margin) == 1 else margin * n
+        for margin, spread in ((x, spread_x), (y, spread_y))
+    )
+    expected = of_x[:, None] * of_y * (moved[1] / (n * n * (n - 1.0)))
+    return np.stack([difference[:rows, :columns], variance, expected])
 
 
 def _jolted(differences: FloatVector, margins: Margins, drawn: FloatVector) -> FloatVector:
@@ -339,10 +315,3 @@ def _differences(
     """How far cells lie from independence; products first: exactly 0 where x or y is constant."""
     difference: FloatVector = counts - x[:, None] * y / n
     return difference
-
-
-def _spread(margin: FloatMatrix, n: FloatVector) -> FloatMatrix:
-    """Upper triangle of n diag m - m m' without the last category, shape (values, U)."""
-    first, second = upper_triangle(len(margin) - 1)
-    spread: FloatMatrix = margin[first] * (n * (first == second)[:, None] - margin[second])
-    return spread

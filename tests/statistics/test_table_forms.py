@@ -1,0 +1,102 @@
+"""Sums of squares of a table's cells: their mean is exact, their variance a bound, no inverse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cipherdag.statistics.table_forms import (
+    expected_of,
+    largest_cell_p,
+    shares_of,
+    table_forms,
+)
+
+
+def strata(rng, rows, columns):
+    """Tables of some strata, shape (strata, rows, columns)."""
+    shares = [rng.dirichlet(np.full(k, 1.5)) for k in (rows, columns)]
+    n = rng.integers(4, 60, rng.integers(1, 5))
+    cells = np.outer(*shares).ravel()
+    return np.stack([rng.multinomial(own, cells).reshape(rows, columns) for own in n])
+
+
+def cells(tables):
+    """U, V and E added up over strata, shape (rows, columns) each; of two categories one."""
+    r, c = tables.sum(axis=2)[:, :, None], tables.sum(axis=1)[:, None]
+    n = tables.sum(axis=(1, 2))[:, None, None]
+    kept = np.s_[:, : 1 if tables.shape[1] == 2 else None, : 1 if tables.shape[2] == 2 else None]
+    of_x = r * (n - r) if tables.shape[1] == 2 else r * n
+    of_y = c * (n - c) if tables.shape[2] == 2 else c * n
+    parts = tables - r * c / n, r * (n - r) * c * (n - c), of_x * of_y
+    scale = 1.0, n * n * (n - 1.0), n * n * (n - 1.0)
+    return [(own / by)[kept].sum(axis=0) for own, by in zip(parts, scale, strict=True)]
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 3), (4, 6)])
+@pytest.mark.parametrize("seed", range(4))
+def test_moments_are_those_of_all_tables_with_the_same_margins(shape, seed):
+    """By rows whose categories change places: the mean to its error, the variance at most."""
+    rng, count = np.random.default_rng(seed), 4000
+    tables = strata(rng, *shape)
+    expected = [own[..., None] for own in cells(tables)]
+    forms = table_forms(*expected)
+    drawn = np.zeros((*expected[0].shape[:2], count))
+    for own in tables:
+        x = np.repeat(np.arange(shape[0]), own.sum(axis=1))
+        y = np.repeat(np.arange(shape[1]), own.sum(axis=0))
+        for k in range(count):
+            table = np.zeros(shape)
+            np.add.at(table, (x, rng.permutation(y)), 1)
+            drawn[..., k] += cells(table[None].astype(int))[0]
+    many = np.broadcast_to(expected[1], drawn.shape), np.broadcast_to(expected[2], drawn.shape)
+    form = table_forms(drawn, *many).form
+    error = form.std() / np.sqrt(count)
+    assert abs(form.mean() - forms.mean[0]) < 5 * error
+    spread = np.sqrt(np.var((form - form.mean()) ** 2) / count)
+    assert form.var() < forms.variance[0] + 5 * spread
+
+
+@given(seed=st.integers(0, 2**32), size=st.integers(3, 15))
+@settings(max_examples=60, deadline=None)
+def test_shares_and_expected_counts_follow_from_variances_of_one_stratum(seed, size):
+    rng = np.random.default_rng(seed)
+    p, q = (rng.dirichlet(np.full(k, 0.7), 5).T + 1e-4 for k in (size, 3))
+    p, q = p / p.sum(axis=0), q / q.sum(axis=0)
+    np.testing.assert_allclose(shares_of(7.0 * p * (1 - p)), p, atol=1e-5)
+    variances = 90.0 * (p * (1 - p))[:, None] * (q * (1 - q))
+    expected = 90.0 * p[:, None] * q
+    np.testing.assert_allclose(expected_of(variances), expected, rtol=1e-3, atol=1e-3)
+    of_two = 90.0 * (p * (1 - p))[:, None] * 0.25
+    np.testing.assert_allclose(expected_of(of_two)[:, 0], 22.5 * p, rtol=1e-3, atol=1e-3)
+
+
+def test_of_one_cell_it_is_the_square_over_its_variance_scaled_to_rare_counts():
+    form, dof = table_forms(*(np.full((1, 1, 1), own) for own in (3.0, 4.0, 4.0))).scaled()
+    assert form[0] / dof[0] == pytest.approx(9 / 4)
+    assert dof[0] == pytest.approx(1 / (1 + 1 / 8))
+    nothing = table_forms(*np.zeros((3, 2, 2, 1))).scaled()
+    assert [own[0] for own in nothing] == [0.0, 0.0]
+
+
+def test_of_an_even_table_it_is_pearson_s_with_its_degrees_of_freedom():
+    rng = np.random.default_rng(1)
+    table = rng.multinomial(4000, np.full(20, 0.05)).reshape(4, 5)
+    u, v, _ = (own[..., None] for own in cells(table[None]))
+    form, dof = table_forms(u, v, expected_of(v)).scaled()
+    pearson = stats.chi2_contingency(table, correction=False)
+    assert dof[0] == pytest.approx(12, rel=0.02)
+    assert form[0] == pytest.approx(pearson.statistic, rel=0.03)
+
+
+def test_the_largest_cell_is_compared_with_poisson_counts():
+    variance = np.array([0.5, 3.0, 8.0])[:, None, None]
+    above = np.array([3.5, 2.0, -1.0])[:, None, None]
+    tail = 2 * stats.poisson.sf(3, 0.5)
+    assert largest_cell_p(above, variance)[0] == pytest.approx(1 - (1 - tail) ** 3)
+    assert largest_cell_p(-above, variance)[0] == largest_cell_p(above, variance)[0]
+    assert largest_cell_p(above, 0 * variance)[0] == 1.0
+    assert largest_cell_p(50 + above, variance)[0] < 1e-40
