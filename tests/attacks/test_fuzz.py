@@ -13,7 +13,7 @@ from fuzzing import asked_questions, attack, bodies, targets
 
 import cipherdag
 from cipherdag.errors import MalformedMessageError
-from cipherdag.protocol.engines import site_socket, syft_wire
+from cipherdag.protocol.engines import channel, syft_wire
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.wire import decode
@@ -48,7 +48,7 @@ def test_a_message_beyond_the_limit_is_refused_unread():
 
 def test_no_engine_carries_a_longer_message_than_a_site_reads():
     assert MAX_MESSAGE_BYTES == 256 * 2**20
-    assert site_socket.MAX_MESSAGE_BYTES == MAX_MESSAGE_BYTES
+    assert channel.FRAME_BYTES == MAX_MESSAGE_BYTES + 64 * 1024
     assert syft_wire.SYFT_MESSAGE_BYTES == 128 * 2**20
     package = Path(cipherdag.__file__).parent
     setting = re.compile(r"^ *\w*message_bytes\b[^=\n]*= (.*)$", re.IGNORECASE | re.MULTILINE)

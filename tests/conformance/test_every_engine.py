@@ -161,6 +161,25 @@ def reached(flare, site):
     return reply == site.encode() + b":x"
 
 
+def test_a_coordinator_that_comes_back_while_a_site_computes_gets_the_answer(flare):
+    """Another run, as after a crash, waits for its turn; the run that gave up is not served."""
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
+    flare.release.clear()
+    assert call(flare, "site-1", b"hang", timeout_s=0.5) == {"site-1": SiteFailure("timeout")}
+    assert call(flare, "site-1", b"x") == {"site-1": SiteFailure("timeout")}
+    engine = FlareEngine(flare.study.coordinator, sites=SITES, start_s=TIMEOUT_S)
+    answers: dict[str, Any] = {}
+    again = threading.Thread(
+        target=lambda: answers.update(engine.call(ASK, {"site-1": b"again"}, timeout_s=3600.0))
+    )
+    again.start()
+    flare.release.set()
+    again.join(TIMEOUT_S)
+    assert answers == {"site-1": b"site-1:again"}
+    wait_until(lambda: reached(flare, "site-1"))
+
+
 def test_a_killed_site_fails_alone_and_is_reached_again_after_its_restart(flare):
     os.kill(flare.processes["site-2"].pid, 9)
     everyone = dict.fromkeys(SITES, b"x")
@@ -194,8 +213,8 @@ def test_a_site_that_dies_while_it_is_asked_fails_at_once(flare):
     wait_until(lambda: reached(flare, "site-2"))
 
 
-def call(flare, site, message):
-    return flare.engine.call(ASK, {site: message}, timeout_s=3600.0)
+def call(flare, site, message, timeout_s=3600.0):
+    return flare.engine.call(ASK, {site: message}, timeout_s=timeout_s)
 
 
 def test_an_engine_needs_distinct_sites(flare):

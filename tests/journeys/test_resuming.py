@@ -12,7 +12,6 @@ import hospital_folders
 import msgspec
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
-from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from click.testing import CliRunner
 from site_logs import REASONS, refused
 
@@ -32,6 +31,7 @@ from cipherdag.errors import (
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
 from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.engines.local_socket import ADDRESS_FILE, LocalSocket, ask
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, read_envelope
 from cipherdag.protocol.plan import Member, make_plan
@@ -316,35 +316,35 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     assert not runtime._current.session
 
 
-# the socket between an engine's process and the site's own
+# the socket between processes of one machine
 
 
-def test_a_message_reaches_the_site_s_own_process_and_its_reply_comes_back(tmp_path):
+def test_a_message_reaches_the_process_of_a_folder_and_its_reply_comes_back(tmp_path):
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     message = bytes(range(256)) * 40_000
-    with SiteSocket(folder, lambda operation, m: operation.encode() + m):
-        assert ask_site(folder, "ask", message) == b"ask" + message
-        assert ask_site(folder, "", b"") == b""
+    with LocalSocket(folder, lambda operation, m: operation.encode() + m, most=8):
+        assert ask(folder, "ask", message) == b"ask" + message
+        assert ask(folder, "", b"") == b""
         address = folder / ADDRESS_FILE
         assert address.stat().st_mode & 0o777 == 0o600
-        private = Path(address.read_text()).parent
+        private = Path(address.read_text().split()[0]).parent
         assert stat.S_IMODE(private.stat().st_mode) == 0o700
     assert not address.exists()
     assert not private.exists()
-    with pytest.raises(SiteNotReadyError, match="own process"):
-        ask_site(folder, "ask", b"")
+    with pytest.raises(SiteNotReadyError, match="did not answer"):
+        ask(folder, "ask", b"")
 
 
-def test_what_fails_at_the_site_reaches_no_engine(tmp_path, caplog):
+def test_what_fails_there_reaches_no_caller(tmp_path, caplog):
     def handler(operation, message):
         raise RuntimeError("row 17 holds Alice")
 
-    with SiteSocket(tmp_path, handler):
+    with LocalSocket(tmp_path, handler, most=8):
         with pytest.raises(SiteNotReadyError) as caught:
-            ask_site(tmp_path, "ask", b"x")
+            ask(tmp_path, "ask", b"x")
         with pytest.raises(SiteNotReadyError):
-            ask_site(tmp_path, "x" * 65, b"x")
+            ask(tmp_path, "x" * 65, b"x")
     assert "Alice" not in str(caught.value) + caught.value.remedy
     for _ in range(100):  # the caller is let go before the line is written
         if "Alice" in caplog.text:
@@ -369,12 +369,12 @@ def test_a_caller_that_asks_again_waits_for_the_answer_under_way(hospitals):
 
     kept._open = type("Slow", (), {"answer": staticmethod(slow)})
     message = b"the same"
-    with SiteSocket(hospitals.folders["hospital-0"].path, kept.handle):
+    with LocalSocket(hospitals.folders["hospital-0"].path, kept.handle, most=8):
         replies = []
         threads = [
             threading.Thread(
                 target=lambda: replies.append(
-                    ask_site(hospitals.folders["hospital-0"].path, "ask", message)
+                    ask(hospitals.folders["hospital-0"].path, "ask", message)
                 )
             )
             for _ in range(2)

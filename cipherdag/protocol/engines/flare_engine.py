@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ class FlareEngine:
         if not sites or len(set(sites)) != len(sites):
             raise CohortError("a FLARE engine needs at least one site, and each only once")
         self._folder = folder
+        self._run = secrets.token_hex(8)
         self._sites = frozenset(sites)
         self._wait_for_sites(start_s)
 
@@ -60,7 +62,9 @@ class FlareEngine:
             return {}
         with ThreadPoolExecutor(len(messages)) as callers:
             asked = {
-                site: callers.submit(self._deliver, Delivery(site, operation, message, timeout_s))
+                site: callers.submit(
+                    self._deliver, Delivery(self._run, site, operation, message, timeout_s)
+                )
                 for site, message in messages.items()
             }
             return {site: reply.result() for site, reply in asked.items()}

@@ -36,6 +36,7 @@ MOST_WAITING = 4096
 class Delivery(Body, frozen=True):
     """One message of a run for one site, and how many seconds its reply is waited for."""
 
+    run: str
     site: str
     operation: str
     message: bytes
@@ -59,6 +60,7 @@ class ConnectedSites(Body, frozen=True):
 class _Waiting:
     """A call that a site has not answered yet."""
 
+    run: str
     site: str
     answered: threading.Event = field(default_factory=threading.Event)
     outcome: str = "timeout"
@@ -96,6 +98,7 @@ class Relay:
         self._lock = threading.Lock()
         self._waiting: dict[bytes, _Waiting] = {}
         self._connected: set[str] = set()
+        self._overdue: dict[str, tuple[str, bytes]] = {}
         peers = Peers(
             admitted=lambda name: name in admitted(),
             received=self._received,
@@ -132,16 +135,20 @@ class Relay:
 
     def _deliver(self, asked: Delivery) -> Delivered:
         ticket = secrets.token_bytes(TICKET_BYTES)
-        waiting = _Waiting(asked.site)
+        waiting = _Waiting(asked.run, asked.site)
         with self._lock:
             if asked.site not in self._connected:
                 return Delivered("unreachable")
+            if self._overdue.get(asked.site, ("", b""))[0] == asked.run:
+                return Delivered("busy")  # it still computes what this run gave up
             self._waiting[ticket] = waiting
         try:
             call = Call(ticket, asked.operation, asked.message)
             if not self._link.send(asked.site, encode(call)):
                 return Delivered("unreachable")
-            waiting.answered.wait(asked.timeout_s)
+            if not waiting.answered.wait(asked.timeout_s):
+                with self._lock:
+                    self._overdue[asked.site] = (asked.run, ticket)
             return Delivered(waiting.outcome, waiting.reply)
         finally:
             with self._lock:
@@ -155,6 +162,8 @@ class Relay:
             return
         with self._lock:
             waiting = self._waiting.get(reply.ticket)
+            if self._overdue.get(site, ("", b""))[1] == reply.ticket:
+                del self._overdue[site]
         if waiting is not None and waiting.site == site:
             waiting.settle(reply.outcome, reply.reply)
 
@@ -173,6 +182,7 @@ class Relay:
 
     def _give_up(self, site: str) -> None:
         with self._lock:
+            self._overdue.pop(site, None)
             lost = [waiting for waiting in self._waiting.values() if waiting.site == site]
         for waiting in lost:
             waiting.settle("unreachable")

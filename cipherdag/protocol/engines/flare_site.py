@@ -68,7 +68,8 @@ class SiteEngine:
         self._coordinator = address.host
         self._own = own
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
-        self._free = threading.Semaphore()
+        # one is computed, and one waits: a coordinator that comes back asks again meanwhile
+        self._free = threading.Semaphore(2)
         self._notices: Counter[tuple[str, bool]] = Counter()
         self._noting = threading.Lock()
         self._noted = 0.0
