@@ -440,3 +440,20 @@ def test_a_site_that_asks_for_answers_and_reads_none_is_cut(attacked):
             for _ in range(500):
                 connection.sendall(frame(Types.PING, b"") * 1000)
                 assert server.memory_info().rss < before + 64 * 2**20
+
+
+def test_a_hostile_coordinator_does_not_fill_the_site_s_disk_with_what_the_process_prints(attacked):
+    """FLARE prints a line for every frame that it cannot handle."""
+    from hostile_peer import HostileServer, frame
+    from nvflare.fuel.f3.sfm.constants import Types
+
+    watched = Watched(attacked, "north")
+    console = attacked.folder / "north" / "engine.log"
+    server = HostileServer(attacked.port, attacked.credentials("server"))
+    with contextlib.closing(server), watched.process, server.connection() as connection:
+        for _ in range(40):
+            connection.sendall(frame(255, b"x") * 1000)
+        connection.sendall(frame(Types.DATA, b"x"))
+        wait_until(watched.refused)
+        assert 2**19 < console.stat().st_size <= 2**20
+        assert watched.process.running
