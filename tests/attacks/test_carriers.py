@@ -457,3 +457,15 @@ def test_a_hostile_coordinator_does_not_fill_the_site_s_disk_with_what_the_proce
         wait_until(watched.refused)
         assert 2**19 < console.stat().st_size <= 2**20
         assert watched.process.running
+
+
+def test_a_run_whose_server_has_stopped_names_the_server_and_no_site(attacked):
+    from cipherdag.errors import SiteUnreachableError
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
+    watched = Watched(attacked, "north")
+    with watched.process:
+        with attacked.relay():
+            engine = FlareEngine(attacked.coordinator, sites=("north",), start_s=60.0)
+        with pytest.raises(SiteUnreachableError, match="server is not started"):
+            engine.call(ASK, {"north": b"x"}, timeout_s=10.0)

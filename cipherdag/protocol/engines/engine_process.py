@@ -188,7 +188,7 @@ def serve(own: Connection, handler: Handler, record: Record) -> None:
             if isinstance(said, Notice):
                 record(said)
                 time.sleep(NOTICE_PAUSE_S)  # a process that says more waits, and fills no disk
-            else:
+            elif isinstance(said, Call):
                 own.send_bytes(encode(_answered(said, handler)))
     except (EOFError, OSError):
         pass
