@@ -464,8 +464,7 @@ def test_a_run_whose_server_has_stopped_names_the_server_and_no_site(attacked):
     from cipherdag.protocol.engines.flare_engine import FlareEngine
 
     watched = Watched(attacked, "north")
-    with watched.process:
-        with attacked.relay():
-            engine = FlareEngine(attacked.coordinator, sites=("north",), start_s=60.0)
-        with pytest.raises(SiteUnreachableError, match="server is not started"):
-            engine.call(ASK, {"north": b"x"}, timeout_s=10.0)
+    with attacked.relay(), watched.process:  # in this order: a refused call is tried again late
+        engine = FlareEngine(attacked.coordinator, sites=("north",), start_s=60.0)
+    with pytest.raises(SiteUnreachableError, match="server is not started"):
+        engine.call(ASK, {"north": b"x"}, timeout_s=10.0)
