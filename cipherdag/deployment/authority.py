@@ -10,6 +10,7 @@ Leaks:
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from cryptography import x509
@@ -51,7 +52,7 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
     named = _named(study, "coordinator")
     root = _sign(named, own.public_key(), named, own, days=AUTHORITY_DAYS, purpose=None)
     key = make_key(folder / "server" / "server.key")
-    hosts = x509.SubjectAlternativeName([x509.DNSName(host)])
+    hosts = x509.SubjectAlternativeName([_reached_at(host)])
     server = _sign(
         _named(host, "coordinator"),
         key.public_key(),
@@ -174,6 +175,14 @@ def _named(name: str, organisation: str) -> x509.Name:
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
         ]
     )
+
+
+def _reached_at(host: str) -> x509.GeneralName:
+    """What TLS compares with the host that was called: an address is no name."""
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _pem(certificate: Certificate) -> str:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from cryptography.x509 import load_pem_x509_certificate
+
+from cipherdag.deployment.certificates import check_validity
 from cipherdag.errors import CipherdagError, SiteNotReadyError
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.channel import Address, Notice, Started
 from cipherdag.sites.private_files import START_LOCK, is_locked
-from cipherdag.sites.record.engine_record import EngineRecord
+from cipherdag.sites.record.engine_record import EngineRecord, sentence
 from cipherdag.sites.study.finding import Finding
 
 if TYPE_CHECKING:
@@ -40,7 +44,7 @@ def engine_address(site: SiteFolder, study: Study | None) -> Address:
         study: The active study; without one the process is only tried, and connects to nobody.
 
     Raises:
-        SiteNotReadyError: The site has no certificate.
+        SiteNotReadyError: The site has no certificate, or one that is not valid now.
     """
     settings = site.settings()
     protected = tuple(str(path) for path in site.protected(settings))
@@ -52,6 +56,8 @@ def engine_address(site: SiteFolder, study: Study | None) -> Address:
             "the site has no certificate of its study",
             remedy="Run `cipherdag site request`, send the file, and activate the answer.",
         ) from error
+    if study is not None:
+        check_validity(load_pem_x509_certificate(certificate), datetime.now(UTC))
     host, port = (study.host, study.port) if study is not None else ("", 0)
     return Address(settings.name, host, port, root, certificate, key, protected)
 
@@ -73,9 +79,9 @@ def recorder(site: SiteFolder, kept: KeptSite) -> Callable[[Started | Notice], N
             if isinstance(said, Notice):
                 after = before.noticed(said.what, said.times, refused=said.refused)
                 if said.refused:
-                    log.warning("refused %s, %d times", after.last_refused, max(said.times, 1))
+                    log.warning("refused %s", sentence(said.what))
                 else:
-                    log.info("%s", after.news)
+                    log.info("%s", sentence(said.what))
             else:
                 after = _restarted(before, said)
                 kept.record_start(_account(after))
@@ -101,7 +107,7 @@ def separation_findings(site: SiteFolder) -> list[Finding]:
     except CipherdagError as error:
         return [Finding(CHECK, "fail", error.message, error.remedy)]
     if record.separation:
-        found = f"cannot open this site's files: {record.separation} prevents it"
+        found = f"cannot open this site's files, kept from them by {record.separation}"
         return [Finding(CHECK, "ok", found)]
     reach = ", ".join(record.opened) or "this site's files"
     fix = (

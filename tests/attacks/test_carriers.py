@@ -440,3 +440,31 @@ def test_a_site_that_asks_for_answers_and_reads_none_is_cut(attacked):
             for _ in range(500):
                 connection.sendall(frame(Types.PING, b"") * 1000)
                 assert server.memory_info().rss < before + 64 * 2**20
+
+
+def test_a_hostile_coordinator_does_not_fill_the_site_s_disk_with_what_the_process_prints(attacked):
+    """FLARE prints a line for every frame that it cannot handle."""
+    from hostile_peer import HostileServer, frame
+    from nvflare.fuel.f3.sfm.constants import Types
+
+    watched = Watched(attacked, "north")
+    console = attacked.folder / "north" / "engine.log"
+    server = HostileServer(attacked.port, attacked.credentials("server"))
+    with contextlib.closing(server), watched.process, server.connection() as connection:
+        for _ in range(40):
+            connection.sendall(frame(255, b"x") * 1000)
+        connection.sendall(frame(Types.DATA, b"x"))
+        wait_until(watched.refused)
+        assert 2**19 < console.stat().st_size <= 2**20
+        assert watched.process.running
+
+
+def test_a_run_whose_server_has_stopped_names_the_server_and_no_site(attacked):
+    from cipherdag.errors import SiteUnreachableError
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
+    watched = Watched(attacked, "north")
+    with attacked.relay(), watched.process:  # in this order: a refused call is tried again late
+        engine = FlareEngine(attacked.coordinator, sites=("north",), start_s=60.0)
+    with pytest.raises(SiteUnreachableError, match="server is not started"):
+        engine.call(ASK, {"north": b"x"}, timeout_s=10.0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -91,8 +93,60 @@ def test_a_start_stands_in_the_ledger_and_refusals_in_the_status(enrolled, caplo
     assert "\x1b" not in state["refused"]
     assert len(state["refused"]) < 200
     said = "\n".join(status_lines(state))
-    assert "the kernel's landlock" in said
+    assert "the kernel (seccomp and landlock)" in said
     assert "refused a command of FLARE" in caplog.text
+
+
+def served_by(enrolled, messages):
+    """What is left of an engine's connection after it has said some things; whether it is cut."""
+    from multiprocessing import Pipe
+
+    from cipherdag.deployment.engine_checks import recorder
+    from cipherdag.protocol.engines.engine_process import serve
+
+    with contextlib.closing(KeptSite(enrolled.path)) as kept:
+        own, theirs = Pipe()
+        serving = threading.Thread(target=serve, args=(own, kept.handle, recorder(enrolled, kept)))
+        serving.start()
+        with theirs:
+            for message in messages:
+                theirs.send_bytes(message)
+            cut = theirs.poll(5.0)
+        serving.join(20.0)
+        assert not serving.is_alive()
+    return cut
+
+
+def test_a_notice_that_cannot_be_recorded_ends_the_process_and_not_the_answers_alone(
+    enrolled, caplog
+):
+    """The site would look started, and answer nothing."""
+    from cipherdag.protocol.engines.channel import Notice
+    from cipherdag.protocol.wire import encode
+
+    enrolled.engine_path.write_text("{")
+    assert served_by(enrolled, [encode(Notice("a command", 1, refused=True))])
+    assert "engine.json cannot be read" in caplog.text
+
+
+def test_the_same_refusal_again_and_again_is_one_line_of_the_log(enrolled):
+    from cipherdag.protocol.engines.channel import Notice
+    from cipherdag.protocol.site_log import log_into
+    from cipherdag.protocol.wire import encode
+
+    log_into(enrolled.log_path)
+    handler = logging.getLogger("cipherdag").handlers[-1]
+    try:
+        said = [encode(Notice("a command", times, refused=True)) for times in range(1, 16)]
+        assert not served_by(enrolled, said)
+    finally:
+        logging.getLogger("cipherdag").removeHandler(handler)
+        handler.close()
+    lines = enrolled.log_path.read_text().splitlines()
+    first, more = [line.partition(" WARNING ")[2] for line in lines if "a command" in line]
+    assert first == "refused a command"
+    assert more.startswith("14 times more in ")
+    assert EngineRecord.load(enrolled.engine_path).refused == sum(range(1, 16))
 
 
 def test_the_console_of_the_process_holds_no_secret(enrolled):
@@ -118,6 +172,55 @@ def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
     with pytest.raises(SiteNotReadyError, match="no certificate") as caught:
         engine_address(site, None)
     assert "cipherdag site request" in caught.value.remedy
+
+
+def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
+    """TLS compares an address with addresses, and FLARE takes no name whose parts are equal."""
+    pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    from loopback import free_port
+
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+    from cipherdag.deployment.engine_checks import engine_address
+    from cipherdag.deployment.enrolment import activate, request_enrolment
+    from cipherdag.protocol.engines.engine_process import EngineProcess
+
+    address = {"host": "127.0.0.1", "port": free_port()}
+    coordinator = CoordinatorFolder.create(tmp_path / "c2", study="study", **address)
+    site = SiteFolder.create(tmp_path / "south", SiteSettings(name="south"))
+    approvals = coordinator.approve([request_enrolment(site)[0]])
+    activate(site, approvals["south"], code=coordinator.fingerprint)
+    ended = threading.Event()
+    server = threading.Thread(target=coordinator.start, kwargs={"stopped": ended.wait})
+    server.start()
+    heard = []
+    try:
+        with EngineProcess(
+            engine_address(site, site.study()),
+            lambda *_: b"",
+            heard.append,
+            console=site.path / "engine.log",
+        ):
+            wait_until(lambda: any("connected to" in getattr(own, "what", "") for own in heard))
+    finally:
+        ended.set()
+        server.join()
+
+
+def test_an_expired_certificate_is_named_before_the_site_starts(enrolled):
+    """The server says no word to it: TLS closes the connection."""
+    from cryptography import x509
+
+    from cipherdag.deployment import authority
+    from cipherdag.deployment.engine_checks import engine_address
+
+    asked = authority.request_certificate(
+        authority.load_key(enrolled.tls_key), site="north", organisation="site"
+    )
+    folder = enrolled.path.parent / "c"
+    chain = authority.certify_site(folder, x509.load_pem_x509_csr(asked), days=0)
+    enrolled.tls_chain.write_bytes(chain)
+    with pytest.raises(SiteNotReadyError, match="the certificate expired"):
+        engine_address(enrolled, enrolled.study())
 
 
 def test_a_torn_record_is_named(tmp_path):

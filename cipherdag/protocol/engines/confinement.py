@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.protocol.wire import Body
 
+if sys.platform == "linux":
+    import resource
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -48,12 +51,14 @@ _FORBIDDEN_TO_CARRIERS = (
     *("inotify_init", "inotify_init1", "fanotify_init", "quotactl"),
     # limits and priorities of other processes, and memory that they share
     *("setpriority", "ioprio_set", "sched_setaffinity", "sched_setscheduler", "sched_setparam"),
-    *("sched_setattr", "shmget", "shmat", "msgget", "semget", "mq_open"),
+    *("sched_setattr", "setrlimit", "shmget", "shmat", "msgget", "semget", "mq_open"),
 )
 """Numbers are calls that libseccomp may not know by name: fchmodat2, setxattrat, removexattrat,
 file_setattr."""
 _INTERNET = (2, 10, 16)  # AF_INET, AF_INET6, and AF_NETLINK, by which libc looks up names
 _FAMILIES = 64
+_MOST_WRITTEN = 1024 * 1024
+"""Bytes of the one file that a carrier still holds: what it prints."""
 _LOW_HALF = 0xFFFFFFFF
 
 NAMES_OF_HOSTS = (
@@ -121,6 +126,8 @@ def confine(
                 "the engine's process has a second thread, which would keep its rights",
                 remedy="Report this: what it imports before it gives up the files started one.",
             )
+        if carries_only:
+            _limit_output()
         # this one first: finding its library starts a program
         if _seccomp(carries_only=carries_only):
             kernel.append("seccomp")
@@ -130,6 +137,10 @@ def confine(
             kernel.append("landlock")
     user = os.getuid() if hasattr(os, "getuid") else -1
     return Separation(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
+
+
+def _limit_output() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
 
 
 def _readable() -> list[Path]:
@@ -205,7 +216,8 @@ def _seccomp(*, carries_only: bool) -> bool:
         for family in {*range(_FAMILIES)} - {*_INTERNET}:
             named = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, family)
             rules.add_rule(refused, "socket", named)
-        rules.add_rule(refused, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))
+        for place in (0, 2):  # of another process, or to set one
+            rules.add_rule(refused, "prlimit64", pyseccomp.Arg(place, pyseccomp.NE, 0))
     rules.load()
     return True
 

@@ -6,13 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import secrets
 import subprocess
 import sys
 import threading
+import time
 from multiprocessing import AuthenticationError, Pipe
 from multiprocessing.connection import Listener
 from typing import TYPE_CHECKING, Self
@@ -44,6 +44,7 @@ START_S = 60.0
 STOP_S = 5.0
 PROXIES = ("https_proxy", "http_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
 TOKEN_BYTES = 32
+NOTICE_PAUSE_S = 0.1
 
 log = logging.getLogger("cipherdag.site")
 
@@ -176,19 +177,25 @@ class EngineDoor:
 
 
 def serve(own: Connection, handler: Handler, record: Record) -> None:
-    """Answer an engine's process until it leaves, or says what it must not say."""
-    with contextlib.suppress(EOFError, OSError):
+    """Answer an engine's process until it leaves or says what it must not say.
+
+    Whatever happens the connection is closed then: the process ends, and the site does not go on
+    deaf.
+    """
+    try:
         while True:
-            try:
-                said = read(own.recv_bytes(FRAME_BYTES), Call, Notice)
-            except MalformedMessageError:
-                log.exception("the engine's process is cut off")
-                own.close()
-                return
+            said = read(own.recv_bytes(FRAME_BYTES), Call, Notice)
             if isinstance(said, Notice):
                 record(said)
+                time.sleep(NOTICE_PAUSE_S)  # a process that says more waits, and fills no disk
             elif isinstance(said, Call):
                 own.send_bytes(encode(_answered(said, handler)))
+    except (EOFError, OSError):
+        pass
+    except Exception:  # what it said is malformed, or cannot be recorded
+        log.exception("the engine's process is cut off")
+    finally:
+        own.close()
 
 
 def _answered(call: Call, handler: Handler) -> Reply:

@@ -57,7 +57,11 @@ class FlareEngine:
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """See `Engine.call`; sites are called side by side."""
+        """See `Engine.call`; sites are called side by side.
+
+        Raises:
+            SiteUnreachableError: The server does not run any more.
+        """
         if not messages:
             return {}
         with ThreadPoolExecutor(len(messages)) as callers:
@@ -75,6 +79,7 @@ class FlareEngine:
         try:
             done = read(ask(self._folder, DELIVER, encode(asked)), Delivered)
         except SiteNotReadyError:
+            connected_sites(self._folder)  # names the cause if it is not the site
             return SiteFailure("unreachable")
         if done.outcome == "reply":
             return done.reply

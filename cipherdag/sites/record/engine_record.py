@@ -65,7 +65,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def noticed(self, what: str, times: int, *, refused: bool) -> EngineRecord:
         """The record after a notice of the process, whose words are not trusted."""
-        said = "".join(filter(str.isprintable, what))[:MOST_SENTENCE]
+        said = sentence(what)
         if not refused:
             return msgspec.structs.replace(self, news=f"{said}, {_now()}")
         return msgspec.structs.replace(
@@ -92,7 +92,13 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.opened:
             return ""
         means = [f"user {self.user}"] if self.other_user else []
-        return " and ".join([*means, *(f"the kernel's {name}" for name in self.kernel)])
+        kernel = [f"the kernel ({' and '.join(self.kernel)})"] if self.kernel else []
+        return " and ".join([*means, *kernel])
+
+
+def sentence(what: str) -> str:
+    """What a process said that is not trusted, in one line of limited length."""
+    return "".join(filter(str.isprintable, what))[:MOST_SENTENCE]
 
 
 def _now() -> str:
