@@ -119,7 +119,11 @@ def test_what_was_measured_takes_the_place_of_what_was_known(tmp_path, monkeypat
         f"{here}::three": cost | {"own": 0.0, "processes": 1, "uses": []},
     }
     for whole, left in ((True, {}), (False, {"gone": 9.0})):
-        written = json.loads(costs.written(tests, {"shared": [0.9, 1.1]}, whole))
+        written = json.loads(costs.written(tests, {"shared": [(0.9, 0), (1.1, 0)]}, whole))
         # two tests asked for the fixture, which was set up twice, for a second each time
         assert written["seconds"] == {here: left | {"one": 1.2, "two": 1.01}}
         assert written["processes"] == {here: ["three"]}
+    starts = {"shared": [(0.9, 2)]}  # whoever uses what a process stands behind needs it
+    assert json.loads(costs.written(tests, starts, True))["processes"][here] == sorted(
+        ["one", "two", "three"]
+    )
