@@ -47,6 +47,8 @@ PARAMETER = {
 """What is registered, and the test that takes each of it as a parameter and tries it."""
 NAMED = {"engine": ("local", *get_args(EngineName)), "error": ERRORS}
 """What a test names in its own text, among its parameters or by its fixtures."""
+NEEDS_PROCESSES = {"test_every_engine.py", "test_syft_engine.py"}
+"""Whose attacks are on sites as processes, killed or hung; PySyft's have their own environment."""
 NAMES_ALL = "test_refusals.py"  # goes through every error without raising any
 
 
@@ -94,9 +96,8 @@ def test_every_attack_of_the_page_is_tried_by_the_fast_suite(collected):
     left = []
     for row in rows:
         named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", row)
-        # PySyft's tests run in an environment of its own
-        named = [own for own in named if own[0] != "test_syft_engine.py"]
-        if named and not any(any(tests[own]) for own in named):
+        rest = [own for own in named if own[0] not in NEEDS_PROCESSES]
+        if rest and not any(any(tests[own]) for own in rest):
             left.append(row)
     assert left == []
 
@@ -119,7 +120,11 @@ def test_what_was_measured_takes_the_place_of_what_was_known(tmp_path, monkeypat
         f"{here}::three": cost | {"own": 0.0, "processes": 1, "uses": []},
     }
     for whole, left in ((True, {}), (False, {"gone": 9.0})):
-        written = json.loads(costs.written(tests, {"shared": [0.9, 1.1]}, whole))
+        written = json.loads(costs.written(tests, {"shared": [(0.9, 0), (1.1, 0)]}, whole))
         # two tests asked for the fixture, which was set up twice, for a second each time
         assert written["seconds"] == {here: left | {"one": 1.2, "two": 1.01}}
         assert written["processes"] == {here: ["three"]}
+    starts = {"shared": [(0.9, 2)]}  # whoever uses what a process stands behind needs it
+    assert json.loads(costs.written(tests, starts, True))["processes"][here] == sorted(
+        ["one", "two", "three"]
+    )

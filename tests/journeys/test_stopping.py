@@ -305,6 +305,10 @@ def test_a_folder_without_a_result_is_taken_as_it_is(tmp_path):
     (tmp_path / "notes.txt").write_text("mine", "utf-8")
     new_result_folder(tmp_path, force=False)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
+    (tmp_path / "result.json").write_text("{}", "utf-8")
+    with pytest.raises(ResultExistsError):
+        new_result_folder(tmp_path, force=False)
+    new_result_folder(tmp_path, force=True)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ A test that nobody measured counts as fast.
 from __future__ import annotations
 
 import json
+import os
 import random
 import resource
 import sys
@@ -19,6 +20,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# workers share the processors: threads that wait for each other there take many times as long
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "durations.json"
@@ -115,7 +119,7 @@ class Recorder:
         before, started, self.shared = seconds(), self.started, []
         item.user_properties.append(("cost", cost := {}))
         self.finish = lambda: cost.update(
-            own=seconds() - before - sum(spent for _, spent in self.shared),
+            own=seconds() - before - sum(spent for _, spent, _ in self.shared),
             processes=self.started - started,
             set_up=self.shared,
             uses=shared_by(item),
@@ -126,12 +130,13 @@ class Recorder:
     def pytest_fixture_setup(self, fixturedef, request):
         if fixturedef.scope == "function":
             return (yield)
-        before, within = seconds(), len(self.shared)
+        before, started, within = seconds(), self.started, len(self.shared)
         try:
             return (yield)
         finally:
-            spent = seconds() - before - sum(inner for _, inner in self.shared[within:])
-            self.shared.append((key(fixturedef, request.param_index), spent))
+            spent = seconds() - before - sum(inner for _, inner, _ in self.shared[within:])
+            index = request.param_index
+            self.shared.append((key(fixturedef, index), spent, self.started - started))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call):
@@ -143,8 +148,8 @@ class Recorder:
         if report.when == "teardown" and not hasattr(self.config, "workerinput"):
             cost = dict(report.user_properties)["cost"]
             self.tests[report.nodeid] = cost
-            for name, spent in cost["set_up"]:
-                self.fixtures[name].append(spent)
+            for name, spent, started in cost["set_up"]:
+                self.fixtures[name].append((spent, started))
 
     def pytest_sessionfinish(self):
         if not hasattr(self.config, "workerinput"):
@@ -174,12 +179,13 @@ def written(tests, fixtures, whole):
     listed = {file: set(own) for file, own in known["processes"].items()}
     for name, cost in tests.items():
         file, _, test = name.partition("::")
-        spent = cost["own"] + sum(sum(fixtures[own]) / users[own] for own in cost["uses"])
+        parts = [(spent / users[own], n) for own in cost["uses"] for spent, n in fixtures[own]]
+        spent = cost["own"] + sum(part for part, _ in parts)
         known["seconds"].setdefault(file, {}).pop(test, None)
         listed.setdefault(file, set()).discard(test)
         if spent >= WRITTEN_FROM_S:
             known["seconds"][file][test] = round(spent, 2)
-        if cost["processes"]:
+        if cost["processes"] or any(started for _, started in parts):
             listed[file].add(test)
     known["processes"] = {file: sorted(own) for file, own in listed.items() if own}
     known["seconds"] = {file: own for file, own in known["seconds"].items() if own}

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import errors
-from cipherdag.sites.table import reading
+from cipherdag.sites.table import reading, sql
 from cipherdag.sites.table.cells import CHUNK_ROWS, NumberCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.database import Credentials, DatabaseSource
@@ -480,3 +480,26 @@ def test_a_source_shows_where_it_is_and_no_secret(tmp_path):
 def test_a_duckdb_file_is_known_whatever_its_checksum_begins_with(tmp_path):
     (tmp_path / "clinic.db").write_bytes(b"<\x00\x01\x02\x03\x04\x05\x06DUCK" + bytes(60))
     assert source_of(tmp_path / "clinic.db").words == "DuckDB"
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "kind"),
+    [
+        ("28P01", "", errors.DatabaseLoginError),
+        ("", 'FATAL: password authentication failed for user "someone"', errors.DatabaseLoginError),
+        ("", "Access denied for user 'someone'", errors.DatabaseLoginError),
+        ("3D000", "", errors.DatabaseUnreachableError),
+        ("", "connection refused", errors.DatabaseUnreachableError),
+    ],
+)
+def test_a_refused_connection_is_named_by_its_state_or_its_words(state, said, kind):
+    """A real PostgreSQL says the same in `test_postgres`."""
+    refused = RuntimeError("no connection")
+    refused.orig = RuntimeError(said)
+    refused.orig.sqlstate = state
+    source = DatabaseSource(
+        path=Path("source.toml"), address="postgresql://host/data", query="SELECT 1"
+    )
+    error = sql._refusal(refused, source)
+    assert type(error) is kind
+    assert "someone" not in str(error)
