@@ -278,6 +278,7 @@ import ctypes, os, resource, socket, subprocess, sys
 from pathlib import Path
 from cipherdag.protocol.engines.confinement import confine
 folder, door, parent = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+port = int(sys.argv[4])
 held = os.open(folder, os.O_PATH)
 gained = []
 def attempt(name, work):
@@ -288,7 +289,7 @@ def attempt(name, work):
     if result is not None:
         gained.append(name)
 separation = confine(())
-for private in sys.argv[4:]:
+for private in sys.argv[5:]:
     attempt("open", lambda: os.open(folder / private, os.O_RDONLY))
     attempt("write", lambda: os.open(folder / private, os.O_WRONLY))
     attempt("dir_fd", lambda: os.open(private, os.O_RDONLY, dir_fd=held))
@@ -320,6 +321,7 @@ def connected():
         own.connect(door)
         return 1
 attempt("local socket", connected)
+attempt("another port", lambda: socket.create_connection(("127.0.0.1", port), timeout=5))
 attempt("listen", lambda: socket.create_server(("127.0.0.1", 0)))
 print(",".join(separation.kernel), sorted(set(gained)))
 """
@@ -330,10 +332,14 @@ def test_code_in_the_place_of_the_engine_gains_nothing(attacked, tmp_path):
     """Whatever would run there: files by any path, other processes, programs, local sockets."""
     folder = attacked.folder / "north"
     door = str(tmp_path / "door")
-    with socket.socket(socket.AF_UNIX) as listener:
+    with (
+        socket.socket(socket.AF_UNIX) as listener,
+        socket.create_server(("127.0.0.1", 0)) as another,
+    ):
         listener.bind(door)
         listener.listen()
-        words = [str(folder), door, str(os.getpid()), *PRIVATE]
+        port = another.getsockname()[1]
+        words = [str(folder), door, str(os.getpid()), str(port), *PRIVATE]
         said = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(TRIES), *words],
             capture_output=True,
@@ -414,7 +420,7 @@ def served(study):
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors as Linux does")
 def test_a_flood_of_connections_holds_no_more_than_a_few_at_once(attacked):
     """They come at once, as many as the kernel keeps for a server that is busy."""
-    from cipherdag.protocol.engines.flare_link import WAITING_PER_ADDRESS
+    from cipherdag.protocol.engines.flare_driver import WAITING_PER_ADDRESS
 
     with served(attacked) as server, contextlib.ExitStack() as up:
         before = server.num_fds()

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 # linux/landlock.h; the numbers of the system calls are the same on every architecture
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
-_PATH_BENEATH = 1
+_PATH_BENEATH, _NET_PORT = 1, 2
+_CONNECT_TCP, _TCP, _PORTS_SINCE = 2, 3, 4
+DNS = 53
 _NO_NEW_PRIVILEGES = 38
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 4
 _TRUNCATE = 1 << 14
@@ -95,13 +97,21 @@ class _Ruleset(ctypes.Structure):
     )
 
 
+class _PortRule(ctypes.Structure):
+    _fields_ = (("allowed", ctypes.c_uint64), ("port", ctypes.c_uint64))
+
+
 class _PathRule(ctypes.Structure):
     _pack_ = 1
     _fields_ = (("allowed", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
 
 
 def confine(
-    protected: Iterable[Path], *, writable: Iterable[Path] = (), carries_only: bool = True
+    protected: Iterable[Path],
+    *,
+    writable: Iterable[Path] = (),
+    ports: tuple[int, ...] = (),
+    carries_only: bool = True,
 ) -> Separation:
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
@@ -111,6 +121,7 @@ def confine(
     Args:
         protected: Files of the site that must stay out of reach; each is tried afterwards.
         writable: Folders that the process goes on writing in.
+        ports: TCP ports that a process which only carries messages may connect to.
         carries_only: It starts no program, listens on nothing and opens no further local socket.
 
     Returns:
@@ -133,7 +144,8 @@ def confine(
             kernel.append("seccomp")
         # PySyft's decoder of schemas opens the root folder: names of files show, no content
         listed = () if carries_only else (Path("/"),)
-        if _landlock(_readable(), writable=[*writable], listed=listed):
+        allowed = (*ports, DNS) if carries_only else None
+        if _landlock(_readable(), writable=[*writable], listed=listed, ports=allowed):
             kernel.append("landlock")
     user = os.getuid() if hasattr(os, "getuid") else -1
     return Separation(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
@@ -152,7 +164,13 @@ def _readable() -> list[Path]:
     return [Path(path) for path in sorted(paths)]
 
 
-def _landlock(readable: list[Path], *, writable: list[Path], listed: tuple[Path, ...]) -> bool:
+def _landlock(
+    readable: list[Path],
+    *,
+    writable: list[Path],
+    listed: tuple[Path, ...],
+    ports: tuple[int, ...] | None,
+) -> bool:
     """Whether the kernel took all other files away."""
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
@@ -161,7 +179,8 @@ def _landlock(readable: list[Path], *, writable: list[Path], listed: tuple[Path,
         return False
     handled = sum(right for since, right in _RIGHTS_BY_VERSION.items() if since <= version)
     scopes = _SCOPES if version >= _SCOPED_SINCE else 0
-    rules = _Ruleset(handled, 0, scopes)
+    network = _TCP if ports is not None and version >= _PORTS_SINCE else 0
+    rules = _Ruleset(handled, network, scopes)
     # an older kernel knows a shorter structure, and refuses a longer one that is not zero
     made = call(
         _CREATE_RULESET,
@@ -174,6 +193,9 @@ def _landlock(readable: list[Path], *, writable: list[Path], listed: tuple[Path,
     try:
         for path in readable:
             _allow(call, made, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
+        for port in (ports or ()) if network else ():
+            rule = _PortRule(_CONNECT_TCP, port)
+            call(_ADD_RULE, ctypes.c_int(made), _NET_PORT, ctypes.byref(rule), ctypes.c_uint32(0))
         for path in listed:
             _allow(call, made, path, _READ_DIR)
         for path in writable:  # it is removed when its process ends

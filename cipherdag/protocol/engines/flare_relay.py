@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Self
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Outcome, Reply, read
-from cipherdag.protocol.engines.flare_link import Link, Peers
+from cipherdag.protocol.engines.flare_driver import Peers
+from cipherdag.protocol.engines.flare_link import Link
 from cipherdag.protocol.engines.local_socket import LocalSocket
 from cipherdag.protocol.wire import Body, encode
 
@@ -105,6 +106,7 @@ class Relay:
             arrived=self._arrived,
             left=self._left,
             refused=lambda what: log.warning("refused %s", what),
+            expects=self._expects,
         )
         self._link = Link(host, peers)
         self.port = self._link.listen(host, port, credentials)
@@ -153,6 +155,12 @@ class Relay:
         finally:
             with self._lock:
                 del self._waiting[ticket]
+
+    def _expects(self, site: str) -> bool:
+        """Whether a reply of this site is waited for, or was given up and may still come."""
+        with self._lock:
+            asked = any(waiting.site == site for waiting in self._waiting.values())
+            return asked or site in self._overdue
 
     def _received(self, site: str, content: bytes) -> None:
         try:

@@ -37,6 +37,7 @@ from cipherdag.protocol.engines.channel import (
 )
 from cipherdag.protocol.engines.confinement import confine
 from cipherdag.protocol.engines.credentials import Credentials
+from cipherdag.protocol.forward_proxy import proxy_to
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.wire import encode
 
@@ -61,7 +62,8 @@ class SiteEngine:
 
     def __init__(self, address: Address, context: ssl.SSLContext, own: Connection) -> None:
         # imported by a process that is confined: numpy, which both need, starts threads
-        from cipherdag.protocol.engines.flare_link import Link, Peers
+        from cipherdag.protocol.engines.flare_driver import Peers
+        from cipherdag.protocol.engines.flare_link import Link
         from cipherdag.protocol.messages import OPERATIONS
 
         self._operations = OPERATIONS
@@ -79,6 +81,7 @@ class SiteEngine:
             arrived=lambda _: self._note(CONNECTED, refused=False),
             left=lambda _: self._note(LOST, refused=False),
             refused=lambda what: self._note(what, refused=True),
+            expects=lambda _: True,  # a coordinator asks when it will
         )
         self._link = Link(address.site, peers)
         self._link.call(address.host, address.port, context)
@@ -141,7 +144,9 @@ def serve(own: Connection) -> None:
     address = read(own.recv_bytes(FRAME_BYTES), Address)
     credentials = Credentials(address.root, address.certificate, address.key)
     context = credentials.context(server=False)
-    separation = confine(Path(path) for path in address.protected)
+    proxy = proxy_to(address.host)
+    port = address.port if proxy is None else proxy.port
+    separation = confine((Path(path) for path in address.protected), ports=(port,))
     own.send_bytes(encode(Started(os.getpid(), separation)))
     if address.host:
         SiteEngine(address, context, own).run()
