@@ -6,6 +6,7 @@ import contextlib
 import stat
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import hospital_folders
@@ -96,15 +97,34 @@ CRASHES = [
 ]  # fmt: skip
 
 
+def about_run(reveal, protection):
+    algorithm = {"sums": SUMS, "verdicts": CLOSED}[reveal]
+    return algorithm, {"parameters": msgspec.to_builtins(algorithm), "protection": protection}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that nobody interrupts, over the same data by other keys; and its session."""
+
+    @cache
+    def run(reveal, protection):
+        made = hospital_folders.hospitals(tmp_path_factory.mktemp("whole"), names=FOUR)
+        made.installed = True
+        algorithm, about = about_run(reveal, protection)
+        session = made.session(made.handlers(), **about)
+        found, _ = learn(session, algorithm)
+        made.close()
+        return found, session
+
+    return run
+
+
 @pytest.mark.parametrize(("reveal", "protection", "operation", "count"), CRASHES)
 def test_a_run_goes_on_where_its_coordinator_crashed(
-    hospitals, tmp_path, reveal, protection, operation, count
+    hospitals, whole, tmp_path, reveal, protection, operation, count
 ):
-    algorithm = {"sums": SUMS, "verdicts": CLOSED}[reveal]
-    about = {"parameters": msgspec.to_builtins(algorithm), "protection": protection}
-    reference = hospitals.session(hospitals.handlers(), **about)
-    expected, _ = learn(reference, algorithm)
-    hospitals.close()
+    algorithm, about = about_run(reveal, protection)
+    expected, reference = whole(reveal, protection)
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
     crashing = CrashingEngine(handlers, operation, count)

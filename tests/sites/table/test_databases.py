@@ -11,6 +11,7 @@ import subprocess
 import sys
 import traceback
 from decimal import Decimal
+from pathlib import Path
 from uuid import UUID
 
 import duckdb
