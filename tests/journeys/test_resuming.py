@@ -116,8 +116,9 @@ def test_a_run_goes_on_where_its_coordinator_crashed(
     found, closed = learn(second, algorithm)
     assert found == expected
     assert set(closed) == set(FOUR)
-    results = {name: site_result(folder) for name, folder in hospitals.folders.items()}
-    assert len({len(own.graph.edges) for own in results.values()}) == 1
+    if reveal == "verdicts":
+        results = [site_result(folder) for folder in hospitals.folders.values()]
+        assert len({len(own.graph.edges) for own in results}) == 1
     if operation == "compare":
         # the shares of the round that was cut short are told again, by the same bytes
         told = [reply for own, _, reply in crashing.received if own == "compare"]
