@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, CONSENSUS
-from cipherdag.graphs.graph import CausalGraph, kind_named
+from cipherdag.graphs.graph import CPDAG, CausalGraph, kind_named
+from cipherdag.graphs.identification.maximal import is_completed
 from cipherdag.graphs.metrics import compare
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import graph_sections
@@ -114,9 +115,7 @@ class Result(LearntGraph, GraphRun):
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
         nodes = tuple(report["variables"])
         return {
-            "graph": kind_named(report.get("graph_kind", "")).from_marked(
-                nodes, marked(report["edges"])
-            ),
+            "graph": _saved_graph(nodes, report),
             "dag": CausalGraph.from_marked(nodes, marked(report["dag_edges"])),
             "dag_note": report["dag_note"],
             **cls._read_saved(report),
@@ -147,6 +146,18 @@ class Result(LearntGraph, GraphRun):
 
     def _shown(self, metrics: dict[str, GraphMetrics]) -> dict[str, Any]:
         return {"metrics": metrics, "against": None, "edges_csv": self._tables()["edges.csv"]}
+
+
+def _saved_graph(nodes: tuple[str, ...], report: Mapping[str, Any]) -> CausalGraph:
+    """The graph as the kind that it was saved as; of earlier revisions a CPDAG where it is one.
+
+    Raises:
+        GraphError: It is none of that kind.
+    """
+    graph = CausalGraph.from_marked(nodes, marked(report["edges"]))
+    if "graph_kind" in report:
+        return kind_named(report["graph_kind"]).from_arcs(nodes, graph.arcs)
+    return CPDAG(nodes, graph.arcs) if is_completed(graph.arcs) and not graph.is_dag else graph
 
 
 def _as_cpdag(graph: CausalGraph) -> CausalGraph:

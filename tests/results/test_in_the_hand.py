@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.errors import ParameterError
+from cipherdag.errors import GraphError, ParameterError
 from cipherdag.federation.simulated import Federation
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
@@ -59,6 +61,21 @@ def test_a_loaded_result_is_the_same_in_the_hand(tmp_path):
     assert repr(loaded) == repr(RESULT)
     assert loaded.edges.equals(RESULT.edges)
     assert RESULT.compare(loaded)["same"].all()
+
+
+def test_a_saved_graph_that_is_not_what_it_claims_is_refused(tmp_path):
+    file = RESULT.save(tmp_path / "out") / "result.json"
+    saved = json.loads(file.read_text("utf-8"))
+    assert saved["graph_kind"] == "cpdag"
+    names = list(RESULT.graph.nodes)[:3]
+    turns = zip(names, [*names[1:], names[0]], strict=True)
+    saved["edges"] = [{"from": a, "to": b, "mark": "-->"} for a, b in turns]
+    file.write_text(json.dumps(saved), "utf-8")
+    with pytest.raises(GraphError, match="the directed edges form a cycle"):
+        Result.load(tmp_path / "out")
+    del saved["graph_kind"]  # as earlier revisions wrote it: nothing is claimed
+    file.write_text(json.dumps(saved), "utf-8")
+    assert Result.load(tmp_path / "out").graph.kind == "pdag"
 
 
 def graph(*edges):

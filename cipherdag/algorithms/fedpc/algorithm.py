@@ -82,7 +82,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             which nothing more is asked.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
             (with ``max``, that of largest p: Ramsey, 2016). The others need other evidence than
-            ``vote``, look at all sets, and leave open what is not clear (`fedpc.colliders`):
+            ``vote``, look at all sets, and say what is not clear (`fedpc.colliders`):
             ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
             x and z have y; ``joining``: p falls, on average to less than half, as y joins the sets.
             ``auto``: ``joining``, or ``sepset`` with votes and where sets come from the ``search``.

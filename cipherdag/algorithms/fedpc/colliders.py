@@ -12,10 +12,11 @@ below alpha / 100 are all alike to it. A set counts only if both tests can be do
 another middle of x and z only if no other set tells: were that a collider, it would make x and z
 dependent, and what y then does says nothing of y. By verdicts p is one of three (`graded`).
 
-Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
-nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a
-test of x or z with it, given the other one, was left undone: it may be an effect of the other one
-alone, joined to the causes for want of the test that would part them. In half of all samples of a
+Triples in between are ambiguous, and so are those whose ends no set separates: as good as any other
+where a DAG needs a collider (`cipherdag.graphs.resolution`). So is a collider that is joined to
+another one of the same ends, if a test of x or z with it, given the other one, was left undone: it
+may be an effect of the other one alone, joined to the causes for want of the test that would part
+them. In half of all samples of a
 chain whose ends many sets separate, the highest p belongs to a set without the middle; and where a
 weak dependence through a collider goes undetected, some set with it separates. The mean over pairs
 of sets is robust to both.
