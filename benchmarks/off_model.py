@@ -5,8 +5,8 @@
 Every test is of a pair of independent columns of its own, or given s of a pair that is independent
 given s, at sites that are alike: categories of which two are rare, two rare ones given a third,
 counts that are nearly all zero, lognormal numbers (deviation 1.5), Student's t with two degrees of
-freedom, numbers whose variance follows from s, and numbers whose means follow from its square. No
-site restricts small counts. A test that a kind does not do is left out of its share.
+freedom, and numbers whose variance follows from s. No site restricts small counts. A test that a
+kind does not do is left out of its share.
 """
 
 from __future__ import annotations
@@ -58,12 +58,6 @@ def uneven(rng, n, count):
     return [*(np.exp(0.7 * s) * rng.standard_normal((n, count)) for _ in range(2)), s]
 
 
-def curved(rng, n, count):
-    """Two numbers that both depend on the square of a third, and that."""
-    s = rng.standard_normal((n, count))
-    return [*(s * s + rng.standard_normal((n, count)) for _ in range(2)), s]
-
-
 WORLDS = {
     "four categories, 1, 2, 30 and 67 %": (rare, (4, 4), CATEGORIES),
     "2 and 3 % given one of two": (rare_pairs, (2, 2, 2), CATEGORIES),
@@ -71,7 +65,6 @@ WORLDS = {
     "lognormal": (lognormal, (0, 0), NUMBERS),
     "t, 2 degrees of freedom": (student, (0, 0), NUMBERS),
     "variance by s, given s": (uneven, (0, 0, 0), NUMBERS),
-    "means by the square of s, given s": (curved, (0, 0, 0), NUMBERS),
 }
 
 

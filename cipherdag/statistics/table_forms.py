@@ -87,19 +87,6 @@ def _over_cells(values: FloatArray) -> FloatVector:
     return total
 
 
-def chi_square_scale(dof: FloatVector, rare: FloatVector) -> FloatVector:
-    """What makes a form and its degrees of freedom those of a chi-square of its mean and variance.
-
-    Source: Satterthwaite, Biometrics Bulletin 2 (1946) 110-114.
-
-    Args:
-        dof: Degrees of freedom, shape (B,).
-        rare: What rare counts add to the variance, shape (B,).
-    """
-    scale: FloatVector = 1.0 / (1.0 + 0.5 * rare / np.maximum(dof, 1.0))
-    return scale
-
-
 def expected_of(variances: FloatArray) -> FloatArray:
     """The expected counts of one stratum with these variances, shape (rows, columns, B)."""
     found = variances

@@ -37,7 +37,7 @@ SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
     ("StratifiedTables", ""): {0},
-    ("WithinScores", ""): {0},
+    ("WithinScores", ""): {0, 1},
     ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},

@@ -1,10 +1,13 @@
 """Scores within sites that stay closed: does their sum over the sites stand out?
 
-It is a score of every site's own regression (`WithinScores`), and of several that one test has each
-is compared by itself, within limits that independent ones would all keep with probability 1 - alpha
-(Šidák).
+Of numbers every site's Fisher z, weighted by w = n - |S| - 3, adds up to a number whose variance is
+the sum of the weights where x and y are independent given S at every site; verdicts are those of
+the p-values of ``stratified``. Of categories and numbers together it is a score of every site's own
+regression (`WithinScores`), and of several that one test has each is compared by itself, within
+limits that independent ones would all keep with probability 1 - alpha (Šidák).
 
-Source: Šidák, JASA 62 (1967) 626-633.
+Source: Fisher, Metron 1 (1921) 3-32; Hedges and Olkin, Statistical Methods for Meta-Analysis, 11;
+Šidák, JASA 62 (1967) 626-633.
 
 Leaks:
     Of every score how many sites have it; where these are enough the sum of its variances, and
@@ -20,17 +23,17 @@ import numpy as np
 from cipherdag.algorithms.evidence.closed_cells import Opened, independent_within, square_limits
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.questions.scores.score_weights import ScoreWeights
-from cipherdag.statistics.table_forms import chi_square_scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.questions.combined_evidence import CombinedEvidence
     from cipherdag.questions.question import FloatVector, IndexArray, Question
     from cipherdag.questions.scores.within_scores import WithinScores
 
 LARGEST_QUARTERS = 4
-"""Of a site's score: its rows."""
+"""Of a site's score: its rows; of numbers, as if z were 1 at most, a correlation of 0.76."""
 
 
 class ClosedScores(RememberedTests):
@@ -52,7 +55,7 @@ class ClosedScores(RememberedTests):
     def __init__(
         self,
         name: str,
-        about: Callable[[list[IndexArray]], WithinScores],
+        about: Callable[[list[IndexArray]], CombinedEvidence | WithinScores],
         settings: EvidenceSettings,
         opened: Opened,
     ) -> None:
@@ -81,6 +84,5 @@ class ClosedScores(RememberedTests):
 
 def score_limits(question: ScoreWeights, variances: FloatVector, alpha: float) -> FloatVector:
     """How far the sum of every score may lie from 0, shape (K,); 0: it is not compared."""
-    level, own = np.full(len(variances), alpha), variances[variances > 0]
-    scale = chi_square_scale(np.ones(len(own)), 1.0 / own)
-    return square_limits(question.owner, variances, scale, level, counts=True)
+    ones = np.ones(int((variances > 0).sum()))
+    return square_limits(question.owner, variances, ones, np.full(len(variances), alpha))

@@ -42,7 +42,7 @@ from cipherdag.algorithms.evidence.stratified_forms import (
 )
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.stratified import CELL_BITS, TableCells
-from cipherdag.statistics.table_forms import chi_square_scale
+from cipherdag.statistics.quadratic_forms import chi_square_scale
 
 if TYPE_CHECKING:
     from collections.abc import Generator

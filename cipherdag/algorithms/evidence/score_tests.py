@@ -1,9 +1,8 @@
 """Tests of categories and numbers together, from scores of every site's own regressions.
 
-The sites' scores U and their variances V add up, cell by cell; where x and y are independent given
-S at every site, U is about normal, and a sum of squares of several about chi-square (`cell_forms`).
-Levels, slopes and spreads may be every site's own. It is the test of Cochran, Mantel and Haenszel
-where numbers stand in the place of configurations.
+The sites' scores U and their covariances V add up; U' V^- U is chi-square where x and y are
+independent given S at every site. Levels, slopes and spreads may be every site's own. It is the
+test of Cochran, Mantel and Haenszel where numbers stand in the place of configurations.
 
 Source: `WithinScores`.
 
@@ -14,21 +13,16 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
-from cipherdag.algorithms.evidence.stratified_forms import (
-    LARGEST_WEIGHT,
-    cauchy_combination,
-    cell_forms,
-)
+from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE, ROUNDING
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible, segments
-from cipherdag.questions.scores.within_scores import WithinScores, score_shape, tested_model
+from cipherdag.questions.scores.within_scores import WithinScores, score_count, tested_model
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.effects import (
     ONE_STEP_ODDS,
@@ -37,6 +31,11 @@ from cipherdag.statistics.effects import (
     one_step,
 )
 from cipherdag.statistics.normal_scores import normal_scores
+from cipherdag.statistics.quadratic_forms import (
+    chi_square_scale,
+    kronecker_matrices,
+    quadratic_forms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     FloatMatrix = NDArray[np.float64]
 
 SCORES = "scores within sites"
-NUMBERS = "numbers within sites"
-LARGEST_CORRELATION = 1.0 - 2.0**-53
 
 
 class ScoreTests(RememberedTests):
@@ -66,14 +63,13 @@ class ScoreTests(RememberedTests):
         See the module.
 
     Args:
-        name: What its tests are tallied as.
         kinds: The columns.
         settings: How tests are done.
     """
 
-    def __init__(self, name: str, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
         super().__init__(settings=settings)
-        self._settings, self._name = settings, name
+        self._settings = settings
         self._categories = tuple(kinds.categories.tolist())
         self._model = partial(
             tested_model,
@@ -85,14 +81,14 @@ class ScoreTests(RememberedTests):
 
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds, the first to count who does a test, and two more per `ROUND_VALUES`."""
-        self.tally[self._name] += sum(map(len, tests))
+        self.tally[SCORES] += sum(map(len, tests))
         return (yield from by_slices(tests, [self._values(rows) for rows in tests], self._piece))
 
     def _values(self, rows: IndexArray) -> FloatVector:
         """How many values each test asks for, shape (B,)."""
         models = (self._model(row) for row in rows.tolist())
-        shapes = [math.prod(score_shape(own, self._categories)) for own in models]
-        values: FloatVector = 2.0 * np.array(shapes, dtype=np.float64) + 1.0
+        sides = np.array([score_count(own, self._categories) for own in models], dtype=np.float64)
+        values: FloatVector = sides * (sides + 3.0) / 2.0 + 1.0
         return values
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -104,34 +100,32 @@ class ScoreTests(RememberedTests):
         else:
             able = np.rint((yield Contributors(question=question)))
             sums = yield from opened_where(question, able >= fewest)
-        p_value, scores = self._tested(question, sums, tests, able)
+        p_value, scores = self._tested(question, sums, tests)
         marginal = np.arange(len(p_value)) < len(tests[0])
         self.keep_strengths(np.sort(tests[0], axis=1), scores[: len(tests[0])])
         for rows, own in zip(tests, by_block(tests, np.isnan(p_value) & (able > 0)), strict=True):
             self.leave_undone(rows[own])
         constant = marginal & (able < max(fewest, 1))
-        return self.settle_constant(tests[0], p_value, constant, self._name)
+        return self.settle_constant(tests[0], p_value, constant, SCORES)
 
     def _tested(
-        self,
-        question: WithinScores,
-        sums: FloatVector,
-        tests: list[IndexArray],
-        sites: FloatVector,
+        self, question: WithinScores, sums: FloatVector, tests: list[IndexArray]
     ) -> tuple[FloatVector, FloatVector]:
         """p-values and normal scores, shape (B,) each; what is known of effects is kept."""
-        found = np.zeros((3, len(sites)))
-        for own, differences, variances in _batches(question, sums):
-            possible = bool((variances >= 0.0).all())
-            require_possible(question.label, "a negative variance", holds=possible)
-            found[:, own] = cell_forms(differences, variances, sites[own])
-        form, dof, largest_p = found
-        several = np.where((dof > 0) & (largest_p < 1.0), LARGEST_WEIGHT, 0.0)
-        parts = np.stack([chi_square_tail(form, dof), largest_p])
-        p_value = cauchy_combination(parts, np.stack([dof > 0, several]).astype(np.float64))
-        estimates = _estimates(question, sums, done=dof > 0)
+        scores, triangles, weights = segments(question.encodings, sums)
+        form, rank, rare = np.zeros((3, len(weights)))
+        for own, differences, covariances in _batches(question, scores, triangles):
+            least = np.diagonal(covariances, axis1=1, axis2=2).min(initial=0.0)
+            require_possible(question.label, "a negative variance", holds=least >= -ROUNDING)
+            form[own], rank[own], rare[own] = quadratic_forms(
+                differences, covariances, tolerance=LEAST_VARIANCE
+            )
+        scale = chi_square_scale(rank, rare)
+        p_value = chi_square_tail(form * scale, rank * scale)
+        estimates = _estimates(question, sums, done=rank > 0)
+        p_value = np.where(rank > 0, p_value, np.nan)
         self.keep_estimates(tests, estimates, p_value)
-        return p_value, normal_scores(form, dof)
+        return p_value, normal_scores(form, rank)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """A partial correlation of numbers, a one-step odds ratio where two categories respond."""
@@ -164,17 +158,16 @@ def scores_of(
 
 
 def _batches(
-    question: WithinScores, sums: FloatVector
+    question: WithinScores, scores: FloatVector, triangles: FloatVector
 ) -> Iterator[tuple[IndexArray, FloatMatrix, FloatMatrix]]:
-    """Tests of one shape of table: which, (U,), and scores and variances, (rows, columns, U)."""
-    scores, variances, weights = segments(question.encodings, sums)
-    sides = question.sides
-    starts = np.cumsum(sides) - sides
-    done = (weights > 0) & (sides > 0)
-    for shape in sorted({*map(tuple, question.shapes[done].tolist())}):
-        own = np.flatnonzero(done & (question.shapes == shape).all(axis=1))
-        place = starts[own] + np.arange(math.prod(shape))[:, None]
-        yield own, *(values[place].reshape(*shape, len(own)) for values in (scores, variances))
+    """Tests of equally many scores: which, (U,), their scores (U, m), covariances (U, m, m)."""
+    sizes = question.sides * (question.sides + 1) // 2
+    starts, firsts = np.cumsum(question.sides) - question.sides, np.cumsum(sizes) - sizes
+    for side in np.unique(question.sides[question.sides > 0]).tolist():
+        own = np.flatnonzero(question.sides == side)
+        values = triangles[firsts[own][:, None] + np.arange(sizes[own[0]])]
+        differences = scores[starts[own][:, None] + np.arange(side)]
+        yield own, differences, kronecker_matrices(values, side, 1)
 
 
 def _estimates(question: WithinScores, sums: FloatVector, *, done: BoolVector) -> FloatMatrix:
@@ -188,11 +181,10 @@ def _estimates(question: WithinScores, sums: FloatVector, *, done: BoolVector) -
     score, variance = (own[place] for own in question.moments(sums))
     weight = segments(question.encodings, sums)[-1][single]
     linear = np.array([question.categories[question.models[k].response] == 0 for k in single])
-    found = np.full((len(done), 2), np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
-        correlation = np.clip(score / weight, -LARGEST_CORRELATION, LARGEST_CORRELATION)
-        # of normal numbers V is n' (1 + 2 r^2)
-        wider = variance / (weight * (1.0 + 2.0 * correlation**2))
-        found[single, 0] = np.where(linear, np.arctanh(correlation), score / variance)
-        found[single, 1] = np.sqrt(np.where(linear, wider / weight, 1.0 / variance))
+        correlation = score / np.sqrt(variance * weight)
+        atanh = np.arctanh(np.clip(correlation, -1.0, 1.0))
+        found = np.full((len(done), 2), np.nan)
+        found[single, 0] = np.where(linear, atanh, score / variance)
+        found[single, 1] = 1.0 / np.sqrt(np.where(linear, weight, variance))
     return found

@@ -1,11 +1,12 @@
 """Tests within the sites, added up: differences between sites are no evidence.
 
-The columns of a test decide: categories by Cochran, Mantel and Haenszel (`StratifiedTables`),
-numbers and mixtures by scores of every site's own regressions (`ScoreTests`).
+The columns of a test decide: categories by Cochran, Mantel and Haenszel (`StratifiedTests`),
+numbers by partial correlations of every site's own, weighted by their precision, mixtures by
+scores of every site's own regressions (`ScoreTests`).
 
 Leaks:
-    What `Columns` says, once; per test what its way says: see `StratifiedTables` and
-    `WithinScores`; by verdicts `ClosedTables` and `ClosedScores`.
+    What `Columns` says, once; per test what its way says: see `StratifiedTests`, `CombinedEvidence`
+    (``stouffer``) and `WithinScores`; by verdicts `ClosedTables` and `ClosedScores`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import doubting
+from cipherdag.algorithms.evidence.closed import doubting, summed_by
 from cipherdag.algorithms.evidence.closed_cells import Opened
 from cipherdag.algorithms.evidence.closed_scores import ClosedScores
 from cipherdag.algorithms.evidence.closed_tables import ClosedTables
+from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
-from cipherdag.algorithms.evidence.score_tests import NUMBERS, SCORES, ScoreTests, scores_of
+from cipherdag.algorithms.evidence.score_tests import SCORES, ScoreTests, scores_of
 from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.lockstep import lockstep
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+NUMBERS = "numbers within sites"
 
 
 class WithinSites:
@@ -64,19 +69,20 @@ class WithinSites:
         self._discrete = kinds.categories > 0
         if opened and settings.measured.everywhere and not kinds.incomplete.any():
             settings = replace(settings, rows=kinds.rows)
+        numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
         if opened:
             of_numbers, of_tables, of_both = opened
             self._sources = (
-                ClosedScores(NUMBERS, scores_of(kinds, settings), settings, of_numbers),
+                ClosedScores("stouffer", summed_by("stouffer", numbers), numbers, of_numbers),
                 ClosedTables(kinds, settings, of_tables),
                 ClosedScores(SCORES, scores_of(kinds, settings), settings, of_both),
             )
         else:
             self._sources = (
-                ScoreTests(NUMBERS, kinds, settings),
+                CombinedTests("stouffer", numbers),
                 StratifiedTests(kinds, settings),
-                ScoreTests(SCORES, kinds, settings),
+                ScoreTests(kinds, settings),
             )
 
     def p_values(self, tests: Tests) -> PValues:
@@ -124,8 +130,10 @@ class WithinSites:
     @property
     def tally(self) -> dict[str, int]:
         """How many distinct tests were done in which way."""
+        numbers, *others = (source.tally for source in self._sources)
+        renamed = {NUMBERS if way == "stouffer" else way: count for way, count in numbers.items()}
         found: dict[str, int] = {}
-        for own in (source.tally for source in self._sources):
+        for own in (renamed, *others):
             found |= {way: found.get(way, 0) + number for way, number in own.items() if number}
         return found or {"stratified": 0}
 
@@ -158,16 +166,17 @@ STRATIFIED = EvidenceKind(
     name="stratified",
     discloses="For every test, how far the sites' tables together lie from independence and the "
     "variance of that, how many sites have rows that tell, and the sums of the scores of the "
-    "sites' own tests; of numbers, and of categories and numbers together, how many sites do a "
-    "test, and the sums of the scores of their own regressions, of the variances of these, and of "
-    "the rows "
+    "sites' own tests; of numbers, the sums of the sites' weighted z and "
+    "of the squared weights; of categories and numbers together, how many sites do a test, and the "
+    "sums of the scores of their own regressions, of the covariances of these, and of the rows "
     "they have for it; the kinds of columns, and about where and how widely continuous ones lie.",
     open=partial(within_sites, closed=False),
     close=partial(within_sites, closed=True),
     closed="For every cell of the table of every test, at how many sites it varies, where these "
     "are enough the sum of its variances, and whether it stands out over all sites; how many sites "
     "have a test of their own, and whether the sum of the scores of these stands out; of numbers, "
-    "and of categories and numbers together, of every score of a test, how "
+    "for every test, how many sites do it, about how many rows they have for it together, and "
+    "whether it says independent; of categories and numbers together, of every score of it, how "
     "many sites have it, how much it varies, and whether it stands out. No count, no difference "
     "from independence, and no p-value. Before, the kinds of columns, about where and how widely "
     "continuous ones lie, and the rows of all sites together.",

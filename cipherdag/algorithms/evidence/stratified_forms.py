@@ -102,13 +102,17 @@ def stratified_forms(
     Raises:
         AggregateRangeError: A variance is negative.
     """
-    whole, largest = np.zeros((3, question.n_tests)), np.zeros(question.n_tests)
-    log_odds = np.full((question.n_tests, 2), np.nan)
+    whole, largest = np.zeros((2, question.n_tests)), np.zeros(question.n_tests)
+    log_odds, largest_p = np.full((question.n_tests, 2), np.nan), np.ones(question.n_tests)
     for tests, differences, variances in _batches(question, sums):
         require_possible(question.label, "a negative variance", holds=variances.min(initial=0) >= 0)
-        whole[:, tests] = cell_forms(differences, variances, sites[tests])
+        forms = table_forms(differences, variances, expected_of(variances))
+        # each site that restricts small counts moves its variances by one number
+        whole[:, tests] = forms.scaled(beyond=SPREAD_VARIANCE / np.maximum(sites[tests], 1.0))
+        whole[:, tests] *= variances.max(axis=(0, 1)) > LEAST_VARIANCE
         largest[tests] = np.abs(differences).max(axis=(0, 1))
         if differences.shape[:2] != (1, 1):
+            largest_p[tests] = largest_cell_p(differences, variances)
             continue
         variance = variances[0, 0]
         precision = np.where(variance > LEAST_VARIANCE, variance, np.nan)
@@ -120,7 +124,7 @@ def stratified_forms(
     return StratifiedForms(
         whole=whole[0],
         whole_dof=whole[1],
-        largest_p=whole[2],
+        largest_p=largest_p,
         own=own[:, 0],
         own_sites=np.rint(own[:, 1]),
         turning=turning[:, 0],
@@ -128,23 +132,6 @@ def stratified_forms(
         largest=largest,
         log_odds=log_odds,
     )
-
-
-def cell_forms(differences: FloatMatrix, variances: FloatMatrix, sites: FloatVector) -> FloatMatrix:
-    """Of sums by cell a chi-square, its degrees of freedom and `largest_cell_p`, shape (3, U).
-
-    Args:
-        differences: Shape (rows, columns, U).
-        variances: Likewise.
-        sites: How many sites each is a sum of, shape (U,).
-    """
-    forms = table_forms(differences, variances, expected_of(variances))
-    # each site that restricts small counts moves its variances by one number
-    form, dof = forms.scaled(beyond=SPREAD_VARIANCE / np.maximum(sites, 1.0))
-    several = differences.shape[:2] != (1, 1)
-    largest_p = largest_cell_p(differences, variances) if several else np.ones_like(form)
-    varies = variances.max(axis=(0, 1)) > LEAST_VARIANCE
-    return np.stack([form * varies, dof * varies, largest_p])
 
 
 def _batches(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.scores.within_scores import WithinScores
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ class ScoreWeights(
 ):
     """How much scores vary at every site where x and y are independent given S; 0: not done.
 
-    With ``differences`` the answer begins with the scores themselves.
+    With ``differences`` the answer begins with the scores themselves. Of numbers alone a score is w
+    z, and its variance the weight w = n - |S| - 3.
 
     Leaks:
         The coordinator learns, per score, the sum of the variances over the sites: of numbers about
@@ -32,14 +34,19 @@ class ScoreWeights(
         `CellVerdicts`.
 
     Attributes:
-        scores: Of which triplets.
+        scores: Of which triplets; ``stouffer`` of correlations, or `WithinScores`.
         differences: Whether scores are answered, too.
     """
 
     leaves: ClassVar[str] = "how much scores vary where variables are independent"
 
-    scores: WithinScores
+    scores: CombinedEvidence | WithinScores
     differences: bool = False
+
+    def __post_init__(self) -> None:
+        own = self.scores
+        if isinstance(own, CombinedEvidence) and not own.adds_correlations:
+            raise ValueError("only weighted z of correlations are compared")
 
     @property
     def max_rows(self) -> int:

@@ -37,15 +37,15 @@ from cipherdag.questions.regression_steps import (
     predictor_columns,
     too_large,
 )
-from cipherdag.questions.stratified import CELL_BITS
 from cipherdag.questions.weighted_evidence import check_triplets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-MOST_VARIANCE = 64.0
-"""Of a score, per row, at most."""
+VARIANCE_BITS = 4
+"""Of the grid of covariances: given nothing they follow from whole numbers of rows, and on a fine
+grid two sums have one solution, which is every site's counts."""
 
 
 class WithinScores(
@@ -54,18 +54,16 @@ class WithinScores(
     """How much does y say of x, beyond S, at every site?
 
     Of x and y the response is the one that `tested_model` says, the other variable z; a number z is
-    divided by its standard deviation at the site. Per triplet: U, the score of every cell, which is
-    a category of the response with one of z, or with the number z, where the response depends on S
-    alone; of two categories the second alone has cells, of a response in an order one stands for
-    all. Then its variance V. Of two numbers U is the sum of the products of their residuals given
-    S, and V that of the squared products (`NumberScores`): U / n' is about the partial correlation,
-    n' the rows less the coefficients of S.
+    divided by its standard deviation at the site. Per triplet: U, the score of every coefficient of
+    z where the response depends on S alone, and its covariances. With one coefficient and a linear
+    response U is r n' times the standard deviation of U / n', n' the rows less the coefficients of
+    S and r the partial correlation.
 
     Leaks:
         The coordinator learns, per triplet, the sums over the sites of the scores, of their
-        variances, and of the rows less coefficients of the sites that do the test. Given nothing, a
-        variance of categories follows from the rows of a site and of its categories; blurred as
-        those of `StratifiedTables` are, scores too, it tells about how large these are.
+        covariances, and of the rows less coefficients of the sites that do the test. Given nothing,
+        a covariance follows from the rows of a site and of its categories; to a sixteenth, and
+        blurred as those of `StratifiedTables` are, scores too, it tells about how large these are.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -110,16 +108,10 @@ class WithinScores(
         ]
 
     @cached_property
-    def shapes(self) -> IndexArray:
-        """Rows and columns of cells of every triplet, (B, 2); 0 where coefficients are too many."""
-        found = [score_shape(model, self.categories) for model in self.models]
-        return np.array(found, dtype=np.int64).reshape(-1, 2)
-
-    @property
     def sides(self) -> IndexArray:
-        """How many scores every triplet has, shape (B,)."""
-        sides: IndexArray = self.shapes.prod(axis=1)
-        return sides
+        """How many scores every triplet has, shape (B,); 0 where it has too many coefficients."""
+        found = [score_count(model, self.categories) for model in self.models]
+        return np.array(found, dtype=np.int64)
 
     @property
     def owner(self) -> IndexArray:
@@ -128,33 +120,37 @@ class WithinScores(
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Scores; their variances; rows less coefficients, 0: not done.
+        """Scores; upper triangles of covariances, row by row; rows less coefficients, 0: not done.
 
-        A score is at most the rows.
+        A score is at most the rows, and so is a variance.
         """
+        triangles = int((self.sides * (self.sides + 1) // 2).sum())
         rows, scores = float(self.max_rows), len(self.owner)
-        most = MOST_VARIANCE * rows
         return (
-            Encoding(length=scores, bound=rows, resolution_bits=CELL_BITS, signed=True),
-            Encoding(length=scores, bound=most, resolution_bits=CELL_BITS),
-            Encoding(length=len(self.shapes), bound=rows),
+            Encoding(length=scores, bound=rows, resolution_bits=VARIANCE_BITS, signed=True),
+            Encoding(length=triangles, bound=rows, resolution_bits=VARIANCE_BITS, signed=True),
+            Encoding(length=len(self.sides), bound=rows),
         )
 
     def where(self, tests: BoolVector) -> BoolVector:
         """Which values of an answer are about these tests, shape (values,)."""
-        of_scores = np.repeat(tests, self.sides)
-        return np.concatenate([of_scores, of_scores, tests])
+        triangles = self.sides * (self.sides + 1) // 2
+        return np.concatenate([np.repeat(tests, self.sides), np.repeat(tests, triangles), tests])
 
     def moments(self, answer: FloatVector) -> tuple[FloatVector, FloatVector]:
         """The scores and their variances, shape (K,) each."""
-        scores, variances, _ = segments(self.encodings, answer)
-        return scores, variances
+        scores, triangles, _ = segments(self.encodings, answer)
+        sides = self.sides[self.owner]
+        row = np.arange(len(sides)) - np.repeat(np.cumsum(self.sides) - self.sides, self.sides)
+        sizes = self.sides * (self.sides + 1) // 2
+        starts = np.repeat(np.cumsum(sizes) - sizes, self.sides)
+        return scores, triangles[starts + row * sides - row * (row - 1) // 2]
 
     @property
     def moment_encodings(self) -> tuple[Encoding, Encoding]:
         """Those of `moments`."""
-        scores, variances, _ = self.encodings
-        return scores, variances
+        scores, triangles, _ = self.encodings
+        return scores, msgspec.structs.replace(triangles, length=scores.length, signed=False)
 
 
 def tested_model(
@@ -183,11 +179,9 @@ def tested_model(
     return Regression(response, (*given, other), (), response in ordered, crossed)
 
 
-def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]:
-    """Cells of a model by the response and by its last predictor; 0 where no site fits it."""
+def score_count(model: Regression, categories: Sequence[int]) -> int:
+    """Coefficients of the last predictor of a model; 0 where no site fits it."""
     if too_large(model, categories):
-        return 0, 0
-    of_response = 1 if model.ordered else outputs(categories[model.response])
-    of_tested = predictor_columns(categories[model.predictors[-1]])
-    rows, columns = (own + (own > 1) for own in (of_response, of_tested))
-    return rows, columns
+        return 0
+    columns = predictor_columns(categories[model.predictors[-1]])
+    return columns * (1 if model.ordered else outputs(categories[model.response]))

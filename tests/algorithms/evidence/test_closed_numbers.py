@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,6 +18,7 @@ from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import parts_of
@@ -24,7 +26,6 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec, finds_verdicts
 from cipherdag.questions.scores.score_weights import ScoreWeights
-from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.verdicts import CellVerdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 
@@ -46,6 +47,21 @@ def asking(tests, n_variables, n_sites, *, closed, alpha=0.01, fewest=3, name="a
     return np.concatenate(found), dict(source.tally)
 
 
+def by_hand(parts, triplet, fewest):
+    """p-value of the weighted mean of Fisher's z over sites; None where too few do the test."""
+    x, y, *given = triplet
+    total = weight = able = 0
+    for rows in parts:
+        own = rows[~np.isnan(rows).any(axis=1)]
+        if len(own) - len(given) - 3 <= 0 or (own[:, [x, y]] == own[0, [x, y]]).all(axis=0).any():
+            continue
+        inverse = np.linalg.inv(np.cov(own[:, triplet], rowvar=False))
+        r = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
+        w = len(own) - len(given) - 3
+        total, weight, able = total + w * np.arctanh(r), weight + w, able + 1
+    return 2.0 * stats.norm.sf(abs(total) / np.sqrt(weight)) if able >= fewest else None
+
+
 @settings(deadline=None, max_examples=50)
 @given(
     st.integers(0, 2**32),
@@ -64,6 +80,8 @@ def test_verdicts_are_those_of_the_p_values_of_opened_sums(seed, n_sites, rows, 
     (p_values, _), _ = drive(asking(TESTS, 4, n_sites, closed=False, **shared), sites)
     clear = np.abs(np.log(p_values / alpha)) > 0.2
     np.testing.assert_array_equal(verdicts[clear], (p_values > alpha)[clear])
+    for triplet, p_value in zip((t.tolist() for own in TESTS for t in own), p_values, strict=True):
+        np.testing.assert_allclose(p_value, by_hand(parts, triplet, fewest), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_sites", [3, 10])
@@ -102,8 +120,7 @@ def test_of_a_test_that_too_few_sites_do_only_their_number_is_opened():
     assert isinstance(counted, Contributors)
     assert counts.tolist() == [4, 2, 2]
     assert isinstance(opened, Covered)
-    assert weights[0] > 0.5 * 4 * 59
-    assert weights[1:].tolist() == [0, 0]
+    assert weights.tolist() == [4 * 57, 0, 0]
     assert isinstance(compared, CellVerdicts)
     assert finds_verdicts(compared)
     assert set(bits.tolist()) <= {0.0, 1.0}
@@ -113,9 +130,27 @@ def test_of_a_test_that_too_few_sites_do_only_their_number_is_opened():
     assert tally == {"numbers within sites": 2, "varies at too few sites": 1}
 
 
+def test_scores_that_are_no_correlations_are_refused():
+    counts, members = pack_blocks([np.array([[0, 1]])])
+    for name, combination in (("auto", "stouffer"), ("numbers", "fisher")):
+        scores = CombinedEvidence(
+            n_variables=2, test=CITestSpec(name=name, alpha=0.01), combination=combination,
+            counts=counts, members=members,
+        )  # fmt: skip
+        with pytest.raises(ValueError, match="weighted z of correlations"):
+            ScoreWeights(scores=scores)
+    good = ScoreWeights(scores=msgspec.structs.replace(scores, combination="stouffer"))
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(good), type=ScoreWeights)
+    assert read == good
+
+
 def test_a_site_that_allows_variances_answers_weights_and_no_scores():
     counts, members = pack_blocks([np.array([[0, 1]])])
-    question = ScoreWeights(scores=WithinScores(categories=(0, 0), counts=counts, members=members))
+    scores = CombinedEvidence(
+        n_variables=2, test=CITestSpec(name="numbers", alpha=0.01), combination="stouffer",
+        counts=counts, members=members,
+    )  # fmt: skip
+    question = ScoreWeights(scores=scores)
     policy = Policy(reveal="variances")
     policy.check_question(Covered(question=question, enough=b"\1"), round_number=1, values_so_far=0)
     with pytest.raises(PolicyRefusedError, match="no sum but variances"):
@@ -157,7 +192,7 @@ def test_weights_alone_are_told_beside_bits():
         "cell-verdicts+score-weights",
     }  # fmt: skip
     (said,) = FedPC(reveal="verdicts").disclosures()
-    assert "how much it varies, and whether it stands out" in said
+    assert "about how many rows they have for it together" in said
     assert all(own.p_value is None for own in found.evidence.edges)
 
 

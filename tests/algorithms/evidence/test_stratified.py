@@ -41,6 +41,7 @@ from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import CITestSpec, StratifiedTables
 from cipherdag.questions.stratified import CELL_BITS, JOLT, SPREAD_VARIANCE
 from cipherdag.statistics.normal_scores import normal_scores
+from cipherdag.statistics.quadratic_forms import quadratic_forms
 
 SPEC = CITestSpec(alpha=0.01)
 CENTRES = [
@@ -532,7 +533,7 @@ def test_numbers_are_tested_within_sites():
         found([gaussian_site(own) for own in np.split(rows, 3)], tests)[0]
         for rows in (values, scaled)
     )
-    assert np.allclose(plain, other, atol=1e-3)
+    assert np.allclose(plain, other, atol=1e-6)
 
 
 def test_a_test_of_numbers_refuses_categories_by_name():
@@ -580,6 +581,38 @@ def test_questions_about_nothing_cannot_be_made(changes):
     StratifiedTables(**asked)
     with pytest.raises(ValueError, match=r"\w"):
         StratifiedTables(**(asked | changes))
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_quadratic_forms_are_those_of_the_pseudo_inverse(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 7))
+    factors = rng.normal(size=(5, size, int(rng.integers(1, size + 1))))
+    matrices = factors @ factors.transpose(0, 2, 1)
+    differences = (matrices @ rng.normal(size=(5, size, 1)))[:, :, 0]
+    form, rank, _ = quadratic_forms(differences, matrices, tolerance=1e-9)
+    expected = np.einsum("bi,bij,bj->b", differences, np.linalg.pinv(matrices, 1e-9), differences)
+    assert np.allclose(form, expected, rtol=1e-5)
+    assert (rank == factors.shape[2]).all()
+
+
+def test_what_rare_counts_add_does_not_know_which_category_is_left_out():
+    rng = np.random.default_rng(3)
+    margins = rng.integers(2, 40, (2, 4))
+    spreads = [own.sum() * np.diag(own) - np.outer(own, own) for own in margins]
+    found_with = [
+        quadratic_forms(
+            np.zeros((1, 9)),
+            np.kron(*(np.delete(np.delete(own, k, 0), k, 1) for own in spreads))[None] / 1e4,
+            tolerance=1e-9,
+        )[2][0]
+        for k in range(4)
+    ]
+    assert found_with == pytest.approx([found_with[0]] * 4)
+    assert quadratic_forms(np.ones((1, 1)), np.full((1, 1, 1), 0.4), tolerance=0.1)[2][0] == (
+        pytest.approx(2.5)
+    )
 
 
 def test_the_cauchy_combination_keeps_the_level_of_dependent_tests():

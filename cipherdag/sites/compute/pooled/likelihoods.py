@@ -17,7 +17,7 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.left_out import tell_left_out
-from cipherdag.sites.compute.pooled.score_tests.own_scores import joined
+from cipherdag.sites.compute.pooled.own_scores import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

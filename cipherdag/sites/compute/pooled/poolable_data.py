@@ -25,7 +25,7 @@ from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
-from cipherdag.sites.compute.ci_tests.moved_test import few_valued, repeated_values
+from cipherdag.sites.compute.ci_tests.moved_test import repeated_values
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import (
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.expansion import Expansion
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
-    from cipherdag.sites.compute.pooled.score_tests.own_scores import OwnScores
+    from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -240,7 +240,7 @@ class PoolableData:
 
     @cached_property
     def _own_scores(self) -> OwnScores:
-        from cipherdag.sites.compute.pooled.score_tests.own_scores import OwnScores
+        from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
         whole = self if self._within is None else self._within
         return OwnScores(
@@ -249,7 +249,6 @@ class PoolableData:
             least=self._min_cell_size,
             within=whole.column,
             blur=self._moves,
-            few=few_valued(whole._codes, whole._values),  # noqa: SLF001
         )
 
     def _check_columns(self, question: RegressionSteps | WithinScores) -> None:

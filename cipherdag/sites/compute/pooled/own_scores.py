@@ -1,9 +1,9 @@
 """A site's half of `WithinScores`: its own fit of every test, and the scores and covariances there.
 
-Two numbers have the residuals given S as `NumberScores` has them; every other response is fitted by
-its own Newton steps. Their variances are times n / (n - k) for n rows and k coefficients, as the
-hypergeometric variance is where S is empty. Squares of the numbers in S are among the coefficients
-at sites of rows enough.
+Given S the scores of a response that is linear are those of its residuals in units of their own
+spread; that of every other response is fitted by its own Newton steps. Covariances are exact in
+mean for linear responses, and for the others times n / (n - k) for n rows and k coefficients, as
+the hypergeometric variance is where S is empty.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -17,15 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.regression_steps import column_count, outputs, predictor_columns
-from cipherdag.questions.scores.within_scores import WithinScores, score_shape
+from cipherdag.questions.regression_steps import outputs, predictor_columns
+from cipherdag.questions.scores.within_scores import WithinScores, score_count
 from cipherdag.sites.compute.pooled.blur import jolted
 from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.score_tests.number_scores import (
-    ROWS_PER_SQUARE,
-    NumberScores,
-    scores_of_residuals,
-)
 from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, step_parts
 
@@ -40,8 +35,6 @@ if TYPE_CHECKING:
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
-    Scores = tuple[FloatVector, FloatMatrix, float]
-    Cells = tuple[FloatVector, FloatVector, float]
 
 LEAST_REST = 1e-9
 """Of the variance of z: what S leaves of it; less is none."""
@@ -57,8 +50,7 @@ class OwnScores:
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         least: Fewest rows of a category of x or y; fewer count with the category beside it.
         within: As ``column``, of all rows that these are drawn from.
-        blur: What moves scores and variances; None: nothing does.
-        few: Which variables have few values, shape (p,): tests of others are not moved.
+        blur: What moves scores and covariances; None: nothing does.
     """
 
     def __init__(
@@ -69,57 +61,26 @@ class OwnScores:
         least: int,
         within: Callable[[int], NDArray[np.float64]],
         blur: Blur | None,
-        few: NDArray[np.bool_],
     ) -> None:
-        p = len(categories)
-        # after the variables come the squares of those that are numbers
-        self._categories = (*categories, *(0,) * p)
-        self._least, self._within = least, within
-        self._blur, self._few = blur, few
-        self._numbers = NumberScores(column, least)
-
-        def own(variable: int) -> FloatVector:
-            if variable < p:
-                return column(variable)
-            squares: FloatVector = self._numbers.standard(variable - p) ** 2
-            return squares
-
-        self._expand = Expansion.of_site(self._categories, own)
+        self._categories, self._least, self._within = categories, least, within
+        self._blur = blur
+        self._expand = Expansion.of_site(categories, column)
         self._fits: dict[Regression, Fit] = {}
 
     def answer(self, question: WithinScores) -> FloatVector:
-        """Scores, variances and weights of all triplets, as the question lays them out."""
-        of_numbers = self._of_numbers(question)
-        found = [
-            self._blurred(model, own)
-            for model, own in zip(question.models, of_numbers, strict=True)
-        ]
-        scores = [own for own, _, _ in found]
-        variances = [own for _, own, _ in found]
-        weights = np.array([weight for *_, weight in found], dtype=np.float64)
-        return np.concatenate([*scores, *variances, weights])
+        """Scores, covariances and weights of all triplets, as the question lays them out."""
+        found = [self._blurred(model) for model in question.models]
+        if not found:
+            return np.zeros(0)
+        upper = [covariance[np.triu_indices(len(covariance))] for _, covariance, _ in found]
+        weights = np.array([weight for *_, weight in found])
+        return np.concatenate([*(scores for scores, *_ in found), *upper, weights])
 
-    def _of_numbers(self, question: WithinScores) -> list[Scores | None]:
-        """Of every triplet its scores where it is of numbers alone."""
-        found: list[Scores | None] = []
-        discrete = np.array(question.categories) > 0
-        for block in question.rows():
-            tests = block.astype(np.int64)
-            own: NDArray[np.bool_] = ~np.any(discrete[tests], axis=1)
-            score, variance, rest = np.zeros((3, len(tests)))
-            score[own], variance[own], rest[own] = self._numbers.answer(tests[own])
-            found += [
-                (score[k : k + 1], variance[k : k + 1, None], float(rest[k])) if of else None
-                for k, of in enumerate(own.tolist())
-            ]
-        return found
-
-    def _blurred(self, model: Regression, known: Scores | None) -> Cells:
-        """Scores and variances of cells, moved as `stratified_answer` moves its own."""
-        scores, covariance, weight = self._scores(model) if known is None else known
-        of_few = self._few[[model.response, *model.predictors]].any()
-        if self._blur is None or not covariance.any() or not of_few:
-            return (*self._cells(model, scores, covariance), weight)
+    def _blurred(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
+        """As `_scores`, moved as `stratified_answer` moves differences and variances."""
+        scores, covariance, weight = self._scores(model)
+        if self._blur is None or not covariance.any():
+            return scores, covariance, weight
         first, *given = (self._blur.column(v) for v in (model.response, *model.predictors[:-1]))
         key = b"".join([first, self._blur.column(model.predictors[-1]), *sorted(given)])
         (spread,), drawn = self._blur.moves([key], [len(scores)])
@@ -129,24 +90,11 @@ class OwnScores:
         values = np.where(values > LEAST_REST * values[-1], values, 0.0)
         moved = vectors @ (np.sqrt(values) * drawn)
         scores = np.where(covariance.diagonal() > 0.0, jolted(scores, moved), 0.0)
-        return (*self._cells(model, scores, covariance * spread), weight)
+        return scores, covariance * spread, weight
 
-    def _cells(
-        self, model: Regression, scores: FloatVector, covariance: FloatMatrix
-    ) -> tuple[FloatVector, FloatVector]:
-        """Scores and variances of all cells from those of categories but the first."""
-        of_cells: FloatMatrix = np.ones((1, 1))
-        for side in score_shape(model, self._categories):
-            # what the first category has is what the others lack
-            own = np.vstack([-np.ones(side - 1), np.eye(side - 1)]) if side > 1 else np.eye(side)
-            of_cells = np.kron(of_cells, own).astype(np.float64)
-        return of_cells @ scores, np.einsum("ij,jk,ik->i", of_cells, covariance, of_cells)
-
-    def _scores(self, model: Regression) -> Scores:
+    def _scores(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
         """Scores (m,), covariances (m, m) and rows less coefficients; 0 where not done."""
-        rows, columns = score_shape(model, self._categories)
-        m = max(rows - 1, rows > 0) * max(columns - 1, columns > 0)
-        model = self._curved(model)
+        m = score_count(model, self._categories)
         nothing = np.zeros(m), np.zeros((m, m)), 0.0
         design, response = self._expand.rows(model)
         tested = model.predictors[-1]
@@ -172,19 +120,9 @@ class OwnScores:
             return nothing
         rest = float(len(response) - nuisance.shape[1])
         if not categories:
-            return scores_of_residuals(nuisance, np.column_stack([response, other]))
+            return (*_linear(nuisance, other, response, rest), rest)
         scores, covariance = self._discrete(model, fit, (nuisance, other), response)
         return scores, covariance * (len(response) / rest), rest
-
-    def _curved(self, model: Regression) -> Regression:
-        """The model with the squares of the numbers in S, if there are rows enough for them."""
-        p = len(self._categories) // 2
-        *given, tested = model.predictors
-        squares = [p + v for v in given if not self._categories[v]]
-        curved = replace(model, predictors=(*given, *squares, tested))
-        columns = column_count(curved, self._categories)
-        enough = self._expand.complete(model) >= ROWS_PER_SQUARE * columns
-        return curved if squares and enough else model
 
     def _tested(self, other: FloatMatrix, tested: int) -> FloatMatrix:
         """What is tested: indicators of categories that are not rare, or a standardised number."""
@@ -251,6 +189,20 @@ def within_fences(values: FloatMatrix) -> FloatMatrix:
     reach = np.where(high > low, FENCE * (high - low), np.inf)
     drawn: FloatMatrix = np.clip(values, low - reach, high + reach)
     return drawn
+
+
+def _linear(
+    nuisance: FloatMatrix, other: FloatMatrix, response: FloatVector, rest: float
+) -> tuple[FloatVector, FloatMatrix]:
+    """Scores of a linear response in units of its residuals' spread, and their covariances."""
+    both = np.column_stack([other, response])
+    left = both - nuisance @ np.linalg.lstsq(nuisance, both, rcond=None)[0]
+    residual, z = left[:, -1], left[:, :-1]
+    spread = np.sqrt(residual @ residual / rest)
+    covariance = z.T @ z
+    kept = covariance.diagonal() > LEAST_REST * (other**2).sum(axis=0)
+    scores = np.where(kept, z.T @ residual / spread, 0.0)
+    return scores, np.where(np.outer(kept, kept), covariance, 0.0)
 
 
 def _efficient(
