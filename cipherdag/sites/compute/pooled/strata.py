@@ -233,29 +233,29 @@ def _own_tests(
         summed: Differences, variances and expected counts of every test, (3, rows, columns, T).
         values: Those of every stratum, shape (3, rows, columns, U).
         first: Where the strata of each test begin, shape (T,).
-        spread: Variance of the number that moves the variances of a stratum.
+        spread: Variance of the number that moves the variances of all strata of a test.
 
     Returns:
         Shape (2, T, 2); 0 where nothing varies enough.
     """
-    of_strata = TableForms(*(np.add.reduceat(own, first) for own in _forms(values, spread)))
-    return np.stack([_scores(_forms(summed, spread)), _scores(of_strata)])
+    of_strata = TableForms(*(np.add.reduceat(own, first) for own in _forms(values)))
+    return np.stack([_scores(own, spread) for own in (_forms(summed), of_strata)])
 
 
-def _forms(values: FloatVector, spread: float) -> TableForms:
+def _forms(values: FloatVector) -> TableForms:
     """Of strata, or sums of them; 0 where no cell varies enough."""
     tells = values[1].max(axis=(0, 1)) > OWN_VARIANCE
     form, mean, variance = (np.where(tells, own, 0.0) for own in table_forms(*values))
-    return TableForms(form=form, mean=mean, variance=variance + spread * mean * mean)
+    return TableForms(form=form, mean=mean, variance=variance)
 
 
-def _scores(forms: TableForms) -> FloatMatrix:
+def _scores(forms: TableForms, spread: float) -> FloatMatrix:
     """The normal score of every sum of squares, and 1; 0 where nothing varies, shape (T, 2)."""
     from scipy.special import ndtri
 
     from cipherdag.statistics.contingency import chi_square_tail
 
-    form, dof = forms.scaled()
+    form, dof = forms.scaled(beyond=spread)
     told = dof > 0
     p_value = chi_square_tail(form, np.maximum(dof, 1.0 - told))
     score = -ndtri(np.clip(p_value, LEAST_TAIL, 1.0 - MOST_TAIL))
