@@ -39,6 +39,7 @@ FALLBACK: Combination = "statistic"
 DONE = "stratified"
 TOO_LARGE = "too large: statistic"
 TOO_LARGE_NOT_DONE = "too large: none"
+TOO_FEW = "too few rows: none"
 
 
 class StratifiedTests(RememberedTests):
@@ -96,8 +97,9 @@ class StratifiedTests(RememberedTests):
         # floating point: the product of many categories may exceed every integer type
         sides = self._kinds.categories[rows].astype(np.float64)
         cells, constant = sides.prod(axis=1), (sides[:, :2] < 2.0).any(axis=1)  # noqa: PLR2004
+        scarce = self._kinds.rows < self._settings.spec.min_rows_per_cell * cells
         large = cells > self._settings.max_cells
-        return np.select([constant, large], [CONSTANT, self._too_large], DONE)
+        return np.select([constant, scarce, large], [CONSTANT, TOO_FEW, self._too_large], DONE)
 
     def _values(self, rows: IndexArray) -> FloatVector:
         """How many values each test asks for, shape (B,)."""
