@@ -39,12 +39,12 @@ COSTLY = ("alarm", "linear-100")
 CHOSEN_ON = ("child", "hailfinder", "hepar2", "barley", "mildew")
 REPORTED = ("alarm", "insurance", "win95pts", "andes", "linear-50", "linear-100", "linear-300")
 METHODS = {
-    "pooled": FedBOSS(),
-    "pooled-11": FedBOSS(),
+    "pooled": FedBOSS(within_sites=False),
+    "pooled-11": FedBOSS(within_sites=False),
     "sites": FedBOSS(scores="sites"),
-    "pooled bdeu": FedBOSS(score="bdeu"),
-    "pooled bic": FedBOSS(score="bic", penalty=1.0),
-    "pooled ges": FedBOSS(search="ges"),
+    "pooled bdeu": FedBOSS(score="bdeu", within_sites=False),
+    "pooled bic": FedBOSS(score="bic", penalty=1.0, within_sites=False),
+    "pooled ges": FedBOSS(search="ges", within_sites=False),
     "PC stratified": FedPC(),
     "PC pooled": FedPC(evidence="pooled"),
 }

@@ -233,6 +233,7 @@ def survival_deviations(rng: np.random.Generator, *, masked: bool) -> Deviations
     rows, site = drawn.rows[complete], drawn.site[complete]
     for one_hazard in (False, True):
         algorithm = Survival(
+            censored="after",
             time="months", event="died", by="arm", adjust=chosen, edges=edges, ties=ties,
             site_effect=not one_hazard,
         )  # fmt: skip

@@ -5,6 +5,7 @@ All three make the same description, that of ``run.toml``, and carry it out in o
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Algorithm
     from cipherdag.federation.simulated import Federation
     from cipherdag.graphs.graph import CausalGraph
+
+log = logging.getLogger("cipherdag.data")
 
 DEALS = ("vertical", "horizontal", "uneven")
 READINGS = {
@@ -228,7 +231,8 @@ def _carry_out(
     algorithm = make_algorithm(source["algorithm"], source["parameters"])
     hidden = algorithm.concludes is LearntPAG
     known = source.get("truth")
-    truth = edges(Path(known), names, unmeasured=hidden) if known else None
+    ignored = federation.sites[0].table.schema.ignored
+    truth = edges(Path(known), names, ignored, unmeasured=hidden) if known else None
     result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source, keep=keep)
     if out is not None:
         result.save(out, truth=truth, force=True)
@@ -279,12 +283,22 @@ def learn(
         return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 
 
-def edges(path: Path, nodes: Sequence[str], *, unmeasured: bool = False) -> CausalGraph:
-    """The graph of a CSV of edges over these variables, if wanted over unmeasured ones, too."""
+def edges(
+    path: Path, nodes: Sequence[str], ignored: Sequence[str], *, unmeasured: bool = False
+) -> CausalGraph:
+    """The graph of a CSV of edges over these variables, if wanted over unmeasured ones, too.
+
+    Without unmeasured variables, edges of ignored columns are left out with a warning.
+    """
     from cipherdag.graphs.exports import edges_from_csv
     from cipherdag.graphs.graph import CausalGraph
 
-    text, more = path.read_text("utf-8"), set[str]()
+    found = edges_from_csv(path.read_text("utf-8"), nodes=(*nodes, *ignored))
+    named = {end for own in found for end in own[:2]}
     if unmeasured:
-        more = {end for own in edges_from_csv(text, nodes=nodes) for end in own[:2]} - set(nodes)
-    return CausalGraph.from_csv(text, nodes=(*nodes, *sorted(more)))
+        return CausalGraph.from_marked((*nodes, *sorted(named - set(nodes))), found)
+    if gone := sorted(named.intersection(ignored)):
+        listed = ", ".join(map(repr, gone))
+        log.warning("the truth is compared without %s, which the run leaves out", listed)
+    kept = [own for own in found if not {*own[:2]}.intersection(gone)]
+    return CausalGraph.from_marked(nodes, kept)

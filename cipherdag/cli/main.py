@@ -69,10 +69,12 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
 
     from cipherdag.results.kinds import load_run
     from cipherdag.results.pag_result import PAGResult
+    from cipherdag.sites.table.schema import Schema
 
     result = load_run(folder)
     names, hidden = tuple(result.identifiers), isinstance(result, PAGResult)
-    true = edges(truth, names, unmeasured=hidden) if truth is not None else None
+    ignored = Schema.loads(result.schema).ignored if result.schema else ()
+    true = edges(truth, names, ignored, unmeasured=hidden) if truth is not None else None
     file = out or folder / "report.html"
     page = result.page(truth=true, written=datetime.now(UTC))
     write_whole(file, page)

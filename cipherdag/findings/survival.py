@@ -21,7 +21,7 @@ Numbers = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCurve:
-    """The Kaplan-Meier curve of one group, a number per bin; empty where too few sites tell of it.
+    """The survival curve of one group, a number per bin; empty where too few sites tell of it.
 
     Attributes:
         sites: How many sites tell of the group, 0 where they are too few.
@@ -32,6 +32,7 @@ class GroupCurve:
         high: Upper end, likewise.
         median: End of the bin in which the curve falls to a half, and the ends of its interval;
             None where that does not happen.
+        coarse: Whether bins are so coarse that the interval owes most of its width to them.
     """
 
     sites: int = 0
@@ -41,6 +42,7 @@ class GroupCurve:
     low: Numbers = ()
     high: Numbers = ()
     median: Numbers = (None, None, None)
+    coarse: bool = False
 
     @property
     def told(self) -> bool:

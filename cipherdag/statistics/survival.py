@@ -1,9 +1,11 @@
-"""Kaplan-Meier curves and the log-rank test from counts of events and of rows at risk.
+"""Survival curves and the log-rank test from counts of events and of rows at risk.
 
-Whoever is censored in a bin counts as at risk in the whole of it, as at an exact time whoever is
-censored then does.
+Of a curve, whoever is censored in a bin counts as at risk in half of it, as in actuarial life
+tables; or in the whole of it, as Kaplan and Meier take who is censored at the time of an event. So
+the log-rank test does.
 
-Source: Kaplan and Meier, JASA 53 (1958) 457-481; Greenwood's variance with the interval on the
+Source: Cutler and Ederer, J. Chronic Diseases 8 (1958) 699-712, for life tables; Kaplan and Meier,
+JASA 53 (1958) 457-481; Greenwood's variance with the interval on the
 scale log(-log S), Kalbfleisch and Prentice, The Statistical Analysis of Failure Time Data, 2nd ed.,
 section 1.4; the interval of a median, Brookmeyer and Crowley, Biometrics 38 (1982) 29-41; the
 log-rank test of several groups, Peto and Peto, JRSS A 135 (1972) 185-207, and its sums over strata,
@@ -28,41 +30,70 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
 
 HALF = 0.5
+MOST_WIDENED = 2.0
+"""How many times as wide as by chance alone an interval may be, before bins are too coarse."""
 LEAST_PIVOT = 1e-9
 """Of a variance matrix with unit diagonal: below it a group is a linear combination of others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A Kaplan-Meier curve at the ends of its bins, arrays of shape (B,).
+    """A survival curve at the ends of its bins, arrays of shape (B,).
 
     Attributes:
         survival: Estimated chance to have no event up to the end of the bin.
         low: Lower end of its 95 % interval; NaN where nobody is at risk.
         high: Upper end, likewise.
+        coarse: Whether the interval owes most of its width to times that nobody tells.
     """
 
     survival: FloatVector
     low: FloatVector
     high: FloatVector
+    coarse: bool = False
 
 
-def kaplan_meier(events: FloatVector, at_risk: FloatVector) -> Curve:
+def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
     """The curve of counts, each of shape (B,); NaN in all three where nobody is at risk any more.
+
+    Args:
+        events: Rows with the event in each bin.
+        exposed: Rows at risk in each, those that are censored there by a half, whole, or not.
 
     Before the first event, and after all that are left have had it, there is no interval but the
     estimate itself.
     """
-    there = at_risk > 0
-    rows = np.where(there, at_risk, 1.0)
+    there = exposed > 0
+    rows = np.where(there, exposed, 1.0)
     survival = np.where(there, np.cumprod(1.0 - events / rows), np.nan)
-    left = np.maximum(rows - events, 1.0)
+    left = np.where(rows > events, rows - events, 1.0)
     variance = np.cumsum(events / (rows * left))
     inside = there & (survival < 1.0) & (survival > 0.0)
     chance = np.where(inside, survival, HALF)
     reach = np.exp(WIDTH * np.sqrt(variance) / np.abs(np.log(chance)))
     low, high = (np.where(inside, chance**power, survival) for power in (reach, 1.0 / reach))
     return Curve(survival, low, high)
+
+
+def actuarial_curve(events: FloatVector, at_risk: FloatVector, beyond: float) -> Curve:
+    """The curve of bins in which rows are censored at times that nobody tells.
+
+    They count as at risk in half of their bin. The interval is from the lower end where all were
+    censored before the events of the bin to the upper end where all were after: the curve of the
+    same rows at exact times lies between these two curves, whatever the times are.
+
+    Args:
+        events: Rows with the event in each bin.
+        at_risk: Rows without it when the bin begins.
+        beyond: Rows at risk after the last bin.
+    """
+    censored = at_risk - events - np.append(at_risk[1:], beyond)
+    half = survival_curve(events, at_risk - HALF * censored)
+    without = at_risk - censored
+    first = survival_curve(events, np.where(without > 0, without, at_risk))
+    last = survival_curve(events, at_risk)
+    wide = bool((last.high - first.low > MOST_WIDENED * (half.high - half.low)).any())
+    return Curve(half.survival, first.low, last.high, coarse=wide)
 
 
 def median_of(edges: FloatVector, curve: Curve) -> tuple[float | None, float | None, float | None]:

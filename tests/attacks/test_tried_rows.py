@@ -99,7 +99,7 @@ def asked():
         (FedPC(max_cond_size=1, reveal="verdicts"), rows),
         (FedPC(evidence="stouffer", max_cond_size=1), numbers.round() + 0.5),
         (FedBOSS(scores="sites", restarts=0), rows),
-        (FedBOSS(within_sites=True), numbers),
+        (FedBOSS(), numbers),
         (Effect(**cause, estimator="regression", refute=True), grades),
         (Effect(**cause, estimator="linear", refute=True), grades),
         (Survival(time="t", event="u", by="v", site_effect=True), followed),

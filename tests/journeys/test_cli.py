@@ -136,6 +136,31 @@ def test_simulate_measures_against_a_truth_and_can_be_repeated(call, one_file, t
     assert other["metrics"] == report["metrics"]
 
 
+def test_a_truth_may_name_a_column_that_is_left_out(call, one_file, tmp_path, caplog):
+    file, truth = one_file
+    out, plain = tmp_path / "out", tmp_path / "plain"
+    call("simulate", "fedpc", file, "--sites", 3, "--truth", truth, "--out", plain)
+    whole = tmp_path / "whole.csv"
+    pd.read_csv(file).assign(country="DE").to_csv(whole, index=False)
+    more = tmp_path / "more.csv"
+    more.write_text(truth.read_text("utf-8") + "country,Smoking\n", "utf-8")
+    code, text, error = call(
+        "simulate", "fedpc", whole, "--sites", 3, "--truth", more, "--out", out
+    )
+    assert code == 0, text + error
+    assert "compared without 'country'" in caplog.text
+    metrics = [
+        json.loads((own / "result.json").read_text("utf-8"))["metrics"] for own in (out, plain)
+    ]
+    assert metrics[0] == metrics[1]
+    assert call("report", out, "--truth", more)[0] == 0
+    assert call("repeat", out, "--out", tmp_path / "again")[0] == 0
+    more.write_text(truth.read_text("utf-8") + "contry,Smoking\n", "utf-8")
+    code, _, error = call("simulate", "fedpc", whole, "--sites", 3, "--truth", more)
+    assert code == 1
+    assert "'contry'" in error
+
+
 def test_all_protections_write_the_same_graph(call, one_file, tmp_path):
     file, _ = one_file
     edges = []

@@ -51,6 +51,11 @@ Searching = Generator["Question", "FloatVector", FedBOSSOutcome]
 
 MOST_PARENTS = 12
 MOST_STARTS = 1000
+LEAVE_OUT = "withheld leave-out"
+NO_TABLES = (
+    "and with scores sites or within_sites none are opened: set within_sites to false "
+    "(--no-within-sites), which takes differences between sites for dependences"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,10 +72,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         prior_rows: Equivalent sample size of ``bdeu``.
         per_parent: Structure prior of categories: how many times ln(p) every parent costs.
         within_sites: Whether differences between sites are no evidence: numbers are taken from
-            each site's own mean, categories scored as with `scores` ``sites``.
+            each site's own mean, categories scored as with `scores` ``sites``. Without it, a
+            difference between sites in two columns is a dependence between them.
         withheld: What becomes of tables where some site restricts small counts: ``sites``: all
             scores come from the sites' own likelihoods; ``leave-out``: tables are asked for, and
-            what needs one that a site withholds is no candidate. So it is with ``bdeu``.
+            what needs one that a site withholds is no candidate. So it is with ``bdeu``. Both need
+            `within_sites` to be false.
         discount: With likelihoods of the sites: how many times what chance alone explains at a
             site is taken off.
         search: How graphs are searched: ``boss``: best order score search; ``ges``: greedy
@@ -89,13 +96,13 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
-        The coordinator learns what `Columns` opens; of numbers the means and covariances of all
-        rows, or with `within_sites` the covariances within sites; of categories the tables, summed
-        over the sites, of the sets of variables that the search looks at, and which of these some
-        site withholds; with ``sites``, of columns with missing values, and of categories where a
-        site restricts small counts, the summed log likelihoods in the place of tables, which such
-        sites move (see `LogLikelihoods`). A site sees which sets are asked about. With `bootstrap`
-        all of it once more for every replicate.
+        The coordinator learns what `Columns` opens; of numbers the covariances within sites; of
+        categories, and of columns with missing values, the summed log likelihoods of the sets of
+        variables that the search looks at, which sites that restrict small counts move (see
+        `LogLikelihoods`). Without `within_sites`: of numbers the means and covariances of all
+        rows; of categories, unless a site restricts small counts, the tables of these sets summed
+        over the sites, and which of them some site withholds. A site sees which sets are asked
+        about. With `bootstrap` all of it once more for every replicate.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -107,7 +114,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     table_penalty: float = within(1.0, 0, 100, above=True)
     prior_rows: float = within(1.0, 0, 1e6, above=True)
     per_parent: float = within(1.0, 0, 100)
-    within_sites: bool = False
+    within_sites: bool = True
     withheld: Literal["sites", "leave-out"] = "sites"
     discount: int = within(3, 0, LARGEST_DISCOUNT)
     search: Literal["boss", "ges"] = "boss"
@@ -122,10 +129,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def check(self) -> None:
         """Refuse what does not go together."""
-        require(
-            self.score != "bdeu" or not (self.scores == "sites" or self.within_sites),
-            "score bdeu needs tables, and with scores sites or within_sites none are opened",
-        )
+        tables = self.scores == "pooled" and not self.within_sites
+        for needed, what in ((self.score == "bdeu", "score bdeu"), (self._leaves_out, LEAVE_OUT)):
+            require(tables or not needed, f"{what} needs tables, {NO_TABLES}")
 
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns a `FedBOSSOutcome`.
@@ -171,7 +177,11 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     @property
     def in_place_of_tables(self) -> bool:
         """Whether likelihoods take the place of tables where a site restricts small counts."""
-        return self.withheld == "sites" and self.score != "bdeu"
+        return not self._leaves_out and self.score != "bdeu"
+
+    @property
+    def _leaves_out(self) -> bool:
+        return self.withheld == "leave-out"
 
     def set_score(self, rows: int) -> SetScore:
         """The score of categories, of so many rows."""

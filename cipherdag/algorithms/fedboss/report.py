@@ -51,6 +51,10 @@ RISES = {
     "of them gains.",
 }
 """What the curve of the score shows."""
+BETWEEN = (
+    "Scores are of all sites' rows as if of one site: columns whose levels differ between sites "
+    "depend on each other in them. Without --no-within-sites such differences are no evidence."
+)
 CUT_SHORT = (
     "The budget of rounds or values was spent before the search had seen all it wanted: a longer "
     "one may find a better graph (--max-rounds, --max-values)."
@@ -63,7 +67,7 @@ def disclosed(own: FedBOSS) -> tuple[str, ...]:
     if own.scores == "sites":
         said = (SITES,)
     elif own.within_sites:
-        said = (CENTRED, "Of categories: " + SITES[0].lower() + SITES[1:])
+        said = (CENTRED, "Of categories, or where a site misses values: " + SITES)
     elif own.in_place_of_tables:
         said = (
             POOLED,
@@ -104,6 +108,8 @@ def reported(own: FedBOSS, found: LearntGraph) -> Report:
     said = f"Score {curve[-1]:.3f} nats after {len(curve)} {steps} (the first {curve[0]:.3f})"
     ways = tuple(f"{count} {WAYS[way]}" for way, count in details["sets"].items() if count)
     notes, limits = [Note(said, ways)], [CUT_SHORT] if details["cut_short"] else []
+    if own.scores == "pooled" and not (own.within_sites or details["sets"].get("sites")):
+        limits.append(BETWEEN)
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, Question
 
 MOST_SHOWN = 20
+BEYOND = float(np.finfo(np.float64).max)
+"""Upper edge of the bin of all that is beyond the others: how many are still at risk there."""
 Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
 
 
@@ -61,12 +63,16 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         bins: Most bins of time, where no edges are given.
         edges: Upper edges of the bins of time, ascending from above 0. Without any, round numbers
             up to about two standard deviations beyond the mean.
+        censored: Rows that end without the event in a bin: of the curve they are at risk ``within``
+            it, that is in half of it, as in actuarial life tables; or until ``after`` the events of
+            the bin, which is Kaplan and Meier's curve where all times are edges.
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
         The coordinator learns what `Columns` opens, its marks of columns that enough sites have;
         and of every group that enough sites tell of the events, and the rows at risk, in each bin
-        of time over all sites (`SurvivalCounts`), hence how many rows end there without the event;
+        of time over all sites (`SurvivalCounts`) and beyond the last, hence how many rows end there
+        without the event;
         and of the log-rank test within the sites, which are then those of the curves, the sums of
         events, expected events and their covariances; of a Cox model what `HazardSteps` opens, or
         without ``site_effect`` what `HazardSums` does, at each step towards its maximum.
@@ -85,6 +91,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     site_effect: bool = True
     bins: int = within(20, 1, 200)
     edges: tuple[float, ...] = ()
+    censored: Literal["within", "after"] = "within"
     max_rows: int = row_bound()
 
     def check(self) -> None:
@@ -92,7 +99,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         rising = all(low < high for low, high in zip((0.0, *self.edges), self.edges, strict=False))
         finite = all(map(math.isfinite, self.edges))
         require(rising and finite, "edges must be numbers above 0 that ascend")
-        require(len(self.edges) <= MOST_BINS, f"edges must be at most {MOST_BINS}")
+        require(len(self.edges) < MOST_BINS, f"edges must be fewer than {MOST_BINS}")
+        require(BEYOND not in self.edges, "edges must be smaller than the largest number")
         named = [own for own in (self.time, self.event, self.by) if own]
         require(len(set(named)) == len(named), "time, event and by must be different columns")
         adjusted = [self.time, self.event, *self.adjust]
@@ -131,7 +139,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             "complete_in": tuple(sorted({by, *adjust} - {-1})),
             "max_rows": self.max_rows,
         }
-        edges = np.array(self._edges(kinds, time), dtype="<f8").tobytes()
+        edges = np.array((*self._edges(kinds, time), BEYOND), dtype="<f8").tobytes()
         self._check_model(kinds, adjust)
         question = SurvivalCounts(**rows, edges=edges, by=by)
         question, sums = yield from compared(question, facts.fewest)
@@ -147,12 +155,13 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         if not adjust:
             return found
         model = first_step(kinds, adjust, rows, efron=self.ties == "efron")
-        bins = None if self.site_effect else edges
+        bins = None if self.site_effect else found.edges.astype("<f8").tobytes()
         return replace(found, fitted=(yield from fitted(model, bins, facts.fewest)))
 
     def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
         """Curves, tests and ratios, by name."""
         model, groups = outcome.fitted, range(len(outcome.sites))
+        halved = self.censored == "within"
         time, event, by = (facts.names[v] if v != -1 else "" for v in outcome.members)
         return SurvivalAnalysis(
             time=time,
@@ -160,7 +169,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             event_category=self.event_category,
             by=by,
             edges=tuple(outcome.edges.tolist()),
-            curves=tuple(curve_of(outcome, group) for group in groups),
+            curves=tuple(curve_of(outcome, group, halved=halved) for group in groups),
             n_sites=outcome.n_sites,
             test=tested(outcome),
             together=None if outcome.restricted else tested_together(outcome),

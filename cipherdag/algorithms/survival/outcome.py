@@ -13,10 +13,11 @@ from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.survival.counts import FEWEST_GROUPS
 from cipherdag.statistics.survival import (
     LogRankParts,
-    kaplan_meier,
+    actuarial_curve,
     log_rank,
     log_rank_parts,
     median_of,
+    survival_curve,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class SurvivalOutcome:
         edges: Upper edge of every bin, shape (B,).
         events: Rows with the event, shape (G, B).
         at_risk: Rows at risk, shape (G, B).
+        beyond: Rows at risk after the last bin, shape (G,).
         sites: How many sites tell of a group, shape (G,).
         within: What the test within the sites needs, summed over them.
         comparing: How many sites tell of that.
@@ -49,6 +51,7 @@ class SurvivalOutcome:
     edges: FloatVector
     events: FloatVector
     at_risk: FloatVector
+    beyond: FloatVector
     sites: IndexArray
     within: LogRankParts
     comparing: int
@@ -67,7 +70,7 @@ class SurvivalOutcome:
 def counted_of(
     question: SurvivalCounts, sums: FloatVector, n_sites: int, *, restricted: bool
 ) -> SurvivalOutcome:
-    """The counts among the sums.
+    """The counts among the sums; the last bin of the question is all that is beyond the others.
 
     Raises:
         DataError: Some site has a time below 0.
@@ -90,9 +93,10 @@ def counted_of(
     covariance[np.triu_indices(question.n_groups)] = upper
     return SurvivalOutcome(
         members=(question.time, question.event, question.by),
-        edges=question.edge_array(),
-        events=events,
-        at_risk=at_risk,
+        edges=question.edge_array()[:-1],
+        events=events[:, :-1],
+        at_risk=at_risk[:, :-1],
+        beyond=at_risk[:, -1],
         sites=sites[:-1].astype(np.int64),
         within=LogRankParts(observed, expected, covariance + np.triu(covariance, k=1).T),
         comparing=int(sites[-1]),
@@ -102,13 +106,23 @@ def counted_of(
     )
 
 
-def curve_of(outcome: SurvivalOutcome, group: int) -> GroupCurve:
-    """The curve of a group; without numbers where too few sites tell of it."""
+def curve_of(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurve:
+    """The curve of a group; without numbers where too few sites tell of it.
+
+    Args:
+        outcome: The counts.
+        group: Which group.
+        halved: Whether who is censored in a bin is at risk in half of it, or else in all of it.
+    """
     sites = int(outcome.sites[group])
     if not sites:
         return GroupCurve(sites=sites)
     events, at_risk = outcome.events[group], outcome.at_risk[group]
-    curve = kaplan_meier(events, at_risk)
+    curve = (
+        actuarial_curve(events, at_risk, float(outcome.beyond[group]))
+        if halved
+        else survival_curve(events, at_risk)
+    )
     return GroupCurve(
         sites=sites,
         events=tuple(events.astype(int).tolist()),
@@ -117,6 +131,7 @@ def curve_of(outcome: SurvivalOutcome, group: int) -> GroupCurve:
         low=_known(curve.low),
         high=_known(curve.high),
         median=median_of(outcome.edges, curve),
+        coarse=curve.coarse,
     )
 
 

@@ -15,16 +15,19 @@ from cipherdag.questions.survival.counts import FEWEST_GROUPS
 if TYPE_CHECKING:
     from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 
-TITLE = "Kaplan-Meier curves"
+TITLE = "Survival curves"
 LIMITS = (
     (
-        "Times are counted in bins, and of each bin as if all its rows ended at its upper edge: "
-        "a curve is known at these edges only, and a median no better than to the bin it lies in."
+        "Times are counted in bins: a curve is known at their upper edges only, and a median no "
+        "better than to the bin it lies in. Of the curve, rows that end without the event in a bin "
+        "are at risk in half of it, as in actuarial life tables, and its interval covers whenever "
+        "in the bin they end (with censored after, in all of it, as Kaplan and Meier take times "
+        "that are edges); of tests in bins, in all of it."
     ),
     (
         "A site that restricts small counts moves fewer than min_cell_size events, and as few "
         "other ends of follow-up, past an edge, and tells nothing of a group that has fewer of "
-        "either. The intervals of curves know nothing of this, nor of the bins, and are too narrow "
+        "either. The intervals of curves know nothing of this, and are too narrow "
         "where few rows are left; the test within sites is at exact times, of no row moved, with "
         "expected events to a sixteenth and variances that such a site moves by up to a fifth."
     ),
@@ -62,6 +65,11 @@ SUMS = (
 )
 FEW_HAVE = "too few sites have rows of these categories, or of two of them:"
 JOIN_CATEGORIES = "Join them with others in the data, or leave their rows or columns out."
+COARSE = (
+    "Bins of time are too coarse: when rows end within them without the event is not told, which "
+    "more than doubles the width of some interval of"
+)
+FINER = "Give more edges, or more bins."
 FEW_OF_ALL = "too few sites, or fewer than half of those of a curve, tell of all groups"
 JOIN = (
     "Join groups of few rows in the data, or leave their rows out, or ask sites whether they can "
@@ -79,10 +87,10 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
         ),
         (
             "How many sites tell of each group; and of those that enough sites tell of, over all "
-            "sites together, how many rows are at risk in each public bin of time, how many have "
-            "the event there, and so how many end there without it. Counts of a site below its "
-            "min_cell_size are told at another edge only, together with others. Whether some site "
-            "has a time below 0."
+            "sites together, how many rows are at risk in each public bin of time and beyond the "
+            "last, how many have the event there, and so how many end there without it. Counts of "
+            "a site below its min_cell_size are told at another edge only, together with others. "
+            "Whether some site has a time below 0."
         ),
         (
             "Where there are groups: how many sites tell of all that may be compared. Where they "
@@ -143,6 +151,8 @@ def _warnings(found: SurvivalAnalysis) -> list[str]:
             "without, in these or in a group that they are compared with: what is told is of the "
             "others."
         )
+    if coarse := [n for n, own in zip(found.group_names, found.curves, strict=True) if own.coarse]:
+        said.append(f"{COARSE} {', '.join(coarse)}. {FINER}")
     if not any(sum(own.events) for own in found.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
     return [*said, *_model_warnings(found)]

@@ -74,7 +74,7 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
                 f"If so, write missing = [{listed}].",
             )
         )
-    found += _far(distinct[kept], counts[kept])
+    found += _far(distinct[kept], counts[kept]) or _skewed(distinct[kept], counts[kept])
     return found + (_codes(distinct[kept]) if counts.sum() >= _FEWEST_CODES else [])
 
 
@@ -227,6 +227,35 @@ def _far(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspi
             "Is it another unit, or a decimal point? Correct them, or declare plausible.",
         )
     ]
+
+
+def _skewed(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
+    """Positive numbers that are skewed, while their logarithms are not."""
+    if len(distinct) < 50 or counts.sum() < 100 or distinct[0] <= 0.0:
+        return []
+    (tail, middle), (tail_of_logs, middle_of_logs) = (
+        _skewness(own, counts) for own in (distinct, np.log(distinct))
+    )
+    if tail < 2.0 or abs(tail_of_logs) > 1.0 or middle < max(0.2, abs(middle_of_logs)):
+        return []
+    return [
+        Suspicion(
+            "skewed numbers",
+            "Most numbers are small beside few large ones; their logarithms are nearly symmetric.",
+            "A graph of numbers is mostly better of logarithms: unless these are times until an "
+            "event, consider to write logarithms into the data of every site.",
+        )
+    ]
+
+
+def _skewness(ascending: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float]:
+    """Skewness by the third moment, and by the deciles, from -1 to 1 (Hinkley, 1975)."""
+    rows, middle = counts.cumsum(), np.average(ascending, weights=counts)
+    deviations = ascending - middle
+    spread = np.average(deviations**2, weights=counts) ** 0.5
+    low, half, high = ascending[np.searchsorted(rows, np.array([0.1, 0.5, 0.9]) * rows[-1])]
+    by_deciles = (high + low - 2.0 * half) / (high - low) if high > low else 0.0
+    return float(np.average((deviations / spread) ** 3, weights=counts)), float(by_deciles)
 
 
 def _codes(distinct: NDArray[np.float64]) -> list[Suspicion]:

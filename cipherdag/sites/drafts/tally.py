@@ -53,6 +53,18 @@ class ColumnTally:
         else:
             _count(cells, self._texts)
 
+    def join(self, other: ColumnTally) -> None:
+        """Count what another has counted, too."""
+        self._texts.update(other._texts)
+        self._numbers += other._numbers
+
+    def few_values(self, most: int) -> frozenset[str] | None:
+        """Its values, in normal form, and "" where there is none; None where they are more."""
+        many = bool(self._numbers) and len(self._distinct()[0]) > most
+        if many or len(self._texts) > most:
+            return None
+        return frozenset(self.values())
+
     def numbers(self, fewest: int) -> Numbers | None:
         """The numbers where no cell is text, all are finite, and they are so many; else None."""
         if self._texts or not self._numbers:

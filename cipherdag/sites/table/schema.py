@@ -106,6 +106,11 @@ class Schema:
         return tuple(by_name[name] for name in self.names)
 
     @property
+    def ignored(self) -> tuple[str, ...]:
+        """The names of the columns that take no part."""
+        return tuple(column.name for column in self.columns if column.kind == "ignore")
+
+    @property
     def label_positions(self) -> tuple[int, ...]:
         """Positions in ``variables`` of those marked as labels, ascending."""
         return tuple(v for v, column in enumerate(self.variables) if column.label)
@@ -215,8 +220,8 @@ class Schema:
         from cipherdag.sites.drafts.inference import infer_columns
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return cls(infer_columns(sources).columns)
-        return cls(infer_columns([sources]).columns)
+            return cls(infer_columns(sources).runnable)
+        return cls(infer_columns([sources]).runnable)
 
 
 _Texts = tuple[str | int | float, ...]

@@ -168,7 +168,8 @@ def test_an_odds_ratio_without_bounds_is_not_given():
 
 def test_a_graph_by_scores_has_the_correlation_given_the_other_causes():
     frame = numbers()
-    result = Federation.split(frame, 3, device="cpu").run(FedBOSS())
+    pooled = FedBOSS(within_sites=False)
+    result = Federation.split(frame, 3, device="cpu").run(pooled)
     assert len(result.evidence.edges) == 3
     for own in result.evidence.edges:
         expected = partial(frame, own.source, own.target, own.given)

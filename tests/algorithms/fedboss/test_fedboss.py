@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -20,6 +21,8 @@ from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
+POOLED = FedBOSS(within_sites=False)
+"""Tables and moments of all rows, as if of one site."""
 CHAIN = dag_of(np.eye(5, k=1, dtype=bool))
 
 
@@ -61,7 +64,9 @@ def sets_of(asked, kind):
     ]
 
 
-@pytest.mark.parametrize("algorithm", [FedBOSS(), FedBOSS(score="bdeu"), FedBOSS(score="bic")])
+@pytest.mark.parametrize(
+    "algorithm", [POOLED, replace(POOLED, score="bdeu"), replace(POOLED, score="bic")]
+)
 def test_categories_score_the_same_to_the_last_bit_however_rows_are_split(algorithm):
     (first, asked), *others = [learn(algorithm, patients(), sites) for sites in (1, 3, 10, 15)]
     for other, questions in others:
@@ -71,7 +76,7 @@ def test_categories_score_the_same_to_the_last_bit_however_rows_are_split(algori
 
 
 def test_numbers_give_the_same_graph_however_rows_are_split():
-    outcomes = [learn(FedBOSS(), numbers(), sites) for sites in (1, 3, 10, 15)]
+    outcomes = [learn(POOLED, numbers(), sites) for sites in (1, 3, 10, 15)]
     assert len({own.curve for own, _ in outcomes}) == 1
     assert all((own.dag == outcomes[0][0].dag).all() for own, _ in outcomes)
     assert all(len(asked) == 2 for _, asked in outcomes)
@@ -80,7 +85,7 @@ def test_numbers_give_the_same_graph_however_rows_are_split():
 @pytest.mark.parametrize("search", ["boss", "ges"])
 @pytest.mark.parametrize("data", [patients, numbers])
 def test_every_protection_gives_the_graph_of_all_rows_at_one_place(data, search):
-    rows, algorithm = data(600), FedBOSS(search=search, restarts=2, max_rounds=6)
+    rows, algorithm = data(600), replace(POOLED, search=search, restarts=2, max_rounds=6)
     alone, asked = learn(algorithm, rows, 1)
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=0, allow_unprotected=True)
     for protection in PROTECTIONS:
@@ -105,7 +110,7 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
     assert any(
         line.startswith(f"{count} sets") and "own likelihoods" in line for line in note.lines
     )
-    left_out = federation.run(FedBOSS(withheld="leave-out"))
+    left_out = federation.run(replace(POOLED, withheld="leave-out"))
     (note,) = left_out.report.notes
     count = left_out.details["sets"]["withheld"]
     assert count > 0
@@ -122,7 +127,7 @@ def test_the_order_of_columns_does_not_matter_and_the_chain_is_found():
 
 
 def test_no_table_is_asked_for_twice_nor_one_that_another_tells():
-    _, asked = learn(FedBOSS(restarts=10), patients(), 3)
+    _, asked = learn(replace(POOLED, restarts=10), patients(), 3)
     tables = sets_of(asked, "Tables")
     assert len(tables) == len(set(tables)) > 28
     _, asked = learn(FedBOSS(scores="sites", restarts=10), patients(), 3)
@@ -132,10 +137,10 @@ def test_no_table_is_asked_for_twice_nor_one_that_another_tells():
 
 
 def test_a_budget_of_rounds_is_honoured_and_said():
-    whole, every = learn(FedBOSS(), patients(), 3)
+    whole, every = learn(POOLED, patients(), 3)
     assert not whole.cut_short
     for most in (1, 2, 4):
-        outcome, asked = learn(FedBOSS(max_rounds=most), patients(), 3)
+        outcome, asked = learn(replace(POOLED, max_rounds=most), patients(), 3)
         # the kinds of columns and the tables of pairs come before the search
         assert len(asked) <= most + 2 < len(every)
         assert outcome.cut_short
@@ -146,15 +151,16 @@ def test_a_budget_of_rounds_is_honoured_and_said():
 
 
 def test_a_budget_of_values_is_honoured():
-    _, every = learn(FedBOSS(), patients(), 3)
-    outcome, asked = learn(FedBOSS(max_values=200), patients(), 3)
+    _, every = learn(POOLED, patients(), 3)
+    outcome, asked = learn(replace(POOLED, max_values=200), patients(), 3)
     assert outcome.cut_short
     spent = sum(encoding.length for own in asked[2:] for encoding in own.encodings)
     assert spent <= 200 < sum(encoding.length for own in every[2:] for encoding in own.encodings)
 
 
-def test_where_counts_are_restricted_the_sites_score_and_no_table_opens():
-    outcome, asked = learn(FedBOSS(), patients(), 3, min_cell_size=11)
+@pytest.mark.parametrize("algorithm", [FedBOSS(), POOLED])
+def test_where_counts_are_restricted_the_sites_score_and_no_table_opens(algorithm):
+    outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
     assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
     assert not sets_of(asked, "Tables")
     alone, _ = learn(FedBOSS(scores="sites"), patients(), 3)
@@ -164,12 +170,13 @@ def test_where_counts_are_restricted_the_sites_score_and_no_table_opens():
 
 @pytest.mark.parametrize("own", [{"withheld": "leave-out"}, {"score": "bdeu"}])
 def test_what_needs_a_withheld_table_is_left_out_and_counted(own):
-    outcome, asked = learn(FedBOSS(**own), patients(), 3, min_cell_size=11)
+    algorithm = replace(POOLED, **own)
+    outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
     assert outcome.sets["withheld"] > 0
     assert outcome.dag.any()
     assert not sets_of(asked, "LogLikelihoods")
     assert not set(sets_of(asked, "Tables")) - set(sets_of(asked, "SmallCells"))
-    result = Federation.split(patients(), 3, seed=2).run(FedBOSS(**own))
+    result = Federation.split(patients(), 3, seed=2).run(algorithm)
     (note,) = result.report.notes
     assert any("some site withholds their table" in line for line in note.lines)
 
@@ -227,8 +234,10 @@ def test_columns_of_both_types_are_refused_by_name():
 def test_scores_that_do_not_fit_are_refused():
     with pytest.raises(ParameterError, match="takes categories"):
         learn(FedBOSS(score="qnml"), numbers(), 3)
-    with pytest.raises(ParameterError, match="needs tables"):
-        FedBOSS(score="bdeu", scores="sites")
+    for own in ({"score": "bdeu"}, {"withheld": "leave-out"}):
+        for more in ({}, {"scores": "sites", "within_sites": False}):
+            with pytest.raises(ParameterError, match="needs tables.*--no-within-sites"):
+                FedBOSS(**own, **more)
     with pytest.raises(ParameterError, match="negative"):
         learn(FedBOSS(), numbers(), 3, seed=-1)
 
@@ -251,8 +260,12 @@ def shifted(kind, sites=8, rows=400):
 def test_differences_between_sites_are_no_evidence_within_them(kind):
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=0)
     federation = Federation.simulate(shifted(kind), policy=policy, device="cpu")
-    assert federation.run(FedBOSS()).graph.edges
-    assert not federation.run(FedBOSS(within_sites=True)).graph.edges
+    pooled, within = federation.run(POOLED), federation.run(FedBOSS())
+    assert pooled.graph.edges
+    assert not within.graph.edges
+    between = "columns whose levels differ between sites depend on each other"
+    assert any(between in own for own in pooled.report.limits)
+    assert not any(between in own for own in within.report.limits)
     if kind == "categories":
         assert not federation.run(FedBOSS(scores="sites")).graph.edges
 

@@ -230,7 +230,7 @@ def learn(algorithm, data, sites, *, min_cell_size=0):
 
 @pytest.mark.parametrize("score", ["auto", "bdeu", "bic"])
 def test_categories_give_one_graph_however_rows_are_split(score):
-    algorithm = FedBOSS(search="ges", score=score)
+    algorithm = FedBOSS(search="ges", score=score, within_sites=False)
     (first, asked), *others = [learn(algorithm, patients(), sites) for sites in (1, 3, 10)]
     for other, questions in others:
         assert other.curve == first.curve
@@ -246,7 +246,7 @@ def test_numbers_give_one_graph_in_two_rounds_however_rows_are_split():
 
 @pytest.mark.parametrize("own", [{"max_rounds": 1}, {"max_values": 300}, {"max_cells": 8}])
 def test_it_ends_where_scores_cannot_be_had(own):
-    outcome, asked = learn(FedBOSS(search="ges", **own), patients(), 3)
+    outcome, asked = learn(FedBOSS(search="ges", within_sites=False, **own), patients(), 3)
     assert np.isfinite(outcome.curve).all()
     assert list(outcome.curve) == sorted(outcome.curve)
     assert len(asked) <= 3 + own.get("max_rounds", 50)
@@ -254,7 +254,7 @@ def test_it_ends_where_scores_cannot_be_had(own):
 
 @pytest.mark.parametrize("withheld", ["sites", "leave-out"])
 def test_it_ends_where_tables_are_withheld(withheld):
-    algorithm = FedBOSS(search="ges", withheld=withheld)
+    algorithm = FedBOSS(search="ges", withheld=withheld, within_sites=False)
     outcome, _ = learn(algorithm, patients(), 3, min_cell_size=11)
     assert np.isfinite(outcome.curve).all()
     assert outcome.sets["sites" if withheld == "sites" else "withheld"] > 0
@@ -271,7 +271,14 @@ def test_knowledge_holds_whatever_the_data_say(search, scores):
     data = patients().assign(VisitToAsia2=patients()["VisitToAsia"])
     federation = Federation.split(data, 3, seed=2, policy=Policy(min_cell_size=0))
     graph = federation.run(
-        FedBOSS(search=search, scores=scores, knowledge=known, restarts=5), seed=1
+        FedBOSS(
+            search=search,
+            scores=scores,
+            within_sites=scores == "sites",
+            knowledge=known,
+            restarts=5,
+        ),
+        seed=1,
     ).graph
     joined = {frozenset((edge.source, edge.target)) for edge in graph.edges}
     assert ("LungCancer", "VisitToAsia2") in graph.directed

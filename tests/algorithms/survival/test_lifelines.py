@@ -24,6 +24,7 @@ KNOWN = json.loads(
 def analysed(*, site_effect=True):
     policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
     asked = Survival(
+        censored="after",
         time="months", event="died", by="arm", adjust=("age", "arm"), edges=EDGES,
         site_effect=site_effect,
     )  # fmt: skip

@@ -22,6 +22,7 @@ from cipherdag.questions.coverage import Covered
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.statistics.survival import actuarial_curve
 
 OWN = {"time": "months", "event": "died"}
 
@@ -36,7 +37,7 @@ def survived(data, *, least=0, schema=None, **parameters):
 
 @pytest.fixture(scope="module")
 def result():
-    return survived(wards(), by="arm")
+    return survived(wards(), by="arm", censored="after")
 
 
 def test_curves_are_those_of_all_rows_on_binned_times(result):
@@ -56,6 +57,90 @@ def test_curves_are_those_of_all_rows_on_binned_times(result):
             np.testing.assert_allclose(np.array(ends)[at], known.surv_prob**reach, atol=1e-9)
         assert own.median[0] == known.quantile(0.5)
         assert own.median[1:] == pytest.approx(known.quantile_ci(0.5, method="cloglog"))
+
+
+@pytest.mark.parametrize("edges", [EDGES, (12.0, 24.0), (20.0,)])
+def test_curves_are_those_that_count_rows_lost_in_a_bin_by_half(edges):
+    """Half of each such row is lost before the events of its bin, and half after."""
+    whole = pd.concat(wards().values())
+    found = survived(wards(), edges=edges).curves[0]
+    times, ended = binned(whole, (*edges, 100.0))
+    early = np.nextafter(times, 0.0)
+    weights = np.where(ended, 1.0, 0.5)
+    known = SurvfuncRight(
+        np.append(times, early[~ended]),
+        np.append(ended, np.zeros((~ended).sum())),
+        freq_weights=np.append(weights, np.full((~ended).sum(), 0.5)),
+    )
+    at = np.searchsorted(known.surv_times, edges)
+    np.testing.assert_allclose(found.survival, known.surv_prob[at], atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [400, 4000])
+@pytest.mark.parametrize("edges", [(12.0, 24.0), (20.0,)])
+def test_coarse_edges_leave_the_exact_curve_within_its_interval(rows, edges):
+    """Where most are lost from sight, that of censored "after" leaves it out."""
+    left_out = 0
+    for seed in range(8):
+        data = {name: ward(rows, 100 * seed + k) for k, name in enumerate("abc")}
+        for k, own in enumerate(data.values()):
+            lost = np.random.default_rng(100 * seed + k).exponential(10.0, rows)
+            own["died"] = np.where(lost < own["months"], "no", own["died"])
+            own["months"] = np.minimum(own["months"], lost)
+        whole = pd.concat(data.values())
+        exact = SurvfuncRight(whole["months"], whole["died"] == "yes")
+        last = np.searchsorted(exact.surv_times, edges, side="right") - 1
+        known = exact.surv_prob[last]
+        found, before = (
+            survived(data, edges=edges, censored=own).curves[0] for own in ("within", "after")
+        )
+        assert found.coarse
+        inside = (np.array(found.low) < known) & (known < np.array(found.high))
+        assert inside.all()
+        left_out += (np.array(before.low) > known).any()
+        assert (np.abs(np.array(found.survival) - known) < np.array(before.survival) - known).all()
+    assert left_out == 8
+
+
+def test_fine_edges_give_the_exact_curve_and_its_interval():
+    whole = pd.concat(wards().values())
+    exact = SurvfuncRight(whole["months"], whole["died"] == "yes")
+    edges = tuple(np.arange(0.1, 24.05, 0.1).round(1).tolist())
+    found = survived(wards(), edges=edges)
+    assert not any("too coarse" in own for own in found.report.warnings)
+    last = np.searchsorted(exact.surv_times, edges, side="right") - 1
+    known, spread = exact.surv_prob[last], exact.surv_prob_se[last]
+    reach = np.exp(stats.norm.ppf(0.975) * spread / (known * -np.log(known)))
+    own = found.curves[0]
+    np.testing.assert_allclose(own.survival, known, atol=5e-4)
+    np.testing.assert_allclose(own.low, known**reach, atol=5e-3)
+    np.testing.assert_allclose(own.high, known ** (1 / reach), atol=5e-3)
+    (said,) = (o for o in survived(wards(), edges=(20.0,)).report.warnings if "too coarse" in o)
+    assert said.endswith("all. Give more edges, or more bins.")
+
+
+HELD = st.lists(st.tuples(st.floats(0.1, 30.0), st.booleans()), min_size=1, max_size=40)
+
+
+@given(HELD, st.sets(st.sampled_from([1.0, 3.0, 9.0, 20.0, 31.0]), min_size=1))
+@settings(max_examples=300)
+def test_the_exact_curve_lies_within_the_interval_whenever_rows_are_lost(rows, marks):
+    """Of any rows, by Kaplan and Meier at their exact times."""
+    edges, times = np.array(sorted(marks)), np.array([own for own, _ in rows])
+    ended = np.array([own for _, own in rows])
+    up_to = np.array([[(times[ended == way] <= e).sum() for e in edges] for way in (True, False)])
+    events = np.diff(up_to[0], prepend=0).astype(float)
+    at_risk = len(times) - np.append(0.0, up_to.sum(axis=0))
+    found = actuarial_curve(events, at_risk[:-1], at_risk[-1])
+    for place, edge in enumerate(edges):
+        if at_risk[place] <= 0:
+            assert np.isnan([found.survival[place], found.low[place], found.high[place]]).all()
+            continue
+        seen = np.unique(times[ended & (times <= edge)])
+        left = [1.0 - (ended & (times == t)).sum() / (times >= t).sum() for t in seen]
+        exact = np.prod(left)
+        assert found.low[place] - 1e-9 <= exact <= found.high[place] + 1e-9
+        assert found.low[place] <= found.survival[place] + 1e-9 <= found.high[place] + 2e-9
 
 
 def test_the_log_rank_test_is_that_of_all_rows_on_binned_times(result):
@@ -118,7 +203,7 @@ def test_rows_that_miss_a_value_are_left_out_and_one_group_has_no_test():
         for name in ("months", "died"):
             own.loc[rng.random(len(own)) < 0.1, name] = None
     times, ended = binned(pd.concat(data.values()).dropna())
-    found = survived(data)
+    found = survived(data, censored="after")
     assert found.test is None
     assert found.group_names == ("all",)
     known = SurvfuncRight(times, ended)
@@ -202,7 +287,8 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
         if isinstance(own, Covered) and isinstance(own.question, SurvivalCounts)
     )
     third = sites[2].answer(question)
-    events, at_risk = third[:14].reshape(2, 7), third[14:28].reshape(2, 7)
+    # the last bin is all that is beyond the edges
+    events, at_risk = third[:16].reshape(2, 8), third[16:32].reshape(2, 8)
     gone = np.append(at_risk, np.zeros((2, 1)), axis=1)
     others = -np.diff(gone) - events
     for counts in (events, others, at_risk):
@@ -382,6 +468,7 @@ def test_too_few_sites_that_tell_end_the_run_by_name():
         ({"edges": (3.0, 2.0)}, "ascend"),
         ({"edges": (0.0, 2.0)}, "above 0"),
         ({"edges": (1.0, float("inf"))}, "ascend"),
+        ({"edges": (1.0, np.finfo(float).max)}, "the largest number"),
         ({"edges": [1.0]}, "a tuple of float"),
         ({"edges": ("a",)}, "a tuple of float"),
         ({"edges": (True,)}, "a tuple of float"),
@@ -416,7 +503,9 @@ def test_counts_that_contradict_each_other_are_refused():
     from cipherdag.algorithms.survival.outcome import counted_of
 
     fine = np.array([3.0, 2.0, 10.0, 7.0, 0.0, 5.0, 5.0, 0.0, 3.0, 0.0])
-    assert counted_of(question, fine, 3, restricted=False).at_risk.tolist() == [[10.0, 7.0]]
+    counted = counted_of(question, fine, 3, restricted=False)
+    assert (counted.events.tolist(), counted.at_risk.tolist()) == ([[3.0]], [[10.0]])
+    assert (counted.edges.tolist(), counted.beyond.tolist()) == ([1.0], [7.0])
     for place, value in ((0, 11.0), (1, 8.0), (3, 8.0)):
         wrong = fine.copy()
         wrong[place] = value

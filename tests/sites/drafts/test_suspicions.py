@@ -51,7 +51,7 @@ def test_marks_among_few_codes_and_in_many_rows():
         AGES,
         RNG.normal(0, 1, 500),
         RNG.normal(0, 1, 500).round(1) * 9,
-        RNG.lognormal(2, 1, 500),
+        RNG.gamma(2, 1, 500),
         RNG.poisson(3, 500),
         RNG.poisson(0.4, 500),
         RNG.integers(0, 1000, 500),
@@ -65,6 +65,17 @@ def test_marks_among_few_codes_and_in_many_rows():
 )
 def test_sound_numbers_are_left_in_peace(values):
     assert kinds(values) == []
+
+
+@pytest.mark.parametrize("spread", [1.0, 1.5, 2.0])
+def test_logarithms_are_pointed_to_where_they_alone_are_symmetric(spread):
+    rng = np.random.default_rng(8)
+    values = rng.lognormal(2, spread, 2000)
+    assert kinds(values) == ["skewed numbers"]
+    assert kinds(np.log(values)) == []
+    assert kinds(-values) == []
+    found = Schema.infer(pd.DataFrame({"protein": values}))
+    assert "LOOK: Most numbers are small beside few large ones" in found.columns[0].comment
 
 
 def test_sound_columns_of_known_networks_are_left_in_peace():
