@@ -221,7 +221,9 @@ def test_the_consensus_has_the_marks_that_enough_replicates_have(drawn, threshol
             expected.append((a, b, "---"))
         else:
             expected.append((a, b, "-->") if there else (b, a, "-->"))
-    assert found == CausalGraph.from_marked("abc", expected)
+    # a cycle that enough replicates have, each an arrow of it, has no direction
+    assert found == CausalGraph.from_marked("abc", expected).without_cycles()
+    assert found.is_acyclic
 
 
 def test_an_arrow_of_one_replicate_in_twenty_is_none_of_the_consensus():
