@@ -114,13 +114,15 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
 
 
 def _engine_status(own: SiteFolder) -> dict[str, Any]:
+    from cipherdag.sites.private_files import START_LOCK, is_locked
     from cipherdag.sites.record.engine_record import EngineRecord
 
     record = EngineRecord.load(own.engine_path)
     if not record.started:
         return {}
+    news = record.news or "not connected yet"
     return {
-        "messages": record.news or "not connected yet",
+        "messages": news if is_locked(own.path / START_LOCK) else f"when it last ran: {news}",
         "files kept from the network by": record.separation or "NOTHING",
         "refused": f"{record.refused} times, last {record.last_refused}" if record.refused else "",
     }

@@ -137,11 +137,12 @@ def _seen(kind: str, protection: str, sites: int) -> str:
 def release_history(records: Iterable[Release]) -> list[str]:
     """A site's ledger run by run and record by record, in sentences."""
     lines: list[str] = []
-    session = ""
+    session = None
     for record in records:
         if record.session != session:
             session = record.session
-            lines.append(f"Run {session[:8]}, {record.time[:16].replace('T', ' ')} UTC:")
+            when = f"{record.time[:16].replace('T', ' ')} UTC"
+            lines.append(f"Run {session[:8]}, {when}:" if session else f"Outside a run, {when}:")
         lines.append(f"  {release_sentence(record)}")
     return [_counted(line, len(list(same))) for line, same in groupby(lines)]
 
@@ -151,7 +152,10 @@ def _counted(line: str, times: int) -> str:
 
 
 def release_sentence(record: Release) -> str:
-    """What one record says left the site."""
+    """What one record says left the site, or happened there outside a run."""
+    if not record.session:
+        said = PHRASES.get(record.kind, record.kind)
+        return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
     algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
     told = _told(record.kind, record.protection, record.sites, record.values, record.bytes)

@@ -280,3 +280,18 @@ def test_a_process_of_another_user_connects_by_the_door_and_its_token(enrolled):
     (started,) = (own for own in heard if isinstance(own, Started))
     assert started.separation.opened == ()
     assert started.separation.user == (NOBODY if os.getuid() == 0 else os.getuid())
+
+
+def test_a_start_is_a_sentence_of_its_own_among_what_left(enrolled):
+    from cipherdag.results.sentences import release_history
+
+    kept = KeptSite(enrolled.path)
+    kept.record_start("kept from this site's files by the kernel's landlock")
+    kept.close()
+    lines = ledger_lines(enrolled.ledger_path.read_text())
+    heading, line = release_history(read_releases(lines))
+    assert heading.startswith("Outside a run, ")
+    assert line == (
+        "  A start of the process that carries messages; nothing left: kept from this site's "
+        "files by the kernel's landlock."
+    )
