@@ -139,16 +139,29 @@ class Ledger:
         """Take off a last line that a crash cut short, and note that; nothing of it had left."""
         with writing(path):
             os.truncate(path, length)
-        self.append(
+        self.note(REPAIRED)
+
+    def note(self, kind: str, account: str = "") -> Release:
+        """Record what happened at the site outside a run; nothing left.
+
+        Args:
+            kind: What the ledger calls it.
+            account: More about it, in words.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
+        return self.append(
             session=b"",
             round_number=0,
             algorithm="",
-            kind=REPAIRED,
+            kind=kind,
             values=0,
             content=b"",
             protection="",
             sites=0,
             digest=b"",
+            question=account,
         )
 
     def append(

@@ -179,18 +179,7 @@ class KeptSite:
             except LedgerError:
                 log.exception("the start cannot be recorded")  # every run is refused until then
                 return
-            ledger.append(
-                session=b"",
-                round_number=0,
-                algorithm="",
-                kind=ENGINE_START,
-                values=0,
-                content=b"",
-                protection="",
-                sites=0,
-                digest=b"",
-                question=account,
-            )
+            ledger.note(ENGINE_START, account)
 
     def forget_idle(self, seconds: float) -> None:
         """Forget the keys of a run that nobody has gone on with for so long."""
