@@ -121,9 +121,10 @@ def _flare(
 
     console = site.path / CONSOLE
     ended = SiteUnreachableError(
-        "the process that carries messages has ended",
+        "the process that carries messages has ended, as where the server did not admit the site",
         site=site.settings().name,
-        remedy=f"Read {console}, then run `cipherdag site start` again.",
+        remedy="Read the end of `cipherdag site status`; ask the coordinator whether the site was "
+        f"shut out. The process's last words are in {console}. Then run `cipherdag site start`.",
     )
     address, record = engine_address(site, study), recorder(site, kept)
     process: EngineProcess | EngineDoor = (

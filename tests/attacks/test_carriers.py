@@ -474,3 +474,15 @@ def test_a_run_whose_server_has_stopped_names_the_server_and_no_site(attacked):
         engine = FlareEngine(attacked.coordinator, sites=("north",), start_s=60.0)
     with pytest.raises(SiteUnreachableError, match="server is not started"):
         engine.call(ASK, {"north": b"x"}, timeout_s=10.0)
+
+
+def test_a_site_that_was_shut_out_is_told_and_its_process_ends(attacked):
+    (attacked.folder / "west").mkdir()
+    attacked.certify("west")
+    with attacked.relay():
+        watched = Watched(attacked, "west")
+        with watched.process:
+            wait_until(lambda: not watched.process.running)
+    said = [own.what for own in watched.heard[1:]]
+    assert any("shut out" in what for what in said), said
+    assert watched.asked == []

@@ -48,6 +48,10 @@ LOOK_S = 0.5
 NOTICE_S = 1.0
 CONNECTED = "connected to the coordinator"
 LOST = "the connection to the coordinator is lost; connecting again"
+NOT_ADMITTED = "the coordinator's server closes each connection at once: was this site shut out?"
+ADMITTED_S = 5.0
+MOST_CUT = 3
+"""Connections in a row that ended sooner than `ADMITTED_S` after they were made."""
 NOT_A_CALL = "bytes that are no call"
 
 
@@ -75,11 +79,12 @@ class SiteEngine:
         self._notices: Counter[tuple[str, bool]] = Counter()
         self._noting = threading.Lock()
         self._noted = 0.0
+        self._since, self._cut = 0.0, 0
         peers = Peers(
             admitted=lambda name: name == address.host,
             received=self._received,
-            arrived=lambda _: self._note(CONNECTED, refused=False),
-            left=lambda _: self._note(LOST, refused=False),
+            arrived=lambda _: self._arrived(),
+            left=lambda _: self._left(),
             refused=lambda what: self._note(what, refused=True),
             expects=lambda _: True,  # a coordinator asks when it will
         )
@@ -87,17 +92,27 @@ class SiteEngine:
         self._link.call(address.host, address.port, context)
 
     def run(self) -> None:
-        """Pass on calls until the site's own process closes the connection."""
+        """Pass on calls until the site's own process leaves, or the server admits it no more."""
         while True:
             try:
                 call = self._calls.get(timeout=LOOK_S)
             except queue.Empty:
                 call = None
             self._say_notices()
+            if self._cut >= MOST_CUT and not self._notices:
+                return
             if call is not None:
                 self._pass_on(call)
             elif self._own.poll():
                 return  # nothing is expected now, so the other end is closed
+
+    def _arrived(self) -> None:
+        self._since = time.monotonic()
+        self._note(CONNECTED, refused=False)
+
+    def _left(self) -> None:
+        self._cut = self._cut + 1 if time.monotonic() - self._since < ADMITTED_S else 0
+        self._note(LOST if self._cut < MOST_CUT else NOT_ADMITTED, refused=False)
 
     def _received(self, _: str, content: bytes) -> None:
         """Take a call from the network; never waits."""
