@@ -92,7 +92,7 @@ def column(rng, rows, before):
     number = noise if base is None else noise * rng.choice([0.0, 0.3, 1.0]) + sure[base]
     kinds = {
         "number": lambda: number,
-        "skewed": lambda: np.exp(number),
+        "skewed": lambda: np.exp(np.minimum(number, 300.0)),
         "count": lambda: rng.poisson(np.exp(np.clip(number, -3, 2))).astype(float),
         "category": lambda: np.array(list("abcd"))[np.digitize(number, [-0.7, 0.0, 0.7])],
         "two": lambda: np.where(number > 0.0, "yes", "no"),

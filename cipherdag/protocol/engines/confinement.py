@@ -20,9 +20,6 @@ from typing import TYPE_CHECKING
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.protocol.wire import Body
 
-if sys.platform == "linux":
-    import resource
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -152,6 +149,8 @@ def confine(
 
 
 def _limit_output() -> None:
+    import resource
+
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_WRITTEN, _MOST_WRITTEN))
 
 

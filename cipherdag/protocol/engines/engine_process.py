@@ -66,6 +66,7 @@ class EngineProcess:
         self._handler = handler
         self._record = record
         self._console = console
+        self._serving: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Start it and wait until it has given up its files.
@@ -98,9 +99,10 @@ class EngineProcess:
                 "the process that carries messages does not start",
                 remedy=f"Read {self._console}.",
             ) from error
-        threading.Thread(
+        self._serving = threading.Thread(
             target=serve, args=(self._own, self._handler, self._record), daemon=True
-        ).start()
+        )
+        self._serving.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,7 +112,9 @@ class EngineProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._own.close()
+        # who serves the connection closes it: closed twice, its number may be another file's
+        if self._serving is None:
+            self._own.close()
 
     @property
     def running(self) -> bool:
