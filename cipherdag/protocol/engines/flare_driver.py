@@ -55,6 +55,7 @@ class Peers:
         left: Gets the name of a peer that is gone.
         refused: Gets a fixed sentence about what was refused.
         expects: Whether a long message of this peer is waited for; others are short.
+        turned_away: Hears that a server closed the connection before it said its name.
     """
 
     admitted: Callable[[str], bool]
@@ -63,6 +64,7 @@ class Peers:
     left: Callable[[str], None]
     refused: Callable[[str], None]
     expects: Callable[[str], bool]
+    turned_away: Callable[[], None] = lambda: None
 
 
 class LinkConnection(AioConnection):  # type: ignore[misc]
@@ -231,7 +233,8 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
             connection.longest = lambda: FRAME_BYTES if self._peers.expects(peer) else SHORT_BYTES
             await connection.read_loop()
         except (OSError, EOFError, TimeoutError, CommError, KeyError, ssl.SSLError):
-            return
+            if self._listener is None and connection.longest() == HANDSHAKE_BYTES:
+                self._peers.turned_away()
         finally:
             writer.transport.abort()
             self.close_connection(connection)

@@ -49,9 +49,8 @@ NOTICE_S = 1.0
 CONNECTED = "connected to the coordinator"
 LOST = "the connection to the coordinator is lost; connecting again"
 NOT_ADMITTED = "the coordinator's server closes each connection at once: was this site shut out?"
-ADMITTED_S = 5.0
 MOST_CUT = 3
-"""Connections in a row that ended sooner than `ADMITTED_S` after they were made."""
+"""Connections in a row that the server closed before it said its name."""
 NOT_A_CALL = "bytes that are no call"
 
 
@@ -79,12 +78,13 @@ class SiteEngine:
         self._notices: Counter[tuple[str, bool]] = Counter()
         self._noting = threading.Lock()
         self._noted = 0.0
-        self._since, self._cut = 0.0, 0
+        self._cut = 0
         peers = Peers(
             admitted=lambda name: name == address.host,
             received=self._received,
             arrived=lambda _: self._arrived(),
-            left=lambda _: self._left(),
+            left=lambda _: self._note(LOST, refused=False),
+            turned_away=self._turned_away,
             refused=lambda what: self._note(what, refused=True),
             expects=lambda _: True,  # a coordinator asks when it will
         )
@@ -107,12 +107,12 @@ class SiteEngine:
                 return  # nothing is expected now, so the other end is closed
 
     def _arrived(self) -> None:
-        self._since = time.monotonic()
+        self._cut = 0
         self._note(CONNECTED, refused=False)
 
-    def _left(self) -> None:
-        self._cut = self._cut + 1 if time.monotonic() - self._since < ADMITTED_S else 0
-        self._note(LOST if self._cut < MOST_CUT else NOT_ADMITTED, refused=False)
+    def _turned_away(self) -> None:
+        self._cut += 1
+        self._note(NOT_ADMITTED, refused=False)
 
     def _received(self, _: str, content: bytes) -> None:
         """Take a call from the network; never waits."""
