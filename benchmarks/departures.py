@@ -126,7 +126,16 @@ def verdict(found, references):
         {(e.source, e.target) for e in own.graph.edges if e.mark == "-->"} for own in references
     ]
     kept = {frozenset((e.source, e.target)) for e in found.graph.edges}
-    new = {(e.source, e.target) for e in found.graph.edges if e.mark == "-->"}
+    # an edge that says its test was not done may force a common effect at its ends
+    ends = {
+        end
+        for own in found.evidence.edges
+        if own.status == "undone"
+        for end in (own.source, own.target)
+    }
+    new = {
+        (e.source, e.target) for e in found.graph.edges if e.mark == "-->" and e.target not in ends
+    }
     if set.intersection(*pairs) <= kept and new <= set.union(*arrows):
         return "less certain"
     return "WRONG"

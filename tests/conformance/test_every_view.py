@@ -282,7 +282,8 @@ def test_a_view_that_tells_more_is_told_apart(name, role):
     assert told_apart(alone, real, made) == {"messages"}
     if role == "other":
         tell_what_is_odd(real)
-        assert told_apart(alone, real, made) >= {"shares and whether sums are odd"}
+        found = told_apart(alone, real, made, once_in=1e-4)
+        assert found >= {"shares and whether sums are odd"}
 
 
 @pytest.mark.parametrize("name", WEAKENED)

@@ -131,8 +131,11 @@ class Coalition:
         return COORDINATOR in self.members or bool(self._keys(roles))
 
 
-def told_apart(coalition, real, made):
-    """By what the view of a real run is told from a simulated one; by nothing if all is well."""
+def told_apart(coalition, real, made, *, once_in=ONCE_IN):
+    """By what the view of a real run is told from a simulated one; by nothing if all is well.
+
+    Noise is taken for something else ``once_in`` so many samples; a larger share finds more.
+    """
     names = [member.name for member in real.plan.cohort]
     found = set()
     if coalition.told(real.engine, names) != coalition.told(made.engine, names):
@@ -151,15 +154,15 @@ def told_apart(coalition, real, made):
                 samples[place].setdefault(name, []).append(noise)
     for name, own in samples[0].items():
         truly, simulated = np.concatenate(own), np.concatenate(samples[1][name])
-        if not (_is_noise(truly) and _is_noise(simulated)):
+        if not (_is_noise(truly, once_in) and _is_noise(simulated, once_in)):
             found.add(name)
     return found
 
 
-def _is_noise(sample):
+def _is_noise(sample, once_in):
     if sample.dtype == bool:
-        return stats.binomtest(int(sample.sum()), sample.size).pvalue > ONCE_IN
-    return stats.kstest(sample.astype(float), "uniform").pvalue > ONCE_IN
+        return stats.binomtest(int(sample.sum()), sample.size).pvalue > once_in
+    return stats.kstest(sample.astype(float), "uniform").pvalue > once_in
 
 
 def _outline(message):
