@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 import threading
 from multiprocessing import AuthenticationError
@@ -71,9 +72,9 @@ class LocalSocket:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        wake = (str(self._private / "socket"), "AF_UNIX", self._token)
-        with contextlib.suppress(OSError, AuthenticationError), Client(*wake):
-            pass  # the thread that waits for a caller
+        # wakes the thread that waits for a caller; it may have ended, so nothing is waited for here
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(str(self._private / "socket"))
         self._thread.join()
         self._listener.close()
         self._address.unlink(missing_ok=True)
