@@ -47,8 +47,8 @@ PARAMETER = {
 """What is registered, and the test that takes each of it as a parameter and tries it."""
 NAMED = {"engine": ("local", *get_args(EngineName)), "error": ERRORS}
 """What a test names in its own text, among its parameters or by its fixtures."""
-NEEDS_PROCESSES = {"test_every_engine.py", "test_syft_engine.py"}
-"""Whose attacks are on sites as processes, killed or hung; PySyft's have their own environment."""
+NEEDS_PROCESSES = {"test_carriers.py", "test_every_engine.py", "test_syft_engine.py"}
+"""Whose attacks are on processes; PySyft's have an environment of their own."""
 NAMES_ALL = "test_refusals.py"  # goes through every error without raising any
 
 
