@@ -234,7 +234,7 @@ def test_a_torn_record_is_named(tmp_path):
 
 
 CONNECTS = """
-import encodings.ascii, hmac, os, sys, sysconfig
+import encodings.ascii, hmac, os, resource, sys, sysconfig
 sysconfig.get_path("stdlib")  # before it may not read where Python lies
 from pathlib import Path
 from cipherdag.protocol.engines import flare_site
