@@ -20,7 +20,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.pages.whole_file import write_whole
-from cipherdag.sites.study.study import root_hex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +64,7 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
     write_whole(folder / "authority" / "root.crt", _pem(root), mode=0o600)
     write_whole(folder / "server" / "server.crt", _pem(server), mode=0o600)
     write_whole(folder / "server" / "root.crt", _pem(root), mode=0o600)
-    return root_hex(root.fingerprint(hashes.SHA256()).hex())
+    return root.fingerprint(hashes.SHA256()).hex()
 
 
 def make_key(path: Path) -> ec.EllipticCurvePrivateKey:

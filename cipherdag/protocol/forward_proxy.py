@@ -1,6 +1,7 @@
 """The forward proxy that leads out of a site's network, where its environment names one.
 
-The rule is gRPC's, as before. A proxy hands on what it cannot read: TLS goes from end to end.
+Which variables count, and in which order, is as gRPC has it. A proxy hands on what it cannot
+read: TLS goes from end to end.
 
 Leaks:
     The proxy sees the coordinator's host name and port, and how much is sent when.

@@ -31,18 +31,24 @@ def enrolled(tmp_path):
     """One enrolled and activated site of a study whose server nobody started."""
     if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
         pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    _, site = activated(tmp_path, host="localhost")
+    site.data_path(site.settings()).write_text("a,b\n1,2\n")
+    return site
+
+
+def activated(folder, *, host):
+    """A coordinator at a host, and its one site."""
     from loopback import free_port
 
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.deployment.enrolment import activate, request_enrolment
 
-    address = {"host": "localhost", "port": free_port()}
-    coordinator = CoordinatorFolder.create(tmp_path / "c", study="study", **address)
-    site = SiteFolder.create(tmp_path / "north", SiteSettings(name="north"))
+    address = {"host": host, "port": free_port()}
+    coordinator = CoordinatorFolder.create(folder / "c", study="study", **address)
+    site = SiteFolder.create(folder / "north", SiteSettings(name="north"))
     approvals = coordinator.approve([request_enrolment(site)[0]])
     activate(site, approvals["north"], code=coordinator.fingerprint)
-    site.data_path(site.settings()).write_text("a,b\n1,2\n")
-    return site
+    return coordinator, site
 
 
 def test_check_starts_the_process_and_says_what_keeps_it_from_the_files(enrolled):
@@ -177,18 +183,10 @@ def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
 def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
     """TLS compares an address with addresses, and FLARE takes no name whose parts are equal."""
     pytest.importorskip("nvflare", reason="needs the extra 'flare'")
-    from loopback import free_port
-
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.deployment.engine_checks import engine_address
-    from cipherdag.deployment.enrolment import activate, request_enrolment
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
-    address = {"host": "127.0.0.1", "port": free_port()}
-    coordinator = CoordinatorFolder.create(tmp_path / "c2", study="study", **address)
-    site = SiteFolder.create(tmp_path / "south", SiteSettings(name="south"))
-    approvals = coordinator.approve([request_enrolment(site)[0]])
-    activate(site, approvals["south"], code=coordinator.fingerprint)
+    coordinator, site = activated(tmp_path, host="127.0.0.1")
     ended = threading.Event()
     server = threading.Thread(target=coordinator.start, kwargs={"stopped": ended.wait})
     server.start()

@@ -60,7 +60,7 @@ class Hospitals:
         return open_site(folder, folder.identity(), folder.study(), programs=self.programs)
 
     def handler(self, name):
-        """What FLARE's executor calls."""
+        """What an engine's process has answered."""
         handler = KeptSite(self.folders[name].path, lock_wait_s=0.0, programs=self.programs).handle
         self.held.append(handler.__self__.held)
         return handler

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Outcome, Reply, read
+from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Reply, read
 from cipherdag.protocol.engines.flare_driver import Peers
 from cipherdag.protocol.engines.flare_link import Link
 from cipherdag.protocol.engines.local_socket import LocalSocket
@@ -47,7 +47,7 @@ class Delivery(Body, frozen=True):
 class Delivered(Body, frozen=True):
     """What came back: a reply, or why there is none."""
 
-    outcome: Outcome | str
+    outcome: str
     reply: bytes = b""
 
 
@@ -61,7 +61,6 @@ class ConnectedSites(Body, frozen=True):
 class _Waiting:
     """A call that a site has not answered yet."""
 
-    run: str
     site: str
     answered: threading.Event = field(default_factory=threading.Event)
     outcome: str = "timeout"
@@ -137,7 +136,7 @@ class Relay:
 
     def _deliver(self, asked: Delivery) -> Delivered:
         ticket = secrets.token_bytes(TICKET_BYTES)
-        waiting = _Waiting(asked.run, asked.site)
+        waiting = _Waiting(asked.site)
         with self._lock:
             if asked.site not in self._connected:
                 return Delivered("unreachable")

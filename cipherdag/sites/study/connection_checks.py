@@ -62,7 +62,7 @@ FIXES = {
 def connection_findings(host: str, port: int, key: Path, chain: Path) -> Iterator[Finding]:
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
-    Where the environment names a forward proxy, the way is through it, as FLARE's is.
+    Where the environment names a forward proxy, the way is through it, as a run's is.
 
     Args:
         host: Host name of the coordinator.

@@ -26,7 +26,7 @@ from cipherdag.errors import (
     SignatureError,
 )
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keys.pairing import mismatch, plain_fingerprint
+from cipherdag.privacy.keys.pairing import mismatch
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
@@ -53,7 +53,7 @@ class Request(_File, frozen=True):
         organisation: Whose site it is.
         study: The study it asks to join.
         identity: Its Ed25519 public key.
-        certificate_request: FLARE's request archive for its own key; empty with PySyft.
+        certificate_request: With FLARE a request for a certificate of the site's key, PEM.
         versions: Versions of the packages that must fit together.
         proof: The site's signature over all of it.
         datasite: Address of the site's PySyft Datasite; empty with FLARE.
@@ -84,10 +84,10 @@ class Study(_File, frozen=True):
         name: Name of the study.
         version: 1 for the first; one more whenever it changes.
         issued: When, in UTC (ISO 8601).
-        host: Host name of the coordinator's FLARE server; empty with PySyft.
+        host: Host name of the coordinator's server; empty with PySyft.
         port: Its port; 0 with PySyft.
         coordinator: The coordinator's Ed25519 public key.
-        root: Hexadecimal: SHA-256 fingerprint of FLARE's root certificate, or with PySyft the
+        root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, or with PySyft the
             public key that signs the coordinator's calls.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
         protections: What a run may use.
@@ -137,7 +137,7 @@ class Approval(_File, frozen=True):
     Attributes:
         site: Whom it is for.
         signed: The signed study.
-        certificate: FLARE's archive with the site's certificate; empty with PySyft.
+        certificate: With FLARE the site's certificate and the authority's, PEM.
         signature: The coordinator's signature over all of it.
     """
 
@@ -356,11 +356,6 @@ def coordinator_fingerprint(identity: bytes, root: str) -> str:
 def study_fingerprint(study: Study) -> str:
     """A fingerprint of everything in a study; two sites that compare it have the same one."""
     return _pairs(STUDY_DOMAIN, encoded(study))
-
-
-def root_hex(fingerprint: str) -> str:
-    """FLARE's ``SHA256:AA:BB...`` as 64 hexadecimal digits."""
-    return plain_fingerprint(fingerprint.removeprefix("SHA256:"))
 
 
 def encoded(content: msgspec.Struct) -> bytes:
