@@ -21,11 +21,11 @@ import numpy as np
 from markdown_table import table
 from measuring import parser, timed, write_report
 
+from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.party import Party
-from cipherdag.privacy.mpc.predicates import Predicates
 from cipherdag.privacy.mpc.relay import Relay
 
 SESSION, QUESTION = (hashlib.sha256(name).digest() for name in (b"session", b"question"))

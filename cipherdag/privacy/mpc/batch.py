@@ -27,6 +27,7 @@ from cipherdag.privacy.comparison.blockhash import BlockHash
 from cipherdag.privacy.comparison.payloads import key_bytes
 from cipherdag.privacy.comparison.roles import in_turn
 from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.mpc.forms import predicates_digest
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
 from cipherdag.privacy.mpc.words import word_bytes
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.privacy.mpc.predicates import Predicates
+    from cipherdag.predicates import Predicates
     from cipherdag.privacy.residues import IntegerVector
 
 TWO_SITES: Final = 2
@@ -152,7 +153,7 @@ class Batch:
         twin = _NO_TWIN if roles.twin is None else roles.twin
         said = _LAYOUT.pack(_VERSION, self.number, self.attempt, roles.dealer, twin, *roles.holders)
         sites = b"".join(site.to_bytes(4, "big") for site in self.sites)
-        parts = said, self.session, self.question, sites, self.predicates.digest
+        parts = said, self.session, self.question, sites, predicates_digest(self.predicates)
         return hashlib.sha256(transcript(b"cipherdag secure tests", *parts)).digest()
 
     @cached_property

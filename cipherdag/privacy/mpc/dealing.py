@@ -36,8 +36,8 @@ from cipherdag.privacy.comparison.payloads import (
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import expand
 from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.mpc.forms import form_values
 from cipherdag.privacy.mpc.labels import label_list
-from cipherdag.privacy.mpc.predicates import form_values
 from cipherdag.privacy.mpc.sharing import part_words
 from cipherdag.privacy.mpc.words import pack_words, unpack_words
 from cipherdag.privacy.secrecy import Secret

@@ -27,8 +27,8 @@ import numpy as np
 from cipherdag.errors import MalformedMessageError, SpentKeyError
 from cipherdag.privacy.comparison.payloads import evaluate_payloads
 from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
+from cipherdag.privacy.mpc.forms import linear_values, summed
 from cipherdag.privacy.mpc.labels import read_labels
-from cipherdag.privacy.mpc.predicates import linear_values, summed
 from cipherdag.privacy.mpc.words import pack_words, unpack_words
 from cipherdag.privacy.secrecy import Secret
 

@@ -133,7 +133,7 @@ class Party(Secret):
             self._answered.append(last)
         for before in self._answered:
             same = batch.sites == before.sites and batch.question == before.question
-            if not same or batch.predicates.digest != before.predicates.digest:
+            if not same or batch.predicates.packed != before.predicates.packed:
                 raise ReplayError("secure tests are repeated over the same sites alone")
         if len(self._answered) > REPEATS:
             raise ReplayError("secure tests are repeated once at most")

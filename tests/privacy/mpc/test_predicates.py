@@ -13,7 +13,7 @@ from plain_secure_tests import widths
 from secure_test_cases import form
 
 from cipherdag.errors import MalformedMessageError, ParameterError
-from cipherdag.privacy.mpc.predicates import form_values, linear_values
+from cipherdag.privacy.mpc.forms import form_values, linear_values, predicates_digest
 from cipherdag.privacy.mpc.words import pack_words, unpack_words
 
 INTEGERS = st.integers(-(2**20), 2**20)
@@ -120,7 +120,7 @@ def test_terms_come_into_order_and_names_of_a_product_do_not_matter():
     second = Predicates.of(
         [-1] * 3, [1] * 3, [[Comparison(((1, 1, 2), (0, 2, 5)), ((0, 3), (2, 1)))]]
     )
-    assert first.digest == second.digest
+    assert first.packed == second.packed
     assert first.quadratic.tolist() == [[0, 0, 2, 5], [0, 1, 1, 2]]
 
 
@@ -129,14 +129,14 @@ def test_score_tests_are_the_spelled_out_ones():
     fast = Predicates.score_tests(np.array([1, 2]), 40 * each, 1600 * each, 7 * each, 96 * each)
     forms = [Comparison(((j, j, 1),), ((3 + j, -7),), -96) for j in range(3)]
     slow = Predicates.of([-40] * 3 + [0] * 3, [40] * 3 + [1600] * 3, [forms[:1], forms[1:]])
-    assert fast.digest == slow.digest
+    assert fast.packed == slow.packed
 
 
 def test_the_digest_depends_on_every_field():
     base = Predicates.of(
         [-5, -5], [5, 5], [[Comparison(((0, 0, 1),), ((1, -2),), -3)], [Comparison((), ((0, 4),))]]
     )
-    seen = {base.digest}
+    seen = {predicates_digest(base)}
     for item in fields(base):
         array = getattr(base, item.name).copy()
         if item.name == "sizes":
@@ -144,7 +144,7 @@ def test_the_digest_depends_on_every_field():
         else:
             array.reshape(-1)[-1] += -1 if item.name == "lowest" else 1
             changed = replace(base, **{item.name: array})
-        seen.add(changed.digest)
+        seen.add(predicates_digest(changed))
     assert len(seen) == 1 + len(fields(base))
 
 
@@ -205,3 +205,14 @@ def test_words_that_are_cut_short_or_not_reduced_are_refused():
     for wrong in (packed[:-1], packed + b"\0", b"\xff" * 4):
         with pytest.raises(MalformedMessageError):
             unpack_words(wrong, 2, 13)
+
+
+@given(asked(), asked())
+def test_tests_that_are_joined_ask_the_same_of_their_own_words(one, other):
+    first, second = Predicates.of(*one), Predicates.of(*other)
+    words, others = (np.arange(own.n_words, dtype=np.int64) - 2 for own in (first, second))
+    both = Predicates.joined([first, second])
+    forms = form_values(both, np.concatenate([words, others]).view(np.uint64))
+    apart = [form_values(first, words.view(np.uint64)), form_values(second, others.view(np.uint64))]
+    assert (forms == np.concatenate(apart)).all()
+    assert both.n_tests == first.n_tests + second.n_tests

@@ -24,7 +24,6 @@ Leaks:
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -32,16 +31,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.keys.keyed import transcript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.residues import IntegerVector
-
+    IntegerVector = NDArray[np.int64]
     IntegerMatrix = NDArray[np.int64]
 
 LARGEST: Final = 1 << 62
@@ -145,6 +141,21 @@ class Predicates:
             raise ParameterError("a bound, coefficient or constant reaches 2**62") from None
 
     @classmethod
+    def joined(cls, parts: Sequence[Predicates]) -> Predicates:
+        """The tests of several, whose words come one after the other."""
+        words = np.cumsum([0, *(own.n_words for own in parts)])
+        forms = np.cumsum([0, *(own.n_comparisons for own in parts)])
+        shifts = list(zip(parts, forms.tolist(), words.tolist(), strict=False))
+        return cls(
+            np.concatenate([own.lowest for own in parts]),
+            np.concatenate([own.highest for own in parts]),
+            np.concatenate([own.sizes for own in parts]),
+            np.concatenate([own.quadratic + np.array([a, w, w, 0]) for own, a, w in shifts]),
+            np.concatenate([own.linear + np.array([a, w, 0]) for own, a, w in shifts]),
+            np.concatenate([own.constants for own in parts]),
+        )
+
+    @classmethod
     def score_tests(
         cls,
         sizes: IntegerVector,
@@ -197,10 +208,10 @@ class Predicates:
         return np.cumsum(self.sizes) - self.sizes
 
     @property
-    def digest(self) -> bytes:
-        """SHA-256 over all of it."""
-        parts = [getattr(self, name).astype("<i8", copy=False).tobytes() for name in _COLUMNS]
-        return hashlib.sha256(transcript(b"cipherdag predicates", *parts)).digest()
+    def packed(self) -> tuple[bytes, ...]:
+        """All of it as bytes, array by array."""
+        arrays = (getattr(self, name) for name in _COLUMNS)
+        return tuple(own.astype("<i8", copy=False).tobytes() for own in arrays)
 
     def ranges(self) -> tuple[IntegerVector, IntegerVector]:
         """Least and largest value of every form, exact, shape (comparisons,) each."""
@@ -269,25 +280,3 @@ def _check_terms(terms: IntegerMatrix, n_comparisons: int, n_words: int) -> None
     first = np.argmax(step != 0, axis=1)
     if (step[np.arange(len(step)), first] <= 0).any() or not terms[:, -1].all():
         raise ParameterError("terms are in order, each once, and no coefficient is 0")
-
-
-def form_values(predicates: Predicates, words: WordVector) -> WordVector:
-    """Every form without its constant, modulo 2**64, shape (comparisons,)."""
-    quadratic = predicates.quadratic
-    products = words[quadratic[:, 1]] * words[quadratic[:, 2]]
-    return summed(predicates, quadratic, products) + linear_values(predicates, words)
-
-
-def linear_values(predicates: Predicates, words: WordVector) -> WordVector:
-    """The linear terms of every form, modulo 2**64, shape (comparisons,)."""
-    return summed(predicates, predicates.linear, words[predicates.linear[:, 1]])
-
-
-def summed(predicates: Predicates, terms: IntegerMatrix, factors: WordVector) -> WordVector:
-    """Coefficients times factors of some terms, added up by comparison, modulo 2**64."""
-    total = np.zeros(predicates.n_comparisons, dtype=np.uint64)
-    if len(terms):
-        owner = terms[:, 0]
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        total[owner[first]] = np.add.reduceat(terms[:, -1].view(np.uint64) * factors, first)
-    return total
