@@ -26,6 +26,7 @@ from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.score_sums import ScoreSums
 from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import CandidateScores
@@ -49,6 +50,7 @@ CountedQuestion = (
     | TableCells
     | ScoreWeights
     | WithinScores
+    | ScoreSums
     | Columns
     | ColumnSums
     | ValueCounts
@@ -66,6 +68,7 @@ PartByPart = (
     | Following
     | EffectSums
     | WithinScores
+    | ScoreSums
     | StratifiedTables
 )
 

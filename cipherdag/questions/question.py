@@ -32,6 +32,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
+from cipherdag.questions.score_sums import CategoryCounts, ScoreSums
 from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import (
@@ -97,6 +98,8 @@ PoolQuestion = (
     | StratifiedTables
     | TableCells
     | WithinScores
+    | ScoreSums
+    | CategoryCounts
     | SiteDifferences
     | LogLikelihoods
     | ColumnSums
@@ -121,6 +124,8 @@ ResampledQuestion = (
     | TableCells
     | WithinScores
     | ScoreWeights
+    | ScoreSums
+    | CategoryCounts
     | Contributors
     | Covered
     | VerdictQuestion

@@ -39,7 +39,7 @@ Heard = tuple[WeakestTests, DecisiveTests]
 MOST_TOLD = 500
 """Variables up to which the sets of all pairs without an edge are told, not only of those that
 direct something."""
-LAYER_TESTS = 100_000
+LAYER_TESTS = 1_000
 """Tests up to which a layer is one round."""
 PAIRS_AT_ONCE = 2_000_000
 """Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is kept.

@@ -111,6 +111,12 @@ class DiscreteColumns:
             rows[start : start + chunk] = _popcount(words).sum(dim=1).cpu().numpy()
         return rows
 
+    def complete_codes(self, positions: IndexArray) -> IndexArray:
+        """Codes of the rows without a missing value among some variables, shape (n', k)."""
+        codes = self._columns[torch.from_numpy(positions).to(self.device)].cpu().numpy().T
+        found: IndexArray = codes[(codes >= 0).all(axis=1)].astype(np.int64)
+        return found
+
     def tables(
         self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape
     ) -> torch.Tensor:

@@ -18,6 +18,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.score_sums import CategoryCounts, ScoreSums
 from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.pooled.expansion import Expansion
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
     from cipherdag.sites.compute.pooled.own_scores import OwnScores
+    from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -109,6 +111,7 @@ class PoolableData:
         self._spend = spend or (lambda _tables: None)
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
+        self._counted_all: DiscreteColumns | None = None
         self._expansions: dict[tuple[bytes, bytes], Expansion] = {}
 
     @property
@@ -146,6 +149,8 @@ class PoolableData:
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
             WithinScores: self._within_scores,
+            ScoreSums: self._score_sums,
+            CategoryCounts: self._category_counts,
             StratifiedTables: self._strata,
             TableCells: self._strata,
             SiteDifferences: self._shares,
@@ -233,6 +238,33 @@ class PoolableData:
         expand.forget_columns()
         return found
 
+    def _score_sums(self, question: ScoreSums) -> FloatVector:
+        if (question.categories, question.ordered) != self._own_columns:
+            raise MalformedMessageError("tests of other columns than the site's schema has")
+        self._spend(question.n_tests)
+        return self._site_scores.answer(question)
+
+    @cached_property
+    def _site_scores(self) -> SiteScores:
+        from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
+
+        return SiteScores(tuple(self._categories.tolist()), self.raw_column, self._all_columns)
+
+    def _category_counts(self, question: CategoryCounts) -> FloatVector:
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("sizes of other categories than the site's schema has")
+        sides = [(v, side) for v, side in enumerate(question.categories) if side]
+        columns = ((self.raw_column(v), side) for v, side in sides)
+        counts = (
+            np.bincount(own[~np.isnan(own)].astype(np.int64), minlength=side)
+            for own, side in columns
+        )
+        return np.concatenate([np.zeros(0), *counts])
+
+    @property
+    def _own_columns(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(self._categories.tolist()), self._ordered
+
     def _within_scores(self, question: WithinScores) -> FloatVector:
         self._check_columns(question)
         self._spend(sum(question.counts))
@@ -252,8 +284,7 @@ class PoolableData:
         )
 
     def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
-        own = tuple(self._categories.tolist()), self._ordered
-        if (question.categories, question.ordered) != own:
+        if (question.categories, question.ordered) != self._own_columns:
             raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
@@ -387,6 +418,18 @@ class PoolableData:
         self._spend(1)
         own, least = tuple(self._categories.tolist()), self._min_cell_size
         return followed_answer(question, own, self.column, least, self._withheld, self._moves)
+
+    def _all_columns(self) -> DiscreteColumns:
+        """As `_columns`, of the rows with missing values, too."""
+        if self._codes is self._all[0]:
+            return self._columns()
+        if self._counted_all is None:
+            codes = self._all[0]
+            assert codes is not None, "only discrete columns are counted"
+            self._counted_all = DiscreteColumns(
+                codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
+            )
+        return self._counted_all
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

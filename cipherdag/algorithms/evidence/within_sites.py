@@ -1,0 +1,230 @@
+"""Tests within the sites: differences between sites are no evidence.
+
+A test adds up scores of the sites' own strata and regressions (`ScoreSums`). Either one bit of it
+is opened, whether it says dependent (`ScoreBits`), or its sums are, and with them its p-value.
+
+Leaks:
+    Before the tests: the kinds of columns, the rows of all sites together, and about how many rows
+    each category has (`CategorySizes`). Of every test one bit (`ScoreBits`); or, where sums are
+    opened, how many sites contribute, and what `ScoreSums` says where at least ``fewest`` do.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.closed import DOUBTED
+from cipherdag.algorithms.evidence.kind import EvidenceKind
+from cipherdag.algorithms.evidence.source import (
+    NOT_DONE,
+    PValues,
+    RememberedTests,
+    Tests,
+    by_slices,
+)
+from cipherdag.errors import MixedTypesError
+from cipherdag.questions.coverage import Contributors, opened_where
+from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.score_sums import (
+    CategoryCounts,
+    CategorySizes,
+    ScoreBits,
+    ScoreSums,
+)
+from cipherdag.questions.score_test import p_values
+from cipherdag.statistics.effects import (
+    ONE_STEP_ODDS,
+    ONE_STEP_PER_DEVIATION,
+    of_correlation,
+    one_step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.graphs.edge_evidence import Effect
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+    from cipherdag.questions.score_sums import Scores
+
+DONE = "within sites"
+TOO_LARGE = "too many cells: none"
+KEY_VALUES = 100.0
+"""As many values as the keys of one comparison are long."""
+MOST_CORRELATION = 1.0 - 1e-12
+
+
+class ScoreTests(RememberedTests):
+    """Score tests of any columns.
+
+    Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test in
+    which nothing varies at any site says independent. Where sums are opened, a test that too few
+    sites contribute to is not done, and counts as dependent; given nothing it counts as
+    independent, since x or y does not vary at the others.
+
+    Leaks:
+        See the module.
+
+    Args:
+        kinds: The columns.
+        settings: How tests are done.
+        sizes: About how many rows each category has, as `ScoreBits` has them.
+        bits: Whether one bit a test is opened.
+        alpha: The level of the bits.
+    """
+
+    def __init__(
+        self,
+        kinds: ColumnKinds,
+        settings: EvidenceSettings,
+        sizes: bytes,
+        *,
+        bits: bool,
+        alpha: float,
+    ) -> None:
+        super().__init__(None if bits else kinds, settings)
+        self._columns, self._settings, self._sizes = kinds, settings, sizes
+        self._bits, self._level = bits, alpha
+
+    def _ask(self, tests: Tests) -> PValues:
+        """A round, or two where contributors are counted; more where a round would be too large."""
+        values = [self._values(rows) for rows in tests]
+        found = yield from by_slices(tests, values, self._piece)
+        undone = sum(int(np.isnan(own).sum()) for own in found)
+        self.tally[DONE] += sum(map(len, tests)) - undone
+        if undone:
+            self.tally[NOT_DONE] += undone
+        return found
+
+    def _values(self, rows: IndexArray) -> FloatVector:
+        """How many values each test asks for at most, shape (B,)."""
+        sides = np.maximum(self._columns.categories[rows[:, :2]], 1).astype(np.float64)
+        components = sides.prod(axis=1)
+        if self._bits:
+            return KEY_VALUES * (components + 2.0)
+        return 2.0 * components + 3.0
+
+    def _question(self, tests: Sequence[IndexArray]) -> ScoreSums:
+        counts, members = pack_blocks(tests)
+        return ScoreSums(
+            categories=tuple(self._columns.categories.tolist()),
+            counts=counts,
+            members=members,
+            max_rows=self._settings.max_rows,
+            ordered=tuple(np.flatnonzero(self._columns.ordered).tolist()),
+        )
+
+    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
+        """p-values of the tests of one or two rounds."""
+        question = self._question(tests)
+        if self._bits:
+            asked = ScoreBits(question, self._level, self._columns.rows, self._sizes)
+            dependent = yield asked
+            return np.where(question.sizes > 0, 1.0 - dependent, np.nan)
+        fewest = max(self._settings.fewest, 1)
+        able = np.rint((yield Contributors(question=question)))
+        scores = question.parts((yield from opened_where(question, able >= fewest)))
+        possible = bool((scores.variances >= 0.0).all())
+        require_possible(question.label, "a negative variance", holds=possible)
+        exponents = np.frombuffer(self._sizes, dtype=np.uint8).astype(np.float64)
+        p_value = p_values(
+            question.components(np.exp2(exponents), self._columns.rows),
+            scores.scores,
+            scores.variances,
+            scores.site_scores,
+            scores.sites,
+            self._settings.present.n_sites,
+        )
+        p_value = np.where((able >= fewest) & (question.sizes > 0), p_value, np.nan)
+        self._keep(question, scores, p_value, tests)
+        undone = np.isnan(p_value) & (able > 0)
+        for rows, own in zip(tests, by_block(tests, undone), strict=True):
+            self.leave_undone(rows[own])
+        constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
+        return self.settle_constant(tests[0], p_value, constant, DONE)
+
+    def _keep(
+        self, question: ScoreSums, scores: Scores, p_value: FloatVector, tests: list[IndexArray]
+    ) -> None:
+        """Remember strengths of pairs, and a number and its deviation of tests of one component."""
+        from scipy.special import ndtri
+
+        pairs = len(tests[0])
+        strength = -ndtri(np.clip(np.nan_to_num(p_value[:pairs], nan=1.0), 1e-300, 1.0 - 1e-15))
+        self.keep_strengths(np.sort(tests[0], axis=1), strength)
+        single = np.flatnonzero(question.sizes == 1)
+        place = (np.cumsum(question.sizes) - question.sizes)[single]
+        score, variance = scores.scores[place], scores.variances[place]
+        rows = scores.rows[single]
+        linear = np.array(question.categories)[question.pairs[single, 0]] == 0
+        found = np.full((len(p_value), 2), np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = np.clip(score / rows, -MOST_CORRELATION, MOST_CORRELATION)
+            found[single, 0] = np.where(linear, np.arctanh(correlation), score / variance)
+            wider = variance / (rows * (1.0 + 2.0 * correlation**2))
+            found[single, 1] = np.sqrt(np.where(linear, wider / rows, 1.0 / variance))
+        self.keep_estimates(tests, found, p_value)
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """A partial correlation of numbers, a one-step odds ratio where two categories respond."""
+        known = self.estimate(test)
+        if known is None:
+            return None
+        categories = self._columns.categories[list(test[:2])]
+        if not categories.any():
+            return of_correlation(*known)
+        if (self._columns.categories[list(test)] > 0).all():
+            return one_step(*known)
+        by_category = categories.all()
+        return one_step(*known, ONE_STEP_ODDS if by_category else ONE_STEP_PER_DEVIATION)
+
+
+def within_sites(
+    settings: EvidenceSettings, *, bits: bool
+) -> Generator[Question, FloatVector, ScoreTests]:
+    """Tests within the sites, of any columns; one round for their kinds, one for categories.
+
+    Raises:
+        MixedTypesError: The test does not fit the columns.
+    """
+    columns = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
+    kinds = columns.read((yield columns))
+    if settings.spec.name == "fisherz" and kinds.categories.any():
+        raise MixedTypesError(
+            "the test 'fisherz' takes numbers, and some columns are discrete",
+            remedy="Leave the test to evidence stratified, which takes columns of any type.",
+        )
+    sizes = b""
+    if kinds.categories.any() and kinds.rows:
+        categories = tuple(kinds.categories.tolist())
+        asked = CategorySizes(CategoryCounts(categories, settings.max_rows), kinds.rows)
+        sizes = asked.exponents((yield asked))
+    alpha = settings.spec.alpha
+    source = ScoreTests(kinds, settings, sizes, bits=bits, alpha=alpha)
+    if bits:
+        level = max(DOUBTED, alpha)
+        source.doubted = ScoreTests(kinds, settings, sizes, bits=True, alpha=level)
+    return source
+
+
+STRATIFIED = EvidenceKind(
+    name="stratified",
+    discloses="The kinds of columns, the rows of all sites together, and to a power of two how "
+    "many rows each category has. For every test, how many sites contribute, the sums of their "
+    "scores and of the variances of these, the sum of the scores of the sites' own tests and how "
+    "many have one, and the rows of the test: where small counts are rare these follow from them.",
+    open=partial(within_sites, bits=False),
+    close=partial(within_sites, bits=True),
+    closed="The kinds of columns, the rows of all sites together, and to a power of two how many "
+    "rows each category has. For every test, whether it says dependent over all sites together: no "
+    "sum, no p-value, and not how many sites have rows for it.",
+    asks_columns=True,
+    overlapping=True,
+    triplets=True,
+    tests=("auto", "fisherz"),
+)

@@ -1,0 +1,116 @@
+"""A site's answer to the score test, of columns of any type.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.score_sums import Scores
+from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
+from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
+from cipherdag.sites.compute.pooled.score_sums.tables import TableScores, normal_score
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.score_sums import ScoreSums
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.sites.compute.pooled.score_sums.numbers import RegressionScores
+
+    FloatMatrix = NDArray[np.float64]
+
+LEAST_RANK = 1e-9
+"""Share of the largest eigenvalue below which one of a covariance counts as 0."""
+
+
+class SiteScores:
+    """Score tests over one site's rows.
+
+    Args:
+        categories: Number of categories of every variable, 0 for a number.
+        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
+        counted: The codes as they are counted; None where all columns are numbers.
+    """
+
+    def __init__(
+        self,
+        categories: tuple[int, ...],
+        column: Callable[[int], FloatVector],
+        counted: Callable[[], DiscreteColumns],
+    ) -> None:
+        self._counted = counted
+        self._numbers = NumberScores(column)
+        self._regressions = SiteRegressions(categories, column, self._numbers.standard)
+
+    def answer(self, question: ScoreSums) -> FloatVector:
+        """The answer to a question, as it lays it out."""
+        sizes, count = question.sizes, int(question.sizes.sum())
+        found = Scores(*np.zeros((2, count)), *np.zeros((3, question.n_tests)))
+        start = np.cumsum(sizes) - sizes
+        discrete = np.array(question.categories) > 0
+        first = 0
+        for rows in question.rows():
+            places = first + np.arange(len(rows))
+            first += len(rows)
+            numbers = ~discrete[rows].any(axis=1)
+            self._by_table(question, rows, places, start, found)
+            self._of_numbers(rows[numbers], places[numbers], start, found)
+        for place, model in question.models.items():
+            if discrete[[model.response, *model.predictors]].any() and sizes[place]:
+                scores = self._regressions.scores(model)
+                if scores is not None:
+                    moments = self._regressions.components(model, scores)
+                    at = slice(start[place], start[place] + sizes[place])
+                    found.scores[at], found.variances[at] = moments
+                    found.rows[place] = scores.rows
+                    form, rank = _form(scores)
+                    own = normal_score(np.array([form]), np.array([rank]))
+                    found.site_scores[place], found.sites[place] = own[:, 0]
+        return np.concatenate(found)
+
+    def _by_table(
+        self,
+        question: ScoreSums,
+        rows: IndexArray,
+        places: IndexArray,
+        start: IndexArray,
+        found: Scores,
+    ) -> None:
+        """Fill in the tests of categories, of one size of S."""
+        mine = question.by_table[places] & (question.sizes[places] > 0)
+        levels = np.array(question.categories, dtype=np.int64)[rows[:, :2]]
+        for shape in sorted({*map(tuple, levels[mine].tolist())}):
+            own = np.flatnonzero(mine & (levels == shape).all(axis=1))
+            tests = places[own]
+            scores, variances, n_rows, sites = TableScores(self._counted()).answer(rows[own])
+            at = start[tests][:, None] + np.arange(scores.shape[1])
+            found.scores[at], found.variances[at], found.rows[tests] = scores, variances, n_rows
+            found.site_scores[tests], found.sites[tests] = sites
+
+    def _of_numbers(
+        self, rows: IndexArray, places: IndexArray, start: IndexArray, found: Scores
+    ) -> None:
+        """Fill in the tests of numbers, of one size of S."""
+        score, variance, rest = self._numbers.answer(rows)
+        at = start[places]
+        found.scores[at], found.variances[at], found.rows[places] = score, variance, rest
+        done = rest > 0
+        form = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
+        found.site_scores[places], found.sites[places] = normal_score(form, done * 1.0)
+
+
+def _form(found: RegressionScores) -> tuple[float, float]:
+    """The quadratic form of scores in their covariances, and its rank."""
+    values, vectors = np.linalg.eigh(found.covariance)
+    kept = values > LEAST_RANK * max(float(values[-1]), 0.0)
+    along = vectors.T @ found.scores
+    form = float((along[kept] ** 2 / values[kept]).sum())
+    return form, float(kept.sum())

@@ -1,0 +1,202 @@
+"""Scores of categories and numbers together: a site's own regression of each test.
+
+The response is fitted on S by the site's own Newton steps, and the other variable is scored. Two
+numbers have their residuals multiplied (`residual_scores`). Variances of a categorical response are
+those of its likelihood, times n / (n - k) for n rows and k coefficients. Squares of the numbers in
+S are regressors too where the site has enough rows.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.regression_steps import column_count, outputs, predictor_columns
+from cipherdag.questions.score_sums import score_shape
+from cipherdag.sites.compute.pooled.expansion import Expansion
+from cipherdag.sites.compute.pooled.score_sums.numbers import (
+    ROWS_PER_SQUARE,
+    RegressionScores,
+    residual_scores,
+)
+from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
+from cipherdag.statistics.regression_fits import step_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.regression_steps import Regression
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
+    from cipherdag.statistics.regression_fits import Fit
+
+    FloatMatrix = NDArray[np.float64]
+
+LEAST_REST = 1e-9
+"""Of the variance of the scored variable: what S leaves of it; less is none."""
+FENCE = 3.0
+"""Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
+FEWEST_EVENTS = 2
+"""Rows of the rarest category of a response per coefficient of S."""
+
+
+class SiteRegressions:
+    """Score tests over one site's columns; null fits are kept, as tests share them.
+
+    Args:
+        categories: Number of categories of every variable, 0 for a number.
+        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
+        standard: Values of a number in deviations from its mean.
+    """
+
+    def __init__(
+        self,
+        categories: tuple[int, ...],
+        column: Callable[[int], FloatVector],
+        standard: Callable[[int], FloatVector],
+    ) -> None:
+        self._p = p = len(categories)
+        # the squares of numbers come after the variables
+        self._categories = (*categories, *(0,) * p)
+
+        def own(variable: int) -> FloatVector:
+            if variable < p:
+                return column(variable)
+            squares: FloatVector = standard(variable - p) ** 2
+            return squares
+
+        self._expand = Expansion.of_site(self._categories, own)
+        self._fits: dict[Regression, Fit] = {}
+
+    def scores(self, model: Regression) -> RegressionScores | None:
+        """The scores of a test; None where the site cannot do it.
+
+        Args:
+            model: Its last predictor is scored.
+        """
+        size = math.prod(score_shape(model, self._categories))
+        model = self._curved(model)
+        design, response = self._expand.rows(model)
+        tested = model.predictors[-1]
+        width = predictor_columns(self._categories[tested])
+        nuisance, other = np.hsplit(design, [design.shape[1] - width])
+        rest = float(len(response) - nuisance.shape[1])
+        if size == 0 or rest < 1.0:
+            return None
+        if not self._categories[tested]:
+            other = _standardised(other)
+        if not other.any():
+            return None
+        if not self._categories[model.response]:
+            return residual_scores(nuisance, np.column_stack([response, other]))
+        fit = self._fit(model, nuisance, response)
+        if fit.undone or fit.scarce < FEWEST_EVENTS * nuisance.shape[1]:
+            return None
+        scores, covariance = self._of_categories(model, fit, (nuisance, other), response)
+        return RegressionScores(scores, covariance * (len(response) / rest), rest)
+
+    def components(
+        self, model: Regression, found: RegressionScores
+    ) -> tuple[FloatVector, FloatVector]:
+        """U and V of all components, shape (K,) each; those of a first category among them."""
+        each: FloatMatrix = np.ones((1, 1))
+        for side in score_shape(model, self._categories):
+            # the first category's score is the others' sum, negated
+            own = np.vstack([-np.ones(side - 1), np.eye(side - 1)]) if side > 1 else np.eye(side)
+            each = np.kron(each, own).astype(np.float64)
+        variances = np.einsum("ij,jk,ik->i", each, found.covariance, each)
+        return each @ found.scores, np.maximum(variances, 0.0)
+
+    def _fit(self, model: Regression, nuisance: FloatMatrix, response: FloatVector) -> Fit:
+        """The fit of the response on S, over the rows of the test."""
+        tested = model.predictors[-1]
+        gaps = (tested,) if self._expand.incomplete([tested]) else ()
+        null = replace(model, predictors=model.predictors[:-1], complete_in=gaps)
+        if null not in self._fits:
+            categories = self._categories[model.response]
+            step = partial(
+                model_step, nuisance, response, categories=categories, ordered=null.ordered
+            )
+            self._fits[null] = own_fit(null, self._categories, step)
+        return self._fits[null]
+
+    def _curved(self, model: Regression) -> Regression:
+        """The model with the squares of the numbers in S, if there are rows enough for them."""
+        *given, tested = model.predictors
+        squares = [self._p + v for v in given if not self._categories[v]]
+        curved = replace(model, predictors=(*given, *squares, tested))
+        columns = column_count(curved, self._categories)
+        enough = self._expand.complete(model) >= ROWS_PER_SQUARE * columns
+        return curved if squares and enough else model
+
+    def _of_categories(
+        self,
+        model: Regression,
+        fit: Fit,
+        designs: tuple[FloatMatrix, FloatMatrix],
+        response: FloatVector,
+    ) -> tuple[FloatVector, FloatMatrix]:
+        """Scores of coefficients that are 0, and their covariances given those of S."""
+        nuisance, other = designs
+        categories = self._categories[model.response]
+        zeros = np.zeros(other.shape[1])
+        if model.ordered:
+            coefficients = np.concatenate([fit.coefficients, zeros])
+            tested = np.arange(len(coefficients)) >= len(fit.coefficients)
+        else:
+            by_output = fit.coefficients.reshape(outputs(categories), -1)
+            coefficients = np.column_stack([by_output, np.tile(zeros, (len(by_output), 1))]).ravel()
+            places = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
+            tested = np.tile(places, len(by_output))
+        step = model_step(
+            np.column_stack([nuisance, other]),
+            response,
+            coefficients,
+            categories,
+            ordered=model.ordered,
+        )
+        _, gradient, hessian = step_parts(step, len(coefficients))
+        return _efficient(gradient, hessian, tested)
+
+
+def _standardised(other: FloatMatrix) -> FloatMatrix:
+    """A scored number, clipped and in deviations; 0 where it does not vary, shape (n, 1)."""
+    other = _within_fences(other)
+    centred = other - other.mean(axis=0)
+    spread = float(np.sqrt((centred**2).mean()))
+    largest = float(np.abs(other).max())
+    scaled: FloatMatrix = centred / max(spread, float(np.finfo(np.float64).tiny))
+    return scaled if spread > LEAST_REST * largest else np.zeros_like(other)
+
+
+def _within_fences(values: FloatMatrix) -> FloatMatrix:
+    """Numbers clipped at Tukey's fences, column by column; where quartiles are one, none is.
+
+    Args:
+        values: Shape (n, k), n > 0.
+    """
+    low, high = np.quantile(values, (0.25, 0.75), axis=0)
+    reach = np.where(high > low, FENCE * (high - low), np.inf)
+    clipped: FloatMatrix = np.clip(values, low - reach, high + reach)
+    return clipped
+
+
+def _efficient(
+    gradient: FloatVector, hessian: FloatMatrix, tested: NDArray[np.bool_]
+) -> tuple[FloatVector, FloatMatrix]:
+    """Scores of some coefficients and their covariances, given those of the others."""
+    across = hessian[np.ix_(tested, ~tested)]
+    among = np.linalg.pinv(hessian[np.ix_(~tested, ~tested)], hermitian=True)
+    own = hessian[np.ix_(tested, tested)]
+    covariance = own - across @ among @ across.T
+    kept = covariance.diagonal() > LEAST_REST * own.diagonal()
+    scores = gradient[tested] - across @ (among @ gradient[~tested])
+    return np.where(kept, scores, 0.0), np.where(np.outer(kept, kept), covariance, 0.0)

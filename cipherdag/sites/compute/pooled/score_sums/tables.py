@@ -1,0 +1,153 @@
+"""Scores of categories given categories: differences from independence within a site's strata.
+
+Source: Landis, Heyman and Koch, International Statistical Review 46 (1978) 237-254; Agresti,
+Categorical Data Analysis, section 8.4.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.statistics.table_forms import TableForms, table_forms
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+
+    FloatArray = NDArray[np.float64]
+    Strata = tuple[IndexArray, FloatArray]
+
+OWN_VARIANCE = 1.0
+"""Where no cell varies by more, one site's are too far from normal for a chi-square."""
+LEAST_TAIL, MOST_TAIL = 1e-300, 1e-3
+"""Of p-values: beyond them scores would have no end."""
+DENSE_CELLS = 1 << 12
+"""Cells of a table that is counted as it is; of a larger one configurations that have rows."""
+PIECE_CELLS = 1 << 20
+
+
+class TableScores:
+    """Score tests of one site's categories.
+
+    Args:
+        columns: The site's rows, every variable with all its categories.
+    """
+
+    def __init__(self, columns: DiscreteColumns) -> None:
+        self._columns = columns
+
+    def answer(self, tests: IndexArray) -> tuple[FloatArray, FloatArray, FloatVector, FloatArray]:
+        """U and V of every component, rows, and the site's own tests.
+
+        Args:
+            tests: x, y, s1, ..., sl, of as many categories of x and of y each, shape (B, 2 + l).
+
+        Returns:
+            U and V, shape (B, m) each; rows in strata that vary, shape (B,); the site's normal
+            score and 1, 0 where it has none, shape (2, B).
+        """
+        levels = self._columns.levels
+        shape = tuple(int(own) for own in levels[tests[0, :2]])
+        moments = np.zeros((2, *map(_components, shape), len(tests)))
+        rows, own = np.zeros(len(tests)), np.zeros((2, len(tests)))
+        for owner, counts in self._strata(tests, shape):
+            values = _cells(counts)
+            first = np.flatnonzero(np.diff(owner, prepend=-1))
+            which = owner[first]
+            summed = np.add.reduceat(values, first, axis=3)
+            moments[..., which] = summed[:2]
+            rows[which] = np.add.reduceat(counts.sum(axis=(0, 1)), first)
+            given = tests.shape[1] > 2  # noqa: PLR2004
+            forms = _forms(values) if given else _forms(summed)
+            if given:
+                forms = TableForms(*(np.add.reduceat(part, first) for part in forms))
+            own[:, which] = normal_score(*forms.scaled())
+        scores, variances = moments.reshape(2, -1, len(tests))
+        return scores.T, variances.T, rows, own
+
+    def _strata(self, tests: IndexArray, shape: tuple[int, ...]) -> Iterator[Strata]:
+        """The test of every stratum that varies, (U,), and its counts, (rows, columns, U)."""
+        x, y = shape
+        cells = self._columns.levels[tests].astype(float).prod(axis=1)
+        dense = cells <= max(DENSE_CELLS, self._columns.n_rows)
+        places = np.flatnonzero(dense)
+        sets = np.column_stack([tests[places, 2:], tests[places, :2]])
+        for piece, counts in self._columns.whole_tables(sets):
+            tables = counts.reshape(-1, x, y)
+            owner = np.repeat(places[piece], (cells[places[piece]] / (x * y)).astype(np.int64))
+            yield from _varying(owner, tables)
+        for place in np.flatnonzero(~dense).tolist():
+            for tables in self._sparse(tests[place], x, y):
+                yield from _varying(np.full(len(tables), place), tables)
+
+    def _sparse(self, test: IndexArray, x: int, y: int) -> Iterator[IndexArray]:
+        """Tables of the configurations of S that have rows, of one test."""
+        codes = self._columns.complete_codes(test)
+        stratum = np.unique(codes[:, 2:], axis=0, return_inverse=True)[1].ravel()
+        most = int(stratum.max(initial=-1)) + 1
+        joint = (stratum * x + codes[:, 0]) * y + codes[:, 1]
+        # no stratum is in two pieces, and no test either: its sums are of one piece
+        yield np.bincount(joint, minlength=most * x * y).reshape(most, x, y)
+
+
+def _varying(owner: IndexArray, tables: IndexArray) -> Iterator[Strata]:
+    """Strata in which both variables vary; none where there are none."""
+    varies = (tables.any(axis=2).sum(axis=1) > 1) & (tables.any(axis=1).sum(axis=1) > 1)
+    if varies.any():
+        yield owner[varies], tables[varies].transpose(1, 2, 0).astype(np.float64)
+
+
+def _components(categories: int) -> int:
+    """How many categories have components: of two the first alone."""
+    return 1 if categories == 2 else categories  # noqa: PLR2004
+
+
+def _cells(counts: FloatArray) -> FloatArray:
+    """Differences, variances and expected counts of components, shape (3, rows, columns, U).
+
+    Of two categories what is expected of the first is its share of the other.
+
+    Args:
+        counts: Shape (rows, columns, U).
+    """
+    x, y = counts.sum(axis=1), counts.sum(axis=0)
+    n = x.sum(axis=0)
+    rows, columns = map(_components, counts.shape[:2])
+    r, c = x[:rows], y[:columns]
+    # products first: exactly 0 where x or y is constant
+    difference = counts[:rows, :columns] - r[:, None] * c / n
+    spread_r, spread_c = r * (n - r), c * (n - c)
+    scale = 1.0 / (n * n * (n - 1.0))
+    of_r, of_c = (
+        spread if len(own) == 1 else own * n for own, spread in ((r, spread_r), (c, spread_c))
+    )
+    variance = spread_r[:, None] * spread_c * scale
+    return np.stack([difference, variance, of_r[:, None] * of_c * scale])
+
+
+def _forms(values: FloatArray) -> TableForms:
+    """Of strata, or sums of them; 0 where no cell varies enough."""
+    enough = values[1].max(axis=(0, 1)) > OWN_VARIANCE
+    form, mean, variance = (np.where(enough, own, 0.0) for own in table_forms(*values))
+    return TableForms(form=form, mean=mean, variance=variance)
+
+
+def normal_score(form: FloatVector, dof: FloatVector) -> FloatArray:
+    """The normal score of every chi-square's tail, and 1; 0 without degrees of freedom, (2, B)."""
+    from scipy.special import ndtri
+
+    from cipherdag.statistics.contingency import chi_square_tail
+
+    done = dof > 0
+    p_value = chi_square_tail(form, np.maximum(dof, 1.0 - done))
+    score = -ndtri(np.clip(p_value, LEAST_TAIL, 1.0 - MOST_TAIL))
+    return np.where(done, np.stack([score, done]), 0.0)
