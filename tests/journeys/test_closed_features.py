@@ -7,13 +7,13 @@ from functools import cache
 
 import pytest
 from adversary import Ward, silence
+from cipherdag.protocol.verdict_rounds import Roles
 from driving import drive
 
 from cipherdag import FedCMFS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.verdict_rounds import Roles
 
 ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="verdicts")
 LEAVER = "hospital-5"

@@ -21,6 +21,7 @@ from adversary import (
     verdicts,
     votes,
 )
+from cipherdag.protocol.verdict_rounds import Roles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +37,6 @@ from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.verdict_rounds import Roles
 from cipherdag.questions.question import opens_sums
 from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.results.sentences import release_lines
@@ -364,9 +364,9 @@ def test_a_site_that_poisons_its_votes_is_found_out(monkeypatch):
 
 
 def test_what_holders_are_sent_and_say_is_noise_whatever_the_verdicts_are():
+    from cipherdag.privacy.comparison.verdicts import unpack
     from scipy import stats
 
-    from cipherdag.privacy.comparison.verdicts import unpack
     from cipherdag.privacy.fixedpoint import word_moduli
     from cipherdag.privacy.tags import head_words
     from cipherdag.protocol.messages import Compare, Compared, declaration

@@ -8,6 +8,7 @@ from math import log2
 import networkx as nx
 import numpy as np
 import pytest
+from cipherdag.protocol.verdict_rounds import Roles
 from cohort import SUM_KEY, agreed_keys, declare, only, seeds_of, shares_of, words_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,6 @@ from cipherdag.privacy.key_graph import (
 from cipherdag.privacy.keys.secretsharing import combine
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed
-from cipherdag.protocol.verdict_rounds import Roles
 
 SURE = 2.0**-FAILURE_BITS
 

@@ -8,6 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 from adversary import Ward, send_instead, silence, verdicts, votes
+from cipherdag.privacy.comparison import dealing
+from cipherdag.privacy.comparison.verdicts import unpack as bits
+from cipherdag.protocol.verdict_rounds import (
+    Roles,
+    accepted,
+)
 from scipy import stats
 from site_logs import refused
 
@@ -23,10 +29,8 @@ from cipherdag.errors import (
     SiteUnreachableError,
     SpentKeyError,
 )
-from cipherdag.privacy.comparison import dealing
-from cipherdag.privacy.comparison.keys import ComparisonKeys
-from cipherdag.privacy.comparison.verdicts import unpack as bits
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.mpc.words import ComparisonKeys
 from cipherdag.privacy.tags import head_words
 from cipherdag.protocol.messages import (
     Ask,
@@ -40,10 +44,6 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.set_up.beacon import CHANCE_BYTES, beacon_of, commitment, new_chance
 from cipherdag.protocol.set_up.bodies import Offer, Seals
-from cipherdag.protocol.verdict_rounds import (
-    Roles,
-    accepted,
-)
 from cipherdag.protocol.wire import decode, encode, pack, unpack
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.session import handshake

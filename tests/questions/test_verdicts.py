@@ -7,6 +7,7 @@ from itertools import product
 import msgspec
 import numpy as np
 import pytest
+from cipherdag.questions.closed.by_count import LARGEST_SUM, ByCount, joined
 from driving import plain_verdicts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,6 @@ from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.privacy.fixedpoint import MAX_COMPARED
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.closed.by_count import LARGEST_SUM, ByCount, joined
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Skeleton

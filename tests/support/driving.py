@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cipherdag.protocol.verdict_rounds import accepted
+
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 

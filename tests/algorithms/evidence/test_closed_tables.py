@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from cipherdag.questions.closed.by_count import LARGEST_SUM
 from driving import drive, plain_sum
 from evidence_sites import (
     discrete_codes,
@@ -28,7 +29,6 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.graphs.networks import asia
-from cipherdag.questions.closed.by_count import LARGEST_SUM
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.lockstep import parts_of

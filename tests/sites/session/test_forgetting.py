@@ -6,11 +6,11 @@ import gc
 
 import pytest
 from adversary import Ward
+from cipherdag.privacy.comparison.dealing import DealingKeys
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import SiteUnreachableError
-from cipherdag.privacy.comparison.dealing import DealingKeys
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.tags import SumKey
