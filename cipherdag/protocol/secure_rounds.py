@@ -24,74 +24,31 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cipherdag.errors import (
-    ParameterError,
     SessionLostError,
     ShareError,
     SiteUnreachableError,
 )
-from cipherdag.predicates import Predicates
 from cipherdag.privacy.aggregation import Aggregate
-from cipherdag.privacy.mpc.batch import COORDINATOR, Batch, Roles
+from cipherdag.privacy.mpc.batch import COORDINATOR
 from cipherdag.privacy.mpc.relay import Relay
 from cipherdag.privacy.mpc.verdicts import read_verdicts
 from cipherdag.protocol.messages import Secure, Secured, Verb
-from cipherdag.protocol.wire import digest
-from cipherdag.questions.lockstep import parts_of
-from cipherdag.questions.question import Resampled
-from cipherdag.questions.verdicts import VerdictQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cipherdag.privacy.mpc.batch import Batch
     from cipherdag.privacy.mpc.party import Party
     from cipherdag.privacy.mpc.seat import Seat
     from cipherdag.protocol.courier import Courier
-    from cipherdag.protocol.messages import Ask, Share
+    from cipherdag.protocol.messages import Share
     from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.question import Question
 
 RESUME: Final = (
     "If it comes back and was not restarted, go on by `cipherdag coordinator run --resume`; else "
     "start a new run, in which the roles are drawn anew."
 )
 DEALT_ANEW: Final = "Start a new run: the keys that it deals by are never written down."
-
-
-def predicates_of(question: Question, n_sites: int) -> Predicates:
-    """What is asked of the sums over so many sites, of a bundle part by part.
-
-    Raises:
-        ParameterError: It asks for sums too, or for more than one batch finds.
-    """
-    found = []
-    for part in parts_of(question):
-        inner = part.question if isinstance(part, Resampled) else part
-        if not isinstance(inner, VerdictQuestion):
-            raise ParameterError("sums are opened, and verdicts found, but not in one round")
-        found.append(inner.predicates(n_sites))
-    return Predicates.joined(found) if len(found) > 1 else found[0]
-
-
-def session_of(plan: Plan, transcript: bytes) -> bytes:
-    """What the secure tests of a run are bound to: its plan, and all keys, 32 bytes."""
-    return digest(b"secure tests", plan.digest, transcript)
-
-
-def batch_of(session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes) -> Batch:
-    """One attempt at a question, as every party derives it.
-
-    A question is that of the plan after all that was opened before; an attempt is a round.
-
-    Args:
-        session: As `session_of`.
-        roles: Who has which role.
-        ask: The request.
-        question: What is asked.
-        sums: Digest of all sums and verdicts before.
-    """
-    asked = digest(b"secure question", ask.content, sums)
-    predicates = predicates_of(question, len(ask.participants))
-    return Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
 
 
 @dataclass(frozen=True, slots=True)

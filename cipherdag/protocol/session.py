@@ -42,7 +42,8 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, agreed_result, check_share
 from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
-from cipherdag.protocol.secure_rounds import SecureRound, batch_of, session_of
+from cipherdag.protocol.secure_batches import batch_of, session_of
+from cipherdag.protocol.secure_rounds import SecureRound
 from cipherdag.protocol.set_up.exchanges import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located

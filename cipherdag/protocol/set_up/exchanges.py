@@ -14,7 +14,7 @@ from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey, agree_as_responder
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
 from cipherdag.privacy.mpc.party import Party
-from cipherdag.protocol.secure_rounds import session_of
+from cipherdag.protocol.secure_batches import session_of
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.set_up.bodies import (
     Chance,

@@ -35,7 +35,7 @@ from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.tags import SumKey
-from cipherdag.protocol.secure_rounds import session_of
+from cipherdag.protocol.secure_batches import session_of
 from cipherdag.protocol.set_up.beacon import commitment, new_chance
 from cipherdag.protocol.set_up.bodies import (
     Chance,

@@ -57,7 +57,7 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
-from cipherdag.protocol.secure_rounds import batch_of, session_of
+from cipherdag.protocol.secure_batches import batch_of, session_of
 from cipherdag.protocol.wire import unpack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import finds_verdicts
