@@ -95,7 +95,8 @@ class ClosedTests(RememberedTests):
             return self.settle_constant(tests[0], p_value, constant, self._combination)
         if self._both:
             neither = (independent[:marginal] == 0) & (beside == 0)
-            independent[:marginal][neither] = np.nan
+            given_nothing = np.where(neither, np.nan, independent[:marginal])
+            return np.concatenate([given_nothing, independent[marginal:]])
         return independent
 
 

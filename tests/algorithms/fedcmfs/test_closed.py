@@ -75,18 +75,20 @@ def test_by_either_retrieval(evidence, retrieval):
 
 
 @pytest.mark.parametrize("evidence", CLOSED)
-def test_a_column_that_too_few_sites_can_test_is_untested_and_no_feature(evidence):
+def test_a_column_that_no_site_can_test_is_untested_and_one_of_few_sites_is_a_feature(evidence):
     rng = np.random.default_rng(11)
     codes = discrete_table(rng, n=8, rows=3000)
     parts = np.array_split(codes, 4)
     for number, own in enumerate(parts):
         own[:, 5] = own[:, 0] if number < 2 else 0  # a copy of the label, constant elsewhere
         own[:, 6] = 1
-    (opened, _), (closed, _) = both(
-        [DiscreteTest(p, constant="untestable") for p in parts], evidence, labels=(0,)
-    )
+    tests = [DiscreteTest(p, constant="untestable") for p in parts]
+    (opened, _), (closed, _) = both(tests, evidence, labels=(0,))
+    assert opened.untested == (5, 6)
+    # where nothing but bits is opened, two sites are enough, and one is
+    assert closed.untested == (6,)
+    (opened, _), _ = both(tests, evidence, labels=(0,), fewest=1)
     assert concluded(opened) == concluded(closed)
-    assert closed.untested == (5, 6)
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -119,8 +121,8 @@ def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():
     for evidence in ("statistic", "stouffer", "stratified"):
         with pytest.raises(ParameterError, match="needs evidence weighted_p or fisher"):
             FedCMFS(evidence=evidence, reveal="verdicts")
-    with pytest.raises(ParameterError, match="needs 3 sites"):
-        FedCMFS(reveal="verdicts").ask(Facts(5, 2, labels=(0,)))
+    with pytest.raises(ParameterError, match="needs 2 sites"):
+        FedCMFS(reveal="verdicts").ask(Facts(5, 1, labels=(0,)))
 
 
 # ranks
