@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 from markdown_table import table
+from plain_runs import plain_verdicts
 from scipy.stats import norm
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.protocol.verdict_rounds import accepted
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Covered
 from cipherdag.questions.encodings import pack_blocks, unpack_integers
@@ -116,7 +116,7 @@ class Told:
             self._add("votes", inner, np.split(values, 2)[0])
         elif isinstance(inner, CellVerdicts):
             whole = np.full(len(inner.question.owner), np.nan)
-            whole[unpack_integers(inner.cells, (len(values),))] = values
+            whole[unpack_integers(inner.cells, (len(values),))] = 1.0 - values
             self._add("cells", inner.question, whole)
         elif isinstance(inner, StratifiedTables | TableCells | Tables):
             self._add(f"sums {len(self.values)}", inner, values)
@@ -207,11 +207,10 @@ class Population:
 
 def opened(question: Question, answers: list[np.ndarray]) -> np.ndarray:
     """The sums of the sites' answers on their grids, or the verdicts on them."""
+    if finds_verdicts(question):
+        return plain_verdicts(question, np.array(answers))
     bits = np.concatenate([np.full(own.length, own.resolution_bits) for own in question.encodings])
     total = np.ldexp(sum(np.rint(np.ldexp(own, bits)) for own in answers), -bits)
-    if finds_verdicts(question):
-        sets = accepted(question, len(answers))
-        return ((sets.low <= total) & (total <= sets.high)).any(axis=0).astype(float)
     compared = np.concatenate([np.full(own.length, own.comparison) for own in question.encodings])
     return np.where(compared, total > 0.0, total)
 

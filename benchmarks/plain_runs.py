@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cipherdag.protocol.verdict_rounds import accepted
+from cipherdag.privacy.mpc.forms import form_values
+from cipherdag.protocol.secure_batches import predicates_of
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from cipherdag.predicates import IntegerMatrix
     from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.questions.question import FloatVector, Question
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
@@ -28,8 +30,7 @@ def driven(asking: Generator[Question, FloatVector, Any], sites: Sequence[Respon
             return finished.value
         answers = np.array([own.answer(question) for own in sites])
         if finds_verdicts(question):
-            sets, total = accepted(question, len(sites)), answers.sum(axis=0)
-            total = ((sets.low <= total) & (total <= sets.high)).any(axis=0).astype(float)
+            total = plain_verdicts(question, answers)
             continue
         total, start = np.zeros(answers.shape[1]), 0
         for encoding in question.encodings:
@@ -37,6 +38,14 @@ def driven(asking: Generator[Question, FloatVector, Any], sites: Sequence[Respon
             bits = 0 if encoding.comparison else encoding.resolution_bits
             whole = np.rint(np.ldexp(answers[:, own], bits)).sum(axis=0)
             total[own] = whole > 0 if encoding.comparison else np.ldexp(whole, -bits)
+
+
+def plain_verdicts(question: Question, words: IntegerMatrix) -> FloatVector:
+    """The verdicts of a question from the words of all sites, shape (sites, words)."""
+    predicates = predicates_of(question, len(words))
+    forms = form_values(predicates, words.sum(axis=0).view(np.uint64)).view(np.int64)
+    holding = forms + predicates.constants > 0
+    return np.logical_or.reduceat(holding, predicates.starts).astype(np.float64)
 
 
 def pooled_site(pool: PoolableData, n_variables: int) -> Respondent:

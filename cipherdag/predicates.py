@@ -187,6 +187,46 @@ class Predicates:
             -constants,
         )
 
+    @classmethod
+    def alike(
+        cls,
+        count: int,
+        bounds: Sequence[tuple[int, int]],
+        kinds: Sequence[Sequence[tuple[Sequence[int], int]]],
+    ) -> Predicates:
+        """Tests of several kinds, each asked of ``count`` groups of words by the same lines.
+
+        Args:
+            count: How many groups there are.
+            bounds: Least and largest sum of each word of a group.
+            kinds: Of every kind of test its lines: a coefficient for each word of a group, and a
+                constant. A line holds where their sum is above 0.
+
+        Returns:
+            Predicates over the first words of all groups, then the second ones, and so on; and of
+            all tests of the first kind, then of the second.
+        """
+        linear, constants, first = [], [], 0
+        group = np.arange(count)
+        for lines in kinds:
+            factors = np.array([own for own, _ in lines], dtype=np.int64)
+            shape = count, *factors.shape
+            form = first + np.arange(count * len(lines)).reshape(count, -1, 1)
+            word = group[:, None, None] + count * np.arange(len(bounds))
+            whole = [np.broadcast_to(own, shape).ravel() for own in (form, word, factors)]
+            terms = np.stack(whole, axis=1)
+            linear.append(terms[terms[:, 2] != 0])
+            constants.append(np.tile(np.array([own for _, own in lines], dtype=np.int64), count))
+            first += count * len(lines)
+        return cls(
+            np.repeat(np.array([low for low, _ in bounds], dtype=np.int64), count),
+            np.repeat(np.array([high for _, high in bounds], dtype=np.int64), count),
+            np.repeat(np.array([len(lines) for lines in kinds], dtype=np.int64), count),
+            np.zeros((0, 4), dtype=np.int64),
+            np.concatenate(linear),
+            np.concatenate(constants),
+        )
+
     @property
     def n_words(self) -> int:
         """Words of a site's vector."""

@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.wire import digest
@@ -50,6 +51,7 @@ class SharedReading:
             lru_cache(maxsize=1)(read_relayed),
             self._read_sum,
             lru_cache(maxsize=1)(KeyGraph.drawn),
+            lru_cache(maxsize=1)(Roles.draw),
             lru_cache(maxsize=1)(digest),
             self._beacon_of,
             self._content_of,

@@ -25,7 +25,6 @@ class Segment:
         resolution_bits: The grid is ``2**-resolution_bits``; 0 for whole numbers.
         comparison: The answer is 0 or 1 and only "does any site have 1?" is learnt.
         signed: Whether values reach down to ``-bound``; otherwise to 0.
-        verdict: The sum is blinded, and only a verdict on it is learnt.
     """
 
     length: int
@@ -33,7 +32,6 @@ class Segment:
     resolution_bits: int = 0
     comparison: bool = False
     signed: bool = False
-    verdict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +63,13 @@ class Declaration:
         """Number of values in an answer."""
         return sum(segment.length for segment in self.segments)
 
-    @property
-    def blinded(self) -> bool:
-        """Whether sums are opened blinded, and verdicts on them are found; all of them or none."""
-        return any(segment.verdict for segment in self.segments)
-
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """Sums over the sites asked.
 
     Attributes:
-        values: Of shape (length,); 0.0 or 1.0 in comparison segments. None where sums are blinded.
+        values: Of shape (length,); 0.0 or 1.0 in comparison segments.
         content: The words that they were read from, tags included, as sites check them.
     """
 

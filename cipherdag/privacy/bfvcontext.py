@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from cipherdag.privacy.tags import ROW_WORDS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from cipherdag.privacy.aggregation import Declaration, WordVector
+    from cipherdag.privacy.aggregation import WordVector
 
 MAX_SITES = 100
 """Largest cohort that the noise budget is tested for."""
@@ -130,11 +130,6 @@ class BfvContext(Secret):
         """Of what `secret_bytes` yields."""
         return len(self.secret_bytes())
 
-    def of(self, declaration: Declaration) -> Self:
-        """See `Carrier`: every declaration's words are of the same moduli."""
-        del declaration
-        return self
-
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
 
@@ -192,11 +187,6 @@ class BfvPublicContext:
         for context in self._contexts:
             if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
                 raise ProtectionError("a BFV context for the coordinator carries a key")
-
-    def of(self, declaration: Declaration) -> Self:
-        """See `Carrier`: every declaration's words are of the same moduli."""
-        del declaration
-        return self
 
     def check(self, share: bytes, lengths: Sequence[int]) -> None:
         """Raise ShareError for ciphertexts cut short, altered or of other parameters."""

@@ -37,11 +37,8 @@ from cipherdag.privacy.aggregation import (
 )
 from cipherdag.privacy.packing import Packing, impossible, pack, unpack
 from cipherdag.privacy.residues import (
-    WORD_MODULI,
     Draw,
     Moduli,
-    add,
-    blinded_moduli,
     capacity,
     from_whole,
     recombine,
@@ -62,19 +59,8 @@ DIGEST_BYTES = 32
 MAX_RESOLUTION_BITS = 512
 MAX_TOTAL = 1 << 106
 """Largest sum in units of its grid: what every protection can carry, so that all accept alike."""
-MAX_COMPARED = (1 << 35) - (1 << 16)
-"""Largest sum that a verdict is found on: one residue under every protection, since only the first
-is blinded; the smallest first modulus is a little less than 2**36."""
 
 _INT64_LIMIT = 1 << 63
-
-
-def word_moduli(declaration: Declaration) -> Moduli:
-    """What sums that travel as words count in: where they are blinded, in no more than needed."""
-    if not declaration.blinded:
-        return WORD_MODULI
-    bounds = [_whole_bound(segment) for segment in declaration.segments]
-    return blinded_moduli(min(declaration.cohort_size * max(bounds), MAX_COMPARED))
 
 
 def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:
@@ -93,7 +79,6 @@ def encode(
     declaration: Declaration,
     moduli: Moduli,
     *,
-    blinds: WordVector | None = None,
     random_words: Draw = system_words,
 ) -> WordVector:
     """An answer as residues, plane after plane.
@@ -103,8 +88,6 @@ def encode(
             1 in comparison segments.
         declaration: What the answer is for.
         moduli: What residues are taken modulo of; see `residues`.
-        blinds: What a dealer adds to the values that verdicts are found on, shape (length,), below
-            the first modulus.
         random_words: Where comparisons draw their nonzero words from.
 
     Returns:
@@ -128,8 +111,6 @@ def encode(
             # every comparison draws a word, so that the time taken does not tell the answers
             compared = layout.per_value(layout.compared, np.bool_)
             words[compared] *= uniform(random_words, int(compared.sum()), modulus, nonzero=True)
-        if position == 0 and blinds is not None:
-            add(words, blinds, modulus)
         if position == 0:
             words = pack(words, layout.packings, modulus)
         planes.append(_with_heads(words, layout.plane_lengths[position], head_words(modulus)))
@@ -154,29 +135,9 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
     """
     layout = _Layout.of(declaration, moduli)
     planes = _planes(content, layout, moduli)
-    if declaration.blinded:
-        return Aggregate(values=np.zeros(0), content=content)
     planes[0] = unpack(planes[0], layout.packings, moduli[0], declaration.cohort_size)
     values = _values(planes, layout, moduli)
     return Aggregate(values=values, content=content)
-
-
-def blinded_sums(content: bytes, declaration: Declaration, moduli: Moduli) -> WordVector:
-    """The blinded sums that summed words stand for, shape (declaration.length,).
-
-    Args:
-        content: As for `decode`.
-        declaration: What the shares were for; its sums are blinded.
-        moduli: As for `decode`.
-
-    Raises:
-        ShareError: As `decode`.
-        AggregateRangeError: A check word is not zero, or a word not reduced.
-
-    Leaks:
-        Nothing to whoever does not know what they are blinded with.
-    """
-    return _planes(content, _Layout.of(declaration, moduli), moduli)[0]
 
 
 def _planes(content: bytes, layout: _Layout, moduli: Moduli) -> list[WordVector]:
@@ -239,13 +200,9 @@ class _Layout:
         if len(declaration.digest) != DIGEST_BYTES or declaration.cohort_size < 1:
             raise ParameterError("a declaration needs a 32-byte digest and at least one site")
         segments = declaration.segments
-        if declaration.blinded:
-            _check_blinded(declaration)
         bounds = [_whole_bound(segment) for segment in segments]
         totals = tuple(declaration.cohort_size * bound for bound in bounds)
         counts = tuple(_residues_needed(total, moduli) for total in totals)
-        if declaration.blinded and max(counts) > 1:
-            raise ParameterError("sums that verdicts are found on have one residue, as blinds have")
         lengths = tuple(segment.length for segment in segments)
         packings = tuple(
             _packing(segment, declaration.cohort_size, bound, count, moduli[0])
@@ -300,25 +257,13 @@ def _whole_bound(segment: Segment) -> int:
     return -(-(numerator << bits) // denominator)
 
 
-def _check_blinded(declaration: Declaration) -> None:
-    """Raise ParameterError unless all sums are whole, not negative and small enough to compare."""
-    for segment in declaration.segments:
-        small = declaration.cohort_size * _whole_bound(segment) <= MAX_COMPARED
-        other = segment.signed or segment.comparison or segment.resolution_bits
-        if not segment.verdict or other or not small:
-            raise ParameterError(
-                "verdicts are found on whole numbers from 0 whose sums are at most "
-                f"{MAX_COMPARED}, and not in one round with sums that are opened"
-            )
-
-
 def _packing(segment: Segment, n_sites: int, bound: int, count: int, modulus: int) -> Packing:
-    """Sums of one residue share words; what is multiplied or blinded has a word of its own.
+    """Sums of one residue share words; what is multiplied has a word of its own.
 
     The base is twice as many as the sums that can be, so that most that cannot be are noticed.
     """
     lowest = -bound if segment.signed else 0
-    alone = count > 1 or segment.comparison or segment.verdict
+    alone = count > 1 or segment.comparison
     base = modulus if alone else 2 * (n_sites * (bound - lowest) + 1)
     return Packing.of(segment.length, base, lowest, modulus)
 

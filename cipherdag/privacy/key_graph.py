@@ -25,7 +25,7 @@ from math import ceil, comb, log2
 from typing import TYPE_CHECKING, Final, Self
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.comparison.roles import in_turn
+from cipherdag.privacy.roles import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Collection

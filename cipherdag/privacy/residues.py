@@ -31,26 +31,10 @@ MAX_MODULUS = 1 << 56
 WORD_MODULI: Moduli = (MAX_MODULUS - 5, MAX_MODULUS - 27)
 """What masking and unprotected sums count in: the two largest primes below 2**56."""
 
-_BLINDED_BITS = range(16, 42, 2)
-_LESS = (15, 5, 3, 3, 3, 5, 57, 35, 5, 41, 5, 45, 87)
-BLINDED_MODULI = tuple((1 << bits) - less for bits, less in zip(_BLINDED_BITS, _LESS, strict=True))
-"""What blinded sums count in, in place of the first of `WORD_MODULI`: largest primes of some bits.
-
-Keys that compare a sum have a block for every bit of its modulus, so it has no more than it needs.
-"""
-_SPARE = 16
-"""Times as many residues as sums that can be: most that cannot be are then noticed."""
-
 _WORD_BITS = 64
 _ROWS_IN_A_WORD = 1 << 8
 _SPLIT_BITS = 62
 _HALF_BITS = 28
-
-
-def blinded_moduli(largest_sum: int) -> Moduli:
-    """What whole sums from 0 to a largest one, below 2**35, count in where they are blinded."""
-    first = next(own for own in BLINDED_MODULI if own >= _SPARE * (largest_sum + 1))
-    return (first, *WORD_MODULI[1:])
 
 
 def system_words(count: int) -> WordVector:

@@ -21,17 +21,15 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from cipherdag.errors import AggregateRangeError, OpeningRefusedError, ShareError
 from cipherdag.privacy.fixedpoint import (
-    blinded_sums,
     decode,
     encode,
     plane_lengths,
-    word_moduli,
     words_from_bytes,
     words_to_bytes,
 )
@@ -58,9 +56,6 @@ class Carrier(Protocol):
     @property
     def opened_by_site(self) -> bool:
         """Whether only a site can read what the coordinator combined."""
-
-    def of(self, declaration: Declaration) -> Self:
-        """The same for the words of a declaration, whose moduli may be others."""
 
 
 class SiteCarrier(Carrier, Protocol):
@@ -99,13 +94,7 @@ class WordCarrier:
 
     opened_by_site = False
     secret_size = 0
-
-    def __init__(self, moduli: Moduli = WORD_MODULI) -> None:
-        self.moduli = moduli
-
-    def of(self, declaration: Declaration) -> WordCarrier:
-        """See `Carrier`."""
-        return WordCarrier(word_moduli(declaration))
+    moduli: Moduli = WORD_MODULI
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Words as 8 little-endian bytes each."""
@@ -164,19 +153,12 @@ class SiteAggregation(Secret):
         masks = 0 if self._masks is None else self._masks.secret_size
         return masks + self._sum_key.secret_size + self._carrier.secret_size
 
-    def modulus(self, declaration: Declaration) -> int:
-        """What blinded sums are residues of."""
-        return self._carrier.of(declaration).moduli[0]
-
-    def share(
-        self, answer: FloatVector, declaration: Declaration, blinds: WordVector | None = None
-    ) -> bytes:
+    def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,).
 
         Args:
             answer: The answer.
             declaration: What it is for.
-            blinds: What this site adds to it as the dealer of a round of verdicts, likewise.
 
         Raises:
             BoundExceededError: A value is not finite or lies outside its bound.
@@ -187,17 +169,16 @@ class SiteAggregation(Secret):
         Leaks:
             Nothing without the seeds that `unmask` releases; the answer, where nothing is masked.
         """
-        carrier = self._carrier.of(declaration)
-        moduli = carrier.moduli
+        moduli = self._carrier.moduli
         if self._masks is not None:
             self._masks.check(declaration)
-        words = encode(answer, declaration, moduli, blinds=blinds)
+        words = encode(answer, declaration, moduli)
         lengths = plane_lengths(declaration, moduli)
         self._sum_key.tag(words, lengths, moduli, declaration.digest)
         if self._masks is not None:
             self._masks.mask(words, lengths, moduli, declaration)
         self._opened = None
-        return carrier.write(words, lengths)
+        return self._carrier.write(words, lengths)
 
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
         """A sealed piece of this round's self mask for every other site asked, in their order.
@@ -253,7 +234,7 @@ class SiteAggregation(Secret):
 
     def sum_bytes(self, declaration: Declaration) -> int:
         """Length of `Aggregate.content`."""
-        return 8 * sum(plane_lengths(declaration, self._carrier.of(declaration).moduli))
+        return 8 * sum(plane_lengths(declaration, self._carrier.moduli))
 
     def accept(self, content: bytes, declaration: Declaration) -> FloatVector:
         """The sums that the coordinator says were opened, of shape (declaration.length,).
@@ -271,29 +252,16 @@ class SiteAggregation(Secret):
             Nothing.
         """
         self._check_tags(content, declaration)
-        return decode(content, declaration, self._carrier.of(declaration).moduli).values
+        return decode(content, declaration, self._carrier.moduli).values
 
     def accepts_as(self, other: SiteAggregation) -> bool:
         """Whether both accept the same sums, since they hold the same key."""
         same_words = self._carrier.moduli == other._carrier.moduli
         return self._sum_key.same_as(other._sum_key) and same_words
 
-    def blinded(self, content: bytes, declaration: Declaration) -> WordVector:
-        """The blinded sums that the coordinator says were opened, of shape (declaration.length,).
-
-        Raises:
-            ForgedSumError: As `accept`.
-            ShareError: As `accept`.
-
-        Leaks:
-            Nothing; whoever dealt the blinds must not see them.
-        """
-        self._check_tags(content, declaration)
-        return blinded_sums(content, declaration, self._carrier.of(declaration).moduli)
-
     def _check_tags(self, content: bytes, declaration: Declaration) -> None:
         """Raise ForgedSumError or ShareError unless the words are the sums of all sites' words."""
-        moduli = self._carrier.of(declaration).moduli
+        moduli = self._carrier.moduli
         lengths = plane_lengths(declaration, moduli)
         words = words_from_bytes(content, sum(lengths))
         n_sites = len(declaration.sites)
@@ -330,13 +298,9 @@ class CoordinatorAggregation:
         self._masked = masked
         self.opened_by_site = carrier.opened_by_site
 
-    def modulus(self, declaration: Declaration) -> int:
-        """What blinded sums are residues of."""
-        return self._carrier.of(declaration).moduli[0]
-
     def check(self, share: bytes, declaration: Declaration) -> None:
         """Raise ShareError for a share that is cut short or of foreign parameters."""
-        carrier = self._carrier.of(declaration)
+        carrier = self._carrier
         carrier.check(share, plane_lengths(declaration, carrier.moduli))
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
@@ -350,7 +314,7 @@ class CoordinatorAggregation:
             Nothing without all seeds; the sum, where nothing is masked.
         """
         require_all(shares, declaration)
-        carrier = self._carrier.of(declaration)
+        carrier = self._carrier
         return carrier.add(shares, plane_lengths(declaration, carrier.moduli))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
@@ -378,7 +342,7 @@ class CoordinatorAggregation:
         Leaks:
             The sum over the sites asked, to the coordinator.
         """
-        moduli = self._carrier.of(declaration).moduli
+        moduli = self._carrier.moduli
         require_all(seeds, declaration)
         if not self._masked and any(seeds.values()):
             raise ShareError("seeds came, but nothing is masked")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.question import Question
 
-WIRE_VERSION: Final = 6
+WIRE_VERSION: Final = 7
 COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"
@@ -43,9 +43,12 @@ WAITING: Final = frozenset({AWAITS, OTHER_SITES})
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready",
     "commitments", "chance", "chances", "links", "linked", "ask", "share", "unmask",
-    "unmasked", "recover", "recovered", "open", "opened", "compare", "compared",
+    "unmasked", "recover", "recovered", "open", "opened", "secure", "secured",
     "finish", "closed", "refusal",
 ]  # fmt: skip
+
+Verb = Literal["prepare", "square", "compare", "open"]
+"""The steps of secure tests after the parts of all sites."""
 
 
 class Envelope(Body, frozen=True):
@@ -67,7 +70,7 @@ class Ask(Body, frozen=True):
         participants: Ascending positions of the sites asked.
         step: Which question of the plan; that of the round before, where it was given up.
         content: `content_digest` of the question as the coordinator derived it.
-        previous: The sum opened last, as `wire.pack` has it, or the `Verdicts` found in its place;
+        previous: The sum opened last, as `wire.pack` has it, or the verdicts found in its place;
             empty for the first step, and where the round before was given up.
     """
 
@@ -78,31 +81,22 @@ class Ask(Body, frozen=True):
     previous: bytes = b""
 
 
-class Dealt(Body, frozen=True):
-    """A dealer's comparison keys: what both have in common, and what it seals for each holder."""
-
-    common: bytes
-    sealed: tuple[bytes, bytes]
-
-
 class Share(Body, frozen=True):
     """A protected answer, and what the site says in order to each that shares a key with it.
 
     Attributes:
         digest: Of the question, as this site was asked it.
-        share: The protected answer.
+        share: The protected answer; of secure tests the site's sealed parts, and nothing below.
         escrow: A sealed piece of its self mask for each; none where nothing is masked, or where
             no site may leave.
         tags: Its word on the digest for each. A coordinator that asked the sites different
             questions cannot collect tags on one digest.
-        dealt: From the dealer of a round of verdicts only.
     """
 
     digest: bytes
     share: bytes
     escrow: tuple[bytes, ...]
     tags: tuple[bytes, ...]
-    dealt: Dealt | None = None
 
 
 class Unmask(Body, frozen=True):
@@ -149,37 +143,25 @@ class Opened(Body, frozen=True):
     words: bytes
 
 
-class Compare(Body, frozen=True):
-    """Asks a holder for its shares of the verdicts of a round.
+class Secure(Body, frozen=True):
+    """Asks a site with a role for its next step in the secure tests of a round.
 
     Attributes:
         digest: Of the question.
-        blinded: The opened words of the blinded sums, tags included; no dealer is sent them.
-        common: What the dealer dealt to both holders.
-        sealed: What it sealed for this one.
+        verb: Which step.
+        content: What others sealed for it, as `cipherdag.privacy.mpc.messages` has it.
     """
 
     digest: bytes
-    blinded: bytes
-    common: bytes
-    sealed: bytes
+    verb: Verb
+    content: bytes
 
 
-class Compared(Body, frozen=True):
-    """A holder's shares of the verdicts of a round, padded alike by both holders.
-
-    Nothing in it follows from the blinded sums but the verdicts: the dealer, who made both keys and
-    knows what it added, could try sums until a share, or a digest, fits.
-    """
+class Secured(Body, frozen=True):
+    """What a site with a role answers: keys, sealed shares, or signed bits."""
 
     digest: bytes
-    shares: bytes
-
-
-class Verdicts(Body, frozen=True):
-    """What stands in the place of a sum: the signed `Compared` of both holders, as they came."""
-
-    envelopes: tuple[bytes, bytes]
+    content: bytes
 
 
 class Finish(Body, frozen=True):
@@ -213,7 +195,7 @@ class Refusal(Body, frozen=True):
 REQUESTS: Final[Mapping[str, type[Body]]] = {
     "invite": Plan, "offers": Offers, "sealed": Sealed,
     "commitments": Commitments, "chances": Chances, "linked": Linked,
-    "ask": Ask, "unmask": Unmask, "recover": Recover, "open": Open, "compare": Compare,
+    "ask": Ask, "unmask": Unmask, "recover": Recover, "open": Open, "secure": Secure,
     "finish": Finish,
 }  # fmt: skip
 """What the coordinator sends a site, by operation."""
@@ -221,7 +203,7 @@ REPLIES: Final[Mapping[str, Topic]] = {
     "invite": "offer", "offers": "seals", "sealed": "ready",
     "commitments": "chance", "chances": "links", "linked": "ready",
     "ask": "share", "unmask": "unmasked", "recover": "recovered", "open": "opened",
-    "compare": "compared", "finish": "closed",
+    "secure": "secured", "finish": "closed",
 }  # fmt: skip
 """What a reply to each is about, unless it is a refusal."""
 OPERATIONS: Final = frozenset(REQUESTS)
@@ -323,9 +305,7 @@ def declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(
-            Segment(
-                own.length, own.bound, own.resolution_bits, own.comparison, own.signed, own.verdict
-            )
+            Segment(own.length, own.bound, own.resolution_bits, own.comparison, own.signed)
             for own in question.encodings
         ),
         participants=participants,

@@ -54,7 +54,6 @@ class Opening:
         names: The cohort's sites in order.
         number: The round.
         leave: Told of every site that is gone: its position, the step and the reason.
-        dealer: Who must not see the sum, since it blinded it; nobody by default.
         present: The sites that are still there.
     """
 
@@ -65,7 +64,6 @@ class Opening:
     names: tuple[str, ...]
     number: int
     leave: Callable[[int, str, str], None]
-    dealer: int | None = None
     present: tuple[int, ...] = field(default=())
 
     def released(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
@@ -146,8 +144,6 @@ class Opening:
         )
         turn = self.number % len(self.present)
         for opener in (*self.present[turn:], *self.present[:turn]):
-            if opener == self.dealer:
-                continue
             replies = self.courier.exchange("open", {opener: request}, Opened)
             if opener in replies.bodies and replies.bodies[opener].digest == self.declared.digest:
                 return replies.bodies[opener].words

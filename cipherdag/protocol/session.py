@@ -1,10 +1,10 @@
-"""One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts on them.
+"""One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts.
 
 Leaks:
     The coordinator sees signed public keys, equality of schemas, the number of variables, which of
     them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
-    nothing but the agreed sum, and each round's aggregate; of a blinded one only verdicts. It holds
-    no key that opens a share, or compares.
+    nothing but the agreed sum, and each round's aggregate; of secure tests only verdicts. It holds
+    no key that opens a share; with two sites it deals, and sees parts that are uniform.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.attendance import Attendance
-from cipherdag.protocol.comparing import Comparing
 from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
     Ask,
@@ -43,8 +42,9 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, agreed_result, check_share
 from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
-from cipherdag.protocol.set_up.exchanges import graph_of, set_up
-from cipherdag.protocol.verdict_rounds import Roles
+from cipherdag.protocol.secure_batches import batch_of, session_of
+from cipherdag.protocol.secure_rounds import SecureRound
+from cipherdag.protocol.set_up.exchanges import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import FloatVector, Question, finds_verdicts, question_kinds
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration
     from cipherdag.privacy.keys.identity import SigningIdentity
+    from cipherdag.privacy.mpc.party import Party
     from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.plan import Plan
@@ -109,6 +110,9 @@ class Session:
         self._labels: tuple[int, ...] = ()
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
+        self._party: Party | None = None
+        # a round that a crash cut short is begun anew where its sums are never opened
+        self._cut_short = self._resumed.opened is not None
 
     @property
     def rounds(self) -> tuple[RoundReport, ...]:
@@ -168,6 +172,7 @@ class Session:
         self._transcript, self._beacon = agreed.transcript, agreed.beacon
         self._graph = graph_of(self._plan, self._beacon)
         self._aggregation = protection.coordinator(agreed.public_context)
+        self._party = coordinator_party(self._plan, agreed)
         ready = agreed.ready
         for member, reply in zip(self._plan.cohort, ready, strict=True):
             if reply != ready[0]:
@@ -302,11 +307,19 @@ class Session:
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
-        comparing = self._comparing(question, declared) if finds_verdicts(question) else None
-        shares = self._shares(ask, declared, comparing)
-        if len(shares) < len(self._present):
+        secure = self._secure(question, ask, bound_to) if finds_verdicts(question) else None
+        shares = self._shares(ask, declared, secure)
+        begun_anew, self._cut_short = self._cut_short and secure is not None, False
+        if len(shares) < len(self._present) or begun_anew:
             self._give_up(tuple(sorted(shares)))
             return None
+        with located(self._number, map(self._name, self._covered), self._step - 1):
+            total = self._total(declared, shares) if secure is None else secure.verdicts(shares)
+        self._summed = len(shares)
+        return total
+
+    def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
+        """The sum over the sites asked; those that leave now are in it."""
         opening = Opening(
             self._courier,
             self._protection,
@@ -315,26 +328,25 @@ class Session:
             tuple(member.name for member in self._plan.cohort),
             self._number,
             lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
-            None if comparing is None else comparing.roles.dealer,
         )
         seeds = opening.released(shares)
         self._require(opening.present, "unmask")
         seeds |= opening.recovered(shares)
-        with located(self._number, map(self._name, self._covered), self._step - 1):
-            total = opening.sum(shares, seeds)
-            if comparing is not None:
-                total = comparing.verdicts(total.content, shares)
-        self._present, self._summed = opening.present, len(shares)
+        total = opening.sum(shares, seeds)
+        self._present = opening.present
         return total
 
-    def _comparing(self, question: Question, declared: Declaration) -> Comparing:
-        """Who finds the verdicts of this round."""
-        roles = Roles.of(self._beacon, self._step, declared.sites, self._graph)
-        batch = roles.batch(declared, self._number, self._protection.modulus(declared))
-        return Comparing(self._courier, self._plan, declared, roles, batch, question)
+    def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
+        """The secure tests of this round."""
+        session, roles = (
+            session_of(self._plan, self._transcript),
+            roles_of(self._plan, self._beacon),
+        )
+        batch = batch_of(session, roles, ask, question, self._sums)
+        return SecureRound.begun(self._courier, self._plan, bound_to, batch, self._party)
 
     def _shares(
-        self, ask: Ask, declared: Declaration, comparing: Comparing | None
+        self, ask: Ask, declared: Declaration, secure: SecureRound | None
     ) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
         replies = self._courier.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
@@ -345,15 +357,18 @@ class Session:
                     "it answered another question", site=self._name(position)
                 )
             try:
-                check_share(share, len(self._graph.peers(position, asked)))
-                self._protection.check(share.share, declared)
-                if comparing is not None:
-                    comparing.check(position, share)
+                if secure is not None:
+                    secure.check(position, share)
+                else:
+                    check_share(share, len(self._graph.peers(position, asked)))
+                    self._protection.check(share.share, declared)
             except ShareError as error:
                 replies.failures[position] = error.message
                 del replies.bodies[position]
         for position, reason in replies.failures.items():
             self._leave(position, "share", reason, in_sum=False)
+        if secure is not None:
+            secure.require(replies.failures, "share")
         return replies.bodies
 
     def _give_up(self, present: tuple[int, ...]) -> None:

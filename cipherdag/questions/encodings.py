@@ -30,8 +30,8 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``length`` values in 0..``bound``, on a grid of ``2**-resolution_bits``.
 
     Those that are ``signed`` lie in -``bound``..``bound``. With ``comparison`` the values are 0 or
-    1 and the sum only tells whether any site has 1. With ``verdict`` the sum is not opened: what
-    comes back is 0 or 1, whether a public set holds it.
+    1 and the sum only tells whether any site has 1. With ``verdict`` no sum is opened: what
+    comes back is 0 or 1 for every test, and a site answers other numbers (`questions.verdicts`).
     """
 
     length: int

@@ -1,22 +1,25 @@
-"""Questions of which no sum is opened: of every sum the sites find one bit, and nothing else.
+"""Questions of which no sum is opened: of every test over the sites one bit, and nothing else.
 
-A verdict is true of a public set of sums (`closed.by_count`): for every number of sites that
-contribute the amounts that decide. It is true of none where too few contribute, so that no verdict
-is a single site's answer, and nobody learns how many there were.
+A site answers whole numbers, its words; what is asked of their sums over the sites are public
+`Predicates`, and a bit is 1 where a comparison of its test holds. Nobody learns a sum, nor how many
+sites had anything to say.
 
 Leaks:
-    Of every sum one bit, to everybody; under the assumptions of `cipherdag.privacy.comparison`.
+    Of every test one bit, to everybody; under the assumptions of `cipherdag.privacy.mpc`.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
 
-from cipherdag.questions.closed.by_count import SUM_BITS, ByCount, Sets, compared, joined
+from cipherdag.predicates import MOST_COMPARISONS, Predicates
 from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
     Encoding,
@@ -29,14 +32,15 @@ from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import TableCells
 
-FEWEST_SITES = 3
-"""A dealer and two holders of comparison keys."""
-MOST_VERDICTS = 250_000
-"""Verdicts of one question: keys for more do not fit a message."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FEWEST_SITES = 2
+"""Two holders of shares; with two sites the coordinator deals."""
+MOST_VERDICTS = MOST_COMPARISONS
+"""Verdicts of one question, of one comparison each."""
 VERDICT_VALUES = 100
-"""As many values as the keys of one verdict are long."""
-RELIABLE = 1 << 16
-"""What stands for a test that is reliable at one site already."""
+"""As many values as the keys of one comparison are long."""
 
 
 class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-verdicts"):
@@ -45,7 +49,8 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     Attributes:
         question: The votes; a site that does not abstain counts as able.
         needed: Least votes that keep an edge, by how many sites can test it: 0, 1, ..., N; 0 where
-            it stands anyway.
+            it stands anyway. Where sites abstain these are more votes than a share of the able
+            sites, and an edge that no site can test stands.
     """
 
     leaves: ClassVar[str] = "whether an edge falls by the votes of all sites together"
@@ -54,9 +59,12 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     needed: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if not all(0 <= votes <= able + 1 for able, votes in enumerate(self.needed)):
+        if len(self.needed) < 2 or not all(  # noqa: PLR2004
+            0 <= votes <= able + 1 for able, votes in enumerate(self.needed)
+        ):
             raise ValueError("an edge needs from no vote to one more than there are")
-        self.by_count()
+        if self.question.abstain:
+            self.share()
 
     @property
     def label(self) -> str:
@@ -64,61 +72,86 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         return self.question.label
 
     @property
-    def fewest(self) -> int:
-        """How many sites contribute at least where an edge falls."""
-        return self.by_count().fewest
-
-    @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per edge, in the order of the skeleton's."""
-        return (compared(self.question.skeleton.n_edges, self.by_count()),)
+        return one_bit_each(self.question.skeleton.n_edges)
 
-    def by_count(self) -> ByCount:
-        """The votes that let an edge fall."""
-        return ByCount(
-            low=(0,) * len(self.needed),
-            high=tuple(min(votes - 1, able) for able, votes in enumerate(self.needed)),
-            largest=1,
-        )
+    def share(self) -> Fraction:
+        """A share of the able sites that no more votes than it let an edge fall.
 
-    def numbers(self, answer: FloatVector) -> FloatVector:
-        """A site's numbers from its votes, shape (E,)."""
-        votes, *able = segments(self.question.encodings, answer)
-        return self.by_count().numbers(able[0] if able else np.ones(len(votes)), votes)
+        Raises:
+            ValueError: The table is not one of more votes than a share.
+        """
+        first, *rest = self.needed
+        share = max(Fraction(votes - 1, able) for able, votes in enumerate(rest, start=1))
+        exact = all(share * able < votes for able, votes in enumerate(rest, start=1))
+        if first or not exact or share < 0:
+            raise ValueError("an edge needs more votes than one share of the sites that can vote")
+        return share
 
-    def sets(self, n_sites: int) -> Sets:
-        """The sums over so many sites of which each edge falls."""
-        return self.by_count().sets(self.question.skeleton.n_edges, n_sites)
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's votes, shape (E,); where sites abstain also on what it votes, (2 E,)."""
+        return answer.astype(np.int64)
+
+    def predicates(self, n_sites: int) -> Predicates:
+        """``votes < needed[able]`` of every edge, as one line.
+
+        Where nobody abstains ``needed`` is a number. Else votes v of a able sites let the edge fall
+        iff v <= share * a and a >= 1. With share = n / d and m above any a that is
+
+            (n a - d v) m + a > 0
+
+        since n a - d v is whole: from 0 on the line is at least a, below it is at most a - m.
+        """
+        n_edges = self.question.skeleton.n_edges
+        if not self.question.abstain:
+            line = (-1,), self.needed[min(n_sites, len(self.needed) - 1)]
+            return Predicates.alike(n_edges, [(0, n_sites)], [[line]])
+        share, most = self.share(), n_sites + 1
+        line_of_two = (-share.denominator * most, share.numerator * most + 1), 0
+        return Predicates.alike(n_edges, [(0, n_sites)] * 2, [[line_of_two]])
 
 
 class EvidenceVerdicts(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="evidence-verdicts"
 ):
-    """Which tests over all sites say independent? Of their statistics nothing is opened.
+    """What tests over all sites say; of their statistics nothing is opened.
 
-    The answer has B bits: independent; with ``fisher`` B more: is there data enough for the test? A
-    site whose test has no degrees of freedom counts with the mean of -2 ln p, 2.
+    ``weighted_p``: B bits, independent: the sum of n (p - alpha) is above 0. With ``both`` a bit
+    more for every test given nothing, dependent: it is below 0. Neither holds where no site has a
+    test.
+
+    ``fisher``: B bits, beyond: -2 ln p, summed over the k sites that have a test, against the
+    critical value of a chi-square of 2 k degrees of freedom; and B more: k is above 0. Critical
+    values bend down over k at levels up to a half, and up at others. In the first case the bit says
+    dependent, the sum is above the value; in the second independent, it is not. So either is an or
+    of comparisons with a line each, of the chain through neighbouring values.
 
     Attributes:
         question: The tests, ``fisher`` or ``weighted_p``.
-        amounts: Of which summed amounts a test says independent. An amount is -2 ln p, at most
-            ``amounts.largest``, on a grid of ``2**-grid_bits``; or n (p - alpha), to which half of
-            ``amounts.largest`` is added.
-        grid_bits: The grid.
+        grid_bits: Amounts are on a grid of ``2**-grid_bits``.
+        largest: Largest size of one site's amount, on the grid; a larger one is cut to it.
+        critical: Of ``fisher`` the largest sums that say independent, of 1, 2, ... sites.
+        both: Of ``weighted_p`` whether tests given nothing are asked both ways.
     """
 
     leaves: ClassVar[str] = "whether a test over all sites together says independent"
 
     question: CombinedEvidence
-    amounts: ByCount
     grid_bits: int
+    largest: int
+    critical: tuple[int, ...] = ()
+    both: bool = False
 
     def __post_init__(self) -> None:
         if self.question.combination not in ("fisher", "weighted_p"):
             raise ValueError("only sums of p-values and of their logarithms are compared")
-        if not 0 <= self.grid_bits < SUM_BITS:
-            raise ValueError(f"grid_bits must lie in 0..{SUM_BITS - 1}")
-        self._reliable()
+        if not 0 <= self.grid_bits < SUM_BITS or not 0 < self.largest < 1 << SUM_BITS:
+            raise ValueError(f"amounts and their grid have less than {SUM_BITS} bits")
+        if self._fisher != bool(self.critical) or (self._fisher and self.both):
+            raise ValueError("sums of logarithms have critical values, and others both ends")
+        if any(not 0 <= own <= self.largest * k for k, own in enumerate(self.critical, start=1)):
+            raise ValueError("critical values lie in what so many sites can have")
 
     @property
     def label(self) -> str:
@@ -126,67 +159,112 @@ class EvidenceVerdicts(
         return f"verdicts, {self.question.label}"
 
     @property
-    def fewest(self) -> int:
-        """How many sites contribute at least where a bit is true."""
-        return self.amounts.fewest
+    def says_dependent(self) -> bool:
+        """Whether a first bit of 1 says dependent; else it says independent."""
+        return self._fisher and self._bends_down
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One verdict per test; with ``fisher`` another one."""
-        total = sum(self.question.counts)
-        return tuple(compared(total, own) for own in self._parts())
+        """One verdict per test, and those beside."""
+        beside = self._n_tests if self._fisher else self._n_both
+        return one_bit_each(self._n_tests + beside)
 
-    def numbers(self, answer: FloatVector) -> FloatVector:
-        """A site's numbers from its summands, shape (B,) or (2 B,)."""
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's amounts, shape (B,); with ``fisher`` also what it has tests of, (2 B,)."""
         parts = segments(self.question.encodings, answer)
-        if self.question.combination == "weighted_p":
+        if not self._fisher:
             weighted, rows = parts
-            half = self.amounts.largest // 2
-            excess = np.rint(np.ldexp(weighted - self.question.test.alpha * rows, self.grid_bits))
-            return self.amounts.numbers(rows, np.clip(excess, -half, half) + half)
-        logs, informed, reliability = parts
-        amount = np.rint(np.ldexp(np.where(informed > 0, logs, 2.0), self.grid_bits))
-        share = np.rint(reliability * (RELIABLE / self.question.rows_per_cell))
-        return np.concatenate(
-            [
-                self.amounts.numbers(reliability, np.minimum(amount, self.amounts.largest)),
-                self._reliable().numbers(reliability, np.minimum(share, RELIABLE)),
-            ]
+            excess = weighted - self.question.test.alpha * rows
+            return on_grid(excess, self.grid_bits, self.largest)
+        logs, informed, _ = parts
+        there = informed > 0
+        amounts = on_grid(np.where(there, logs, 0.0), self.grid_bits, self.largest)
+        return np.concatenate([amounts, there.astype(np.int64)])
+
+    def predicates(self, n_sites: int) -> Predicates:
+        """The tests over so many sites, as above."""
+        count, most = self._n_tests, n_sites * self.largest
+        if self._fisher:
+            bounds = [(0, most), (0, n_sites)]
+            return Predicates.alike(count, bounds, [self._chain(n_sites), [((0, 1), 0)]])
+        each, both = np.arange(count), np.arange(self._n_both)
+        linear = [
+            np.stack([each, each, np.ones_like(each)], axis=1),
+            np.stack([count + both, both, -np.ones_like(both)], axis=1),
+        ]
+        n_bits = count + len(both)
+        return Predicates(
+            np.full(count, -most),
+            np.full(count, most),
+            np.ones(n_bits, dtype=np.int64),
+            np.zeros((0, 4), dtype=np.int64),
+            np.concatenate(linear),
+            np.zeros(n_bits, dtype=np.int64),
         )
 
-    def sets(self, n_sites: int) -> Sets:
-        """The sums over so many sites of which each bit is true."""
-        total = sum(self.question.counts)
-        return joined([own.sets(total, n_sites) for own in self._parts()])
+    @property
+    def _fisher(self) -> bool:
+        return self.question.combination == "fisher"
 
-    def _parts(self) -> tuple[ByCount, ...]:
-        fisher = self.question.combination == "fisher"
-        return (self.amounts, self._reliable()) if fisher else (self.amounts,)
+    @property
+    def _n_tests(self) -> int:
+        return sum(self.question.counts)
 
-    def _reliable(self) -> ByCount:
-        """As many rows per cell together as are needed; each site's share is rounded once."""
-        most = self.amounts.n_sites
-        return ByCount(
-            low=tuple(RELIABLE - most for _ in range(most + 1)),
-            high=tuple(k * RELIABLE if k >= self.fewest else 0 for k in range(most + 1)),
-            largest=RELIABLE,
+    @property
+    def _n_both(self) -> int:
+        return self.question.counts[0] if self.both and self.question.counts else 0
+
+    @property
+    def _bends_down(self) -> bool:
+        """Whether critical values grow ever more slowly, as a chain of lines can say it exactly."""
+        return len(self.critical) < 3 or (  # noqa: PLR2004
+            self.critical[1] - self.critical[0] >= self.critical[-1] - self.critical[-2]
         )
+
+    def _chain(self, n_sites: int) -> list[tuple[tuple[int, int], int]]:
+        """Lines over (sum, k): the or of them holds where the bit is 1, for k = 1, ..., n_sites.
+
+        Through (i, t_i) and (j, t_j) goes t_i + (t_j - t_i) (k - i) / (j - i).
+        """
+        points = list(enumerate(self.critical[:n_sites], start=1))
+        # independent up to t: above it by the sum itself, not above it by one more than t
+        sign, more = (1, 0) if self.says_dependent else (-1, 1)
+        lines = []
+        for (i, low), (j, high) in chain(points, sign):
+            run, rise = j - i, high - low
+            lines.append(((sign * run, -sign * rise), sign * (rise * i - run * low) + more * run))
+        return lines
+
+
+def chain(
+    points: Sequence[tuple[int, int]], sign: int
+) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """The ends of the fewest lines that lie on or above all points, or with sign -1 on or below."""
+    hull: list[tuple[int, int]] = []
+    for x, y in points:
+        while len(hull) > 1:
+            (a, low), (b, high) = hull[-2:]
+            if sign * ((high - low) * (x - a) - (y - low) * (b - a)) > 0:
+                break
+            hull.pop()
+        hull.append((x, y))
+    if len(hull) == 1:
+        (x, y), *_ = hull
+        return [((x, y), (x + 1, y))]
+    return list(pairwise(hull))
 
 
 class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cell-verdicts"):
-    """Which cells of tables hold about as many rows as independence has? Of how many, nothing.
+    """Which cells of tables stand out from independence? Of how many rows they hold, nothing.
 
-    A bit for every cell that is compared: the sum of its differences lies within its limit. A
-    score is compared as the difference of a cell is, or is not above its limit where it is
-    ``one_sided``.
+    A bit for every cell that is compared: the sum of its differences lies beyond its limit. A score
+    is compared as the difference of a cell is, or only above its limit where it is ``one_sided``.
 
     Attributes:
         question: The cells, with differences.
-        amounts: Every amount of sites enough: a difference on a grid of ``2**-grid_bits``, to which
-            half of ``amounts.largest`` is added.
-        grid_bits: The grid.
+        grid_bits: A difference is on a grid of ``2**-grid_bits``.
+        largest: Largest size of one site's, on the grid.
         cells: Which cells are compared, packed integers, ascending, shape (K,).
-        able: At how many sites each of them varies, as counted before of all ``amounts.n_sites``.
         limits: How far each sum of differences may lie from 0, on the grid.
     """
 
@@ -195,20 +273,19 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     )
 
     question: TableCells | ScoreWeights
-    amounts: ByCount
     grid_bits: int
+    largest: int
     cells: bytes
-    able: bytes
     limits: bytes
 
     def __post_init__(self) -> None:
-        cells, able, limits = map(self._told, (self.cells, self.able, self.limits))
+        cells, limits = map(self._told, (self.cells, self.limits))
         if not self.question.differences or not 0 <= self.grid_bits < SUM_BITS:
             raise ValueError("differences are compared, on a grid that sums fit")
         if (np.diff(cells) <= 0).any() or not ((cells >= 0) & (cells < self._n_cells)).all():
             raise ValueError("cells ascend, and are some of the question's")
-        if ((able < 0) | (able > self.amounts.n_sites) | (limits < 0)).any():
-            raise ValueError("as many sites vary as there are, and limits are not below 0")
+        if (limits < 0).any() or not 0 < self.largest < 1 << SUM_BITS:
+            raise ValueError("limits are not below 0, and differences have a largest size")
 
     @property
     def label(self) -> str:
@@ -216,36 +293,30 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         return f"verdicts, {self.question.label}"
 
     @property
-    def fewest(self) -> int:
-        """How many sites contribute at least where a bit is true."""
-        return self.amounts.fewest
-
-    @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per cell that is compared."""
-        return (compared(len(self.cells) // 8, self.amounts),)
+        return one_bit_each(len(self.cells) // 8)
 
-    def numbers(self, answer: FloatVector) -> FloatVector:
-        """A site's numbers from its differences and variances, shape (K,)."""
-        cells, half = self._told(self.cells), self.amounts.largest // 2
-        variance = answer[self._n_cells :][cells]
-        steps = np.rint(np.ldexp(answer[cells], self.grid_bits))
-        return self.amounts.numbers(variance, np.clip(steps, -half, half) + half)
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's differences, shape (K,)."""
+        return on_grid(answer[self._told(self.cells)], self.grid_bits, self.largest)
 
-    def sets(self, n_sites: int) -> Sets:
-        """The sums over so many sites of which each bit is true: of as many as were counted.
-
-        Each site that has left since may have been one of them, or not.
-        """
-        able, limits = self._told(self.able), self._told(self.limits)
-        left = max(self.amounts.n_sites - n_sites, 0)
-        sites = able - np.arange(left, -1, -1)[:, None]
-        half = self.amounts.largest // 2
-        there = (sites >= self.fewest) & (sites <= n_sites)
-        middle, limit = sites * (self.amounts.width + half), np.minimum(limits, sites * half)
-        most = np.full(len(able), n_sites * self.amounts.bound, dtype=np.int64)
-        reach = np.where(self.question.one_sided[self._told(self.cells)], sites * half, limit)
-        return np.where(there, middle - reach, 1), np.where(there, middle + limit, 0), most
+    def predicates(self, n_sites: int) -> Predicates:
+        """The difference less its limit, or the negative of it less the limit, above 0."""
+        limits, most = self._told(self.limits), n_sites * self.largest
+        word = np.arange(len(limits))
+        sides = np.where(self.question.one_sided[self._told(self.cells)], 1, 2)
+        owner = np.repeat(word, sides)
+        first = np.diff(owner, prepend=-1) > 0
+        linear = np.stack([np.arange(owner.size), owner, np.where(first, 1, -1)], axis=1)
+        return Predicates(
+            np.full(word.size, -most),
+            np.full(word.size, most),
+            sides.astype(np.int64),
+            np.zeros((0, 4), dtype=np.int64),
+            linear.astype(np.int64),
+            -np.minimum(limits, most)[owner],
+        )
 
     @property
     def _n_cells(self) -> int:
@@ -256,3 +327,4 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
 
 VerdictQuestion = EdgeVerdicts | EvidenceVerdicts | CellVerdicts | StrengthVerdicts | ScaleVerdicts
+"""Sums that stay closed: which comparisons of them hold, test by test."""

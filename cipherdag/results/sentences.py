@@ -34,7 +34,6 @@ STEPS = {
     "share": "before it sent its share",
     "unmask": "before it released its mask",
     "open": "while it opened the sum",
-    "compare": "before it told its shares of the verdicts",
     "finish": "before it said goodbye",
 }
 REASONS = {

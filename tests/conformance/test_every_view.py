@@ -22,12 +22,12 @@ import pytest
 import replaying
 import simulated_view
 import site_views
+from cipherdag.privacy.comparison.dealing import DealingKeys
 from scipy import stats
 from simulated_view import Simulated
 from site_views import COORDINATOR, Coalition, told_apart
 from trials import CLOSED, REPLAYED, replayed
 
-from cipherdag.privacy.comparison.dealing import DealingKeys
 from cipherdag.protocol.messages import content_digest
 from cipherdag.sites.session import handshake
 from cipherdag.sites.session import verdicts as site_verdicts

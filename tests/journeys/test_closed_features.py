@@ -13,7 +13,7 @@ from cipherdag import FedCMFS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.verdict_rounds import Roles
+from cipherdag.protocol.set_up.exchanges import roles_of
 
 ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="verdicts")
 LEAVER = "hospital-5"
@@ -21,8 +21,8 @@ LABELS = (0, 2)
 
 
 def features(number=None, step=None):
-    """What is selected, who left, and whether it held keys of the round in which it died."""
-    ward, n_variables, held = opened(number, step)
+    """What is selected, and after how many rounds; None where the leaver has a role."""
+    ward, n_variables, has_role = opened(number, step)
     rounds = itertools.count(1)
     honest = ward.engine.call
 
@@ -35,8 +35,8 @@ def features(number=None, step=None):
     ward.engine.call = call
     facts = Facts(n_variables, 6, labels=ward.session.labels, fewest=3)
     asking = Replay(ALGORITHM.ask(facts), facts.present)
-    if held and step in {"unmask", "compare"}:
-        with pytest.raises(SiteUnreachableError, match=r"'hospital-5': it holds the keys"):
+    if has_role:
+        with pytest.raises(SiteUnreachableError, match=r"'hospital-5': it is the"):
             ward.session.run(asking)
         return None, len(ward.session.rounds)
     outcome = ward.session.run(asking)
@@ -47,20 +47,16 @@ def features(number=None, step=None):
 
 
 def opened(number, step):
-    """A ward, its variables, and whether the leaver holds keys of that round.
+    """A ward, its variables, and whether the leaver has a role.
 
-    Roles are drawn for each run: one who is to die comparing must be asked to compare.
+    Roles are drawn for each run: one who is to die in a step of theirs must have one.
     """
     while True:
         ward = Ward(n_sites=6, algorithm=ALGORITHM, labels=LABELS)
         n_variables = ward.session.open()
-        holders = () if number is None else roles(ward, number).holders
-        if 5 in holders or step != "compare":
-            return ward, n_variables, 5 in holders
-
-
-def roles(ward, number):
-    return Roles.of(ward.session._beacon, number, range(6))
+        has_role = 5 in roles_of(ward.session._plan, ward.session._beacon).sites
+        if number is None or has_role == (step == "secure"):
+            return ward, n_variables, has_role and number is not None
 
 
 def chosen(outcome):
@@ -83,10 +79,11 @@ def test_all_rounds_under_masks_are_those_of_plain_sums():
     assert rounds >= 4
 
 
-@pytest.mark.parametrize("step", ["ask", "unmask", "compare"])
+@pytest.mark.parametrize("step", ["ask", "secure"])
 @pytest.mark.parametrize("number", range(1, 5))
 def test_a_dead_site_is_missed_or_the_run_ends_by_name(step, number):
     found, _ = features(number, step)
+    assert (found is None) == (step == "secure")
     assert found is None or set(found) == set(LABELS)
     if (number, step) == (1, "ask"):
         assert found == without(LEAVER)

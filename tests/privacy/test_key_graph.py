@@ -24,8 +24,9 @@ from cipherdag.privacy.key_graph import (
 )
 from cipherdag.privacy.keys.secretsharing import combine
 from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed
-from cipherdag.protocol.verdict_rounds import Roles
+from cipherdag.protocol.set_up.exchanges import earlier, later
 
 SURE = 2.0**-FAILURE_BITS
 
@@ -390,13 +391,15 @@ def test_pieces_of_fewer_neighbours_than_the_threshold_do_not_rebuild():
 # ------------------------------------------------------------------ roles
 
 
-@given(rings, st.integers(1, 50))
+@given(rings)
 @settings(max_examples=40, deadline=None, derandomize=True)
-def test_a_dealer_shares_keys_with_both_holders_and_these_with_each_other(graph, step):
-    if graph.degree < 4 and not graph.whole:
-        return
-    roles = Roles.of(beacon(step), step, range(len(graph.ring)), graph)
-    three = {roles.dealer, *roles.holders}
-    assert len(three) == 3
-    assert all(three - {site} <= set(graph.neighbours(site)) for site in three)
-    assert roles.dealer == Roles.of(beacon(step), step, range(len(graph.ring))).dealer
+def test_every_site_links_to_its_neighbours_the_first_and_all_that_have_a_role(graph):
+    n_sites = len(graph.ring)
+    roles = Roles.draw(beacon(1), range(n_sites))
+    links = {(a, b) for a in range(n_sites) for b in later(graph, roles, a)}
+    assert links == {(a, b) for b in range(n_sites) for a in earlier(graph, roles, b)}
+    expected = {(0, site) for site in range(1, n_sites)}
+    for site in range(n_sites):
+        expected |= {tuple(sorted((site, other))) for other in graph.neighbours(site)}
+        expected |= {tuple(sorted((site, other))) for other in roles.sites if other != site}
+    assert links == expected

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cipherdag.privacy.comparison.blockhash import BlockHash
-from cipherdag.privacy.comparison.function import FLAGS
-from cipherdag.privacy.comparison.payloads import (
+from cipherdag.privacy.mpc.blockhash import BlockHash
+from cipherdag.privacy.mpc.payloads import (
+    FLAGS,
     deal_payloads,
     evaluate_payloads,
     key_bytes,

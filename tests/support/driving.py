@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from mpc_cohort import holds
 
-from cipherdag.protocol.verdict_rounds import accepted
+from cipherdag.protocol.secure_batches import predicates_of
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 
 def plain_sum(question, respondents):
-    """The aggregate that every protection must give for one question."""
+    """What every protection must give for one question."""
     answers = np.array([respondent.answer(question) for respondent in respondents])
-    total = answers.sum(axis=0)
     if finds_verdicts(question):
-        return plain_verdicts(question, total, len(respondents))
+        return plain_verdicts(question, answers)
+    total = answers.sum(axis=0)
     for encoding, part in parts(question):
         assert within(encoding, answers[:, part]), question.label
         if encoding.comparison:
@@ -23,12 +24,14 @@ def plain_sum(question, respondents):
     return total
 
 
-def plain_verdicts(question, total, n_sites):
-    """Which sums over so many sites the verdicts of a question are true of."""
-    sets = accepted(question, n_sites)
-    assert (total == np.rint(total)).all()
-    assert ((total >= 0) & (total <= sets.most)).all(), question.label
-    return ((sets.low <= total) & (total <= sets.high)).any(axis=0).astype(float)
+def plain_verdicts(question, words):
+    """The verdicts of a question from the words of all its sites, shape (sites, words)."""
+    predicates, total = predicates_of(question, len(words)), words.sum(axis=0)
+    assert words.dtype == np.int64
+    assert ((words >= predicates.lowest) & (words <= predicates.highest)).all(), question.label
+    assert ((total >= predicates.lowest) & (total <= predicates.highest)).all(), question.label
+    assert predicates.n_tests == sum(own.length for own in question.encodings)
+    return holds(predicates, total).astype(float)
 
 
 def parts(question):

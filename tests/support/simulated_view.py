@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from adversary import RecordingEngine
+from cipherdag.protocol.verdict_rounds import accepted
 from driving import parts
 from replaying import facts_of
 
@@ -37,7 +38,6 @@ from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up.bodies import Chance, Links, Offer, Ready, Seals
-from cipherdag.protocol.verdict_rounds import accepted
 from cipherdag.protocol.wire import decode
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.table_respondent import table_respondent

@@ -14,13 +14,13 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from cipherdag.privacy.comparison.verdicts import unpack
+from cipherdag.sites.session.verdicts import Part
 from scipy import stats
 from simulated_view import BODIES, outline
 
-from cipherdag.privacy.comparison.verdicts import unpack
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.wire import decode
-from cipherdag.sites.session.verdicts import Part
 
 COORDINATOR = -1
 ONCE_IN = 1e-9

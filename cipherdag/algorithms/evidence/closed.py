@@ -7,8 +7,8 @@ fisher       sum of -2 ln p below the chi-square's critical value for so many si
 weighted_p   sum of n (p - alpha) above 0 (FedCMFS, Eq. 1)
 
 Leaks:
-    Of every test whether it says independent, and with ``fisher`` whether there are rows enough for
-    it; see `EvidenceVerdicts`. Of those asked again, the same at the second level.
+    Of every test whether it says independent, and with ``fisher`` whether any site can do it; see
+    `EvidenceVerdicts`. Of those asked again, the same at the second level.
 """
 
 from __future__ import annotations
@@ -21,13 +21,10 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
-from cipherdag.algorithms.parameters import require
-from cipherdag.errors import ParameterError
-from cipherdag.questions.closed.by_count import LARGEST_SUM, SUM_BITS, ByCount
+from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.question import Bundle
-from cipherdag.questions.verdicts import RELIABLE, VERDICT_VALUES, EvidenceVerdicts
+from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -46,14 +43,12 @@ FLOOR = 0.01
 
 TOO_MANY_SITES = "reveal verdicts with evidence fisher is for fewer sites"
 
-_VERDICTS = {"fisher": 2, "weighted_p": 1}
-
 
 class ClosedTests(RememberedTests):
     """Verdicts of tests in the place of p-values: 1 for independent, 0 for dependent.
 
-    Where constants are untestable, ``weighted_p`` is asked of tests given nothing both ways: NaN
-    for those that say neither, since too few sites can do them.
+    NaN for tests that no site can do: with ``fisher``, and where constants are untestable with
+    ``weighted_p`` of tests given nothing, which are asked both ways.
 
     Leaks:
         See the module.
@@ -70,39 +65,39 @@ class ClosedTests(RememberedTests):
         super().__init__(settings=settings)
         self._combination = combination
         self._about = summed_by(combination, settings)
-        n_sites, fewest, alpha = settings.present.n_sites, settings.fewest, settings.spec.alpha
-        self._dependent: ByCount | None = None
+        n_sites, alpha = settings.present.n_sites, settings.spec.alpha
+        self._critical: tuple[int, ...] = ()
+        self._both = combination == "weighted_p" and settings.spec.constant == "untestable"
         if combination == "fisher":
-            self._amounts, self._grid_bits = fisher_amounts(alpha, n_sites, fewest)
-            return
-        self._amounts, self._grid_bits = excess_amounts(settings.max_rows, n_sites, fewest)
-        if settings.spec.constant == "untestable":
-            half = self._amounts.largest // 2
-            self._dependent = signed_amounts(half, n_sites, fewest, above=False)
+            self._critical, self._grid_bits = fisher_criticals(alpha, n_sites)
+            self._largest = self._critical[-1] + 1
+        else:
+            self._largest, self._grid_bits = largest_excess(settings.max_rows, n_sites)
 
     def _ask(self, tests: Tests) -> PValues:
-        """A round, or more where the keys of all verdicts are longer than `ROUND_VALUES`."""
+        """A round, or more where the keys of all comparisons are longer than `ROUND_VALUES`."""
         self.tally[self._combination] += sum(len(rows) for rows in tests)
-        values = float(_VERDICTS[self._combination] * VERDICT_VALUES)
+        each = len(self._critical) + 1 if self._critical else 1 + self._both
+        values = float(each * VERDICT_VALUES)
         return (yield from by_slices(tests, [np.full(len(r), values) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        asked = EvidenceVerdicts(self._about(tests), self._amounts, self._grid_bits)
-        marginal = len(tests[0])
+        asked = EvidenceVerdicts(
+            self._about(tests), self._grid_bits, self._largest, self._critical, self._both
+        )
+        count, marginal = sum(len(rows) for rows in tests), len(tests[0])
+        first, beside = np.split((yield asked), [count])
+        independent = 1.0 - first if asked.says_dependent else first
         if self._combination == "fisher":
-            independent, reliable = np.split((yield asked), 2)
-            p_value = np.where(reliable > 0, independent, np.nan)
-            # as in sums: of a pair that too few sites can test x or y does not vary at the others
-            constant = np.isnan(p_value) & (np.arange(len(p_value)) < marginal)
+            p_value = np.where(beside > 0, independent, np.nan)
+            # as in sums: of a pair that no site can test x or y does not vary
+            constant = np.isnan(p_value) & (np.arange(count) < marginal)
             return self.settle_constant(tests[0], p_value, constant, self._combination)
-        if self._dependent is None or not marginal:
-            return (yield asked)
-        about = self._about([tests[0]])
-        other = EvidenceVerdicts(about, self._dependent, self._grid_bits)
-        independent, dependent = np.split((yield Bundle((asked, other))), [-marginal])
-        neither = (independent[:marginal] == 0) & (dependent == 0)
-        given_nothing = np.where(neither, np.nan, independent[:marginal])
-        return np.concatenate([given_nothing, independent[marginal:]])
+        if self._both:
+            neither = (independent[:marginal] == 0) & (beside == 0)
+            given_nothing = np.where(neither, np.nan, independent[:marginal])
+            return np.concatenate([given_nothing, independent[marginal:]])
+        return independent
 
 
 def summed_by(
@@ -167,76 +162,37 @@ def graded(source: EvidenceSource, tests: Tests, alpha: float) -> PValues:
     return grades
 
 
-def fisher_amounts(alpha: float, n_sites: int, fewest: int) -> tuple[ByCount, int]:
-    """The sums of -2 ln p that say independent, by number of sites, and their grid.
-
-    What one site adds is cut at the largest critical value: more of it changes no verdict.
+def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
+    """The largest sums of -2 ln p that say independent, of 1, 2, ... sites, and their grid.
 
     Args:
         alpha: Independent iff the p-value of the sum is above it.
         n_sites: How many sites there are.
-        fewest: How many contribute at least where a verdict is true.
 
     Raises:
         ParameterError: There are too many sites.
     """
     from scipy.special import chdtri
 
-    critical = [float(chdtri(2.0 * sites, alpha)) for sites in range(1, n_sites + 1)]
+    values = [float(chdtri(2.0 * sites, alpha)) for sites in range(1, n_sites + 1)]
 
-    def amounts(bits: int) -> ByCount:
-        steps = [math.ceil(math.ldexp(own, bits)) - 1 for own in critical]
-        high = [-1, *(own if k >= fewest else -1 for k, own in enumerate(steps, start=1))]
-        return ByCount(low=(0,) * (n_sites + 1), high=tuple(high), largest=steps[-1] + 1)
+    def on_grid(bits: int) -> tuple[int, ...]:
+        return tuple(math.ceil(math.ldexp(own, bits)) - 1 for own in values)
 
-    # whether rows are enough is compared too, on the same grid for any number of sites
-    require(n_sites * (n_sites + 1) * RELIABLE + n_sites <= LARGEST_SUM, TOO_MANY_SITES)
-    return finest(amounts, TOO_MANY_SITES)
+    # what one site adds is cut just above the largest value: more of it changes no verdict
+    _, bits = finest(lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES)
+    return on_grid(bits), bits
 
 
-def excess_amounts(max_rows: int, n_sites: int, fewest: int) -> tuple[ByCount, int]:
-    """The sums of n (p - alpha), moved up by each site's largest, that say independent.
+def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
+    """The largest n (p - alpha) of a site on the finest grid, and the grid.
 
     Args:
         max_rows: Declared bound of a site's rows.
         n_sites: How many sites there are.
-        fewest: How many contribute at least where a verdict is true.
 
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
-    return finest(
-        lambda bits: signed_amounts(max_rows << bits, n_sites, fewest),
-        "reveal verdicts with evidence weighted_p needs a smaller max_rows",
-    )
-
-
-def signed_amounts(half: int, n_sites: int, fewest: int, *, above: bool = True) -> ByCount:
-    """The sums above 0, or below it, of amounts to which ``half``, their largest, is added.
-
-    Raises:
-        ValueError: They are too large to compare.
-    """
-    sites = range(n_sites + 1)
-    ends = [(k * half + 1, 2 * k * half) if above else (0, k * half - 1) for k in sites]
-    return ByCount(
-        low=tuple(low for low, _ in ends),
-        high=tuple(high if k >= fewest else -1 for k, (_, high) in enumerate(ends)),
-        largest=2 * half,
-    )
-
-
-def finest(
-    amounts: Callable[[int], ByCount], otherwise: str, *, most: int = SUM_BITS - 1
-) -> tuple[ByCount, int]:
-    """The amounts on the finest grid, of ``2**-most`` at most, whose sums are small enough.
-
-    Raises:
-        ParameterError: No grid is coarse enough; says ``otherwise``.
-    """
-    for bits in range(most, -1, -1):
-        try:
-            return amounts(bits), bits
-        except ValueError:
-            continue
-    raise ParameterError(otherwise)
+    otherwise = "reveal verdicts with evidence weighted_p needs a smaller max_rows"
+    return finest(lambda bits: max_rows << bits, n_sites, otherwise)

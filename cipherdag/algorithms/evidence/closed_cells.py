@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import finest
 from cipherdag.algorithms.evidence.remembering import keys_of_any_width
-from cipherdag.questions.closed.by_count import ByCount
+from cipherdag.questions.closed.words import finest
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.verdicts import CellVerdicts
@@ -31,7 +30,7 @@ SQUARE_BITS = 10
 DIFFERENCE_BITS = 6
 """Of the grid of differences at most: finer ones turn no verdict, and make keys longer."""
 ROUND_VERDICTS = 8_000
-"""Of one round: who deals sends their keys, and the sites take turns round by round."""
+"""Of one round, whose keys the dealer sends."""
 
 
 class Opened:
@@ -97,7 +96,6 @@ def _by_test(question: TableCells | ScoreWeights, length: int) -> tuple[IndexArr
 
 def independent_within(
     question: TableCells | ScoreWeights,
-    able: FloatVector,
     limits: FloatVector,
     settings: EvidenceSettings,
     *,
@@ -108,7 +106,6 @@ def independent_within(
 
     Args:
         question: The cells, without differences.
-        able: How many sites contribute to each part of it, as counted.
         limits: How far the difference of every cell may lie from 0; 0 where it is not compared.
         settings: How tests are done.
         n_sites: Of how many sites contributors were counted.
@@ -120,26 +117,23 @@ def independent_within(
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
-    fewest = max(settings.fewest, 1)
-    cells = able[: len(question.owner)]
     compared = np.flatnonzero(limits > 0)
     independent = np.full(question.n_tests, np.nan)
     independent[question.owner[compared]] = 1.0
     # no site has more rows than all; the shorter sums are, the shorter are the keys
     most = 1 << max(settings.rows - 1, 1).bit_length() if settings.rows else settings.max_rows
     rows = min(settings.max_rows, most)
-    amounts, bits = difference_amounts(rows, n_sites, fewest, quarters=quarters)
+    largest, bits = largest_difference(rows, n_sites, quarters=quarters)
     for start in range(0, len(compared), ROUND_VERDICTS):
         own = compared[start : start + ROUND_VERDICTS]
-        within = yield CellVerdicts(
+        beyond = yield CellVerdicts(
             question=question.with_differences(),
-            amounts=amounts,
             grid_bits=bits,
+            largest=largest,
             cells=pack_integers(own),
-            able=pack_integers(cells[own].astype(np.int64)),
             limits=pack_integers(np.ldexp(limits[own], bits).astype(np.int64)),
         )
-        independent[question.owner[own[within == 0]]] = 0.0
+        independent[question.owner[own[beyond > 0]]] = 0.0
     return independent
 
 
@@ -184,28 +178,21 @@ def on_grid(squares: FloatVector) -> FloatVector:
     return found
 
 
-def difference_amounts(
-    max_rows: int, n_sites: int, fewest: int, *, quarters: int
-) -> tuple[ByCount, int]:
-    """All amounts of differences, moved up by each site's largest, and their grid.
+def largest_difference(max_rows: int, n_sites: int, *, quarters: int) -> tuple[int, int]:
+    """The largest difference of a site on the finest grid, and the grid.
 
     Args:
         max_rows: Declared bound of a site's rows.
         n_sites: How many sites there are.
-        fewest: How many contribute at least where a verdict is true.
         quarters: Largest difference of a site, in quarters of ``max_rows``.
 
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
-
-    def amounts(bits: int) -> ByCount:
-        half = -(-(quarters * max_rows << bits) // 4)
-        return ByCount(
-            low=(0,) * (n_sites + 1),
-            high=tuple(2 * k * half if k >= fewest else -1 for k in range(n_sites + 1)),
-            largest=2 * half,
-        )
-
     otherwise = "reveal verdicts with evidence stratified needs a smaller max_rows"
-    return finest(amounts, otherwise, most=DIFFERENCE_BITS)
+    return finest(
+        lambda bits: -(-(quarters * max_rows << bits) // 4),
+        n_sites,
+        otherwise,
+        most=DIFFERENCE_BITS,
+    )

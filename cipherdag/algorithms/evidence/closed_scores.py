@@ -73,7 +73,7 @@ class ClosedScores(RememberedTests):
         (able, variances), n_sites = yield from self._opened.ask(tests, question)
         limits = score_limits(question, variances, self._settings.spec.alpha)
         independent = yield from independent_within(
-            question, able, limits, self._settings, n_sites=n_sites, quarters=LARGEST_QUARTERS
+            question, limits, self._settings, n_sites=n_sites, quarters=LARGEST_QUARTERS
         )
         most = np.zeros(question.n_tests)
         np.maximum.at(most, question.owner, able)

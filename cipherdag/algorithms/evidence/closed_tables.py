@@ -85,7 +85,7 @@ class ClosedTables(StratifiedTests):
         varying = able[len(question.owner) :]
         limits = self._limits(question, able, variances[: len(question.owner)])
         independent = yield from independent_within(
-            question, able, limits, self._settings, n_sites=n_sites, quarters=1
+            question, limits, self._settings, n_sites=n_sites, quarters=1
         )
         return self._settled(tests, independent, varying)
 

@@ -45,7 +45,7 @@ def check_sites(own: FedPC | FedFCI | FedCMFS, n_sites: int) -> None:
     """Raise ParameterError where verdicts are to be found by too few sites."""
     require(
         not own.closed or n_sites >= FEWEST_SITES,
-        f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
+        f"reveal verdicts needs {FEWEST_SITES} sites, which hold shares of the sums",
     )
 
 

@@ -322,7 +322,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     def _triplets(self, facts: Facts, part: Part) -> Triplets:
         ranking = None
         if self.closed:
-            ranking = Ranking(cast("Compared", self.evidence), facts.n_sites, facts.fewest)
+            ranking = Ranking(cast("Compared", self.evidence), facts.n_sites)
         return Triplets(
             n_variables=facts.n_variables,
             test=CITestSpec(

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import Compared, finest, signed_amounts
-from cipherdag.questions.closed.by_count import ByCount
-from cipherdag.questions.closed.strengths import STEPS, ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.evidence.closed import Compared
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.question import WeightedEvidence
 
@@ -51,12 +51,10 @@ class Ranking:
     Attributes:
         evidence: ``weighted_p``: the weighted mean strength; ``fisher``: the summed -2 ln p.
         n_sites: How many sites there are.
-        fewest: How many of them have to contribute to a verdict.
     """
 
     evidence: Compared
     n_sites: int
-    fewest: int
 
     def strengths(
         self, marginals: WeightedEvidence, dependent: BoolVector
@@ -83,37 +81,23 @@ class Ranking:
         n_pairs = pairs.counts[0]
         if n_pairs == 1:
             return [0]
-        amounts, bits = yield from self._grid(pairs)
+        largest, bits = yield from self._grid(pairs)
         question: WeightedEvidence | CombinedEvidence = pairs
         if self.evidence == "fisher":
             question = CombinedEvidence.about(pairs, "fisher")
 
         def stronger(compared: IndexArray) -> Generator[Question, FloatVector, FloatVector]:
-            return (yield StrengthVerdicts(question, amounts, bits, pack_integers(compared)))
+            return (yield StrengthVerdicts(question, largest, bits, pack_integers(compared)))
 
         return (yield from ranked(n_pairs, stronger))
 
-    def _grid(
-        self, pairs: WeightedEvidence
-    ) -> Generator[Question, FloatVector, tuple[ByCount, int]]:
-        """The differences of which the second pair is stronger, and how fine they are."""
-        amounts, bits = finest(
-            lambda bits: signed_amounts(1 << bits, self.n_sites, self.fewest), TOO_MANY_SITES
-        )
+    def _grid(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, tuple[int, int]]:
+        """The largest difference of a site on the grid, and the grid."""
+        largest, bits = finest(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
         if self.evidence == "fisher":
-            return amounts, bits - LOG_POWER
-        reached = yield ScaleVerdicts(pairs, scale_amounts(self.n_sites, self.fewest))
-        return amounts, bits - 2 * int((reached > 0).sum())
-
-
-def scale_amounts(n_sites: int, fewest: int) -> ByCount:
-    """A power or more, of amounts that are cut at one."""
-    sites = range(n_sites + 1)
-    return ByCount(
-        low=tuple(STEPS for _ in sites),
-        high=tuple(k * STEPS if k >= fewest else -1 for k in sites),
-        largest=STEPS,
-    )
+            return largest, bits - LOG_POWER
+        reached = yield ScaleVerdicts(pairs)
+        return largest, bits - 2 * int((reached > 0).sum())
 
 
 def ranked(count: int, compare: Comparing) -> Generator[Question, FloatVector, list[int]]:

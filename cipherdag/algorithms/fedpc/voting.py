@@ -61,10 +61,9 @@ class VoteRule:
         least = [self._least(int(own)) for own in range(int(voters.max(initial=0)) + 1)]
         return np.array(least, dtype=np.int64)[voters]
 
-    def table(self, n_sites: int, fewest: int) -> tuple[int, ...]:
-        """The same for 0, 1, ... sites; 0 where they are too few for an edge to fall."""
-        least = self.needed(np.arange(n_sites + 1))
-        return tuple(0 if able < fewest else int(least[able]) for able in range(n_sites + 1))
+    def table(self, n_sites: int) -> tuple[int, ...]:
+        """The same for 0, 1, ... sites; 0 of none, where an edge stands."""
+        return 0, *self.needed(np.arange(1, n_sites + 1)).tolist()
 
     def _least(self, voters: int) -> int:
         share = Fraction(str(self.share)) * voters
@@ -136,7 +135,7 @@ def voted_skeleton(
         question = _layer(packed, layer, test, rule)
         if rule.closed:
             require(packed.n_edges <= MOST_VERDICTS, TOO_MANY)
-            falls = (yield EdgeVerdicts(question, rule.table(n_sites, fewest))) > 0
+            falls = (yield EdgeVerdicts(question, rule.table(n_sites))) > 0
         else:
             votes, able = yield from _counted(question, present, fewest)
             cast.append(LayerVotes(edges, votes, able))

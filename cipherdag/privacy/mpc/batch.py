@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cipherdag.errors import CohortError, ParameterError
-from cipherdag.privacy.comparison.batch import COORDINATOR, SESSION_DIGEST_BYTES
-from cipherdag.privacy.comparison.blockhash import BlockHash
-from cipherdag.privacy.comparison.payloads import key_bytes
-from cipherdag.privacy.comparison.roles import in_turn
 from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.mpc.blockhash import BlockHash
 from cipherdag.privacy.mpc.forms import predicates_digest
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
+from cipherdag.privacy.mpc.payloads import key_bytes
 from cipherdag.privacy.mpc.words import word_bytes
+from cipherdag.privacy.roles import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
     from cipherdag.predicates import Predicates
     from cipherdag.privacy.residues import IntegerVector
 
+COORDINATOR: Final = (1 << 32) - 1
+"""Stands for the coordinator, which has no position in the cohort."""
+SESSION_DIGEST_BYTES: Final = 32
 TWO_SITES: Final = 2
 FEWEST_WITH_TWIN: Final = 4
 MOST_NUMBER: Final = (1 << 32) - 1

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.comparison.blockhash import BlockHash
-    from cipherdag.privacy.comparison.keys import BitVector
+    from cipherdag.privacy.mpc.blockhash import BlockHash
+    from cipherdag.privacy.mpc.words import BitVector
     from cipherdag.privacy.residues import IntegerVector
 
     HashMatrix = NDArray[np.uint8]

@@ -22,10 +22,10 @@ from cipherdag.privacy.secrecy import Secret
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cipherdag.privacy.comparison.keys import BitVector, RandomBytes
     from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.mpc.batch import Batch, Roles
+    from cipherdag.privacy.mpc.words import BitVector, RandomBytes
 
 REPEATS: Final = 1
 """How often a holder that answered with its share of the masked sums answers a question again."""

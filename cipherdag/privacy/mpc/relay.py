@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ShareError
 from cipherdag.privacy.bodies import Body, BodyType, decode, encode
-from cipherdag.privacy.comparison.batch import COORDINATOR
 from cipherdag.privacy.keys.sealing import SEAL_BYTES
+from cipherdag.privacy.mpc.batch import COORDINATOR
 from cipherdag.privacy.mpc.holding import label_bytes
 from cipherdag.privacy.mpc.messages import (
     DIGEST_BYTES,
@@ -54,6 +54,10 @@ class Relay:
 
     batch: Batch
     names: Sequence[str]
+
+    def check(self, site: int, share: bytes) -> None:
+        """Raise ShareError unless a site's `Contributed` is one of this batch, by its lengths."""
+        self._check_lengths(site, self._read(site, share, Contributed))
 
     def prepare(self, shares: Mapping[int, bytes]) -> dict[int, bytes]:
         """`Collected` for every role, by position, from `Contributed` of every site.

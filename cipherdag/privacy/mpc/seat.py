@@ -25,9 +25,9 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.bodies import BodyType, decode, encode
-from cipherdag.privacy.comparison.batch import COORDINATOR
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, place
+from cipherdag.privacy.mpc.batch import COORDINATOR
 from cipherdag.privacy.mpc.dealing import deal_batch, deal_digest, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.comparison.keys import RandomBytes
     from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.privacy.keys.sealing import SealingKey
     from cipherdag.privacy.mpc.batch import Batch
     from cipherdag.privacy.mpc.dealing import Dealt
+    from cipherdag.privacy.mpc.words import RandomBytes
     from cipherdag.privacy.residues import IntegerVector
 
 TURNS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -27,8 +27,8 @@ from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.comparison.keys import RandomBytes
     from cipherdag.privacy.mpc.batch import Batch
+    from cipherdag.privacy.mpc.words import RandomBytes
     from cipherdag.privacy.residues import IntegerVector
 
 COMMITMENT_BYTES = 32

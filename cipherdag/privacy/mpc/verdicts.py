@@ -19,8 +19,8 @@ from cipherdag.privacy.mpc.messages import DIGEST_BYTES, Signed, Verdicts, most_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cipherdag.privacy.comparison.keys import BitVector
     from cipherdag.privacy.mpc.batch import Batch
+    from cipherdag.privacy.mpc.words import BitVector
 
 _DOMAIN = b"cipherdag secure verdicts"
 

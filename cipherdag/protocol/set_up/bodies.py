@@ -26,10 +26,21 @@ class Offer(Body, frozen=True):
     commitment: bytes
 
 
+class DealerKeys(Body, frozen=True):
+    """The coordinator's ephemeral public keys, where it deals for two sites."""
+
+    x25519: bytes
+    mlkem: bytes
+
+
 class Offers(Body, frozen=True):
-    """The signed offers of the whole cohort in order, relayed as they were received."""
+    """The signed offers of the whole cohort in order, relayed as they were received.
+
+    ``dealer`` are keys of the coordinator's own, for two sites.
+    """
 
     envelopes: tuple[bytes, ...]
+    dealer: DealerKeys | None = None
 
 
 class Seals(Body, frozen=True):
@@ -42,6 +53,7 @@ class Seals(Body, frozen=True):
         secrets: From the first site only, one sealed `SharedSecrets` per later site.
         content: From the first site only, the sealed `SharedContent`, once for all.
         public_context: From the first site under BFV: the coordinator's key-free context.
+        dealer: Of two sites the ciphertext for the coordinator that deals.
     """
 
     transcript: bytes
@@ -50,6 +62,7 @@ class Seals(Body, frozen=True):
     secrets: tuple[bytes, ...] = ()
     content: bytes = b""
     public_context: bytes = b""
+    dealer: bytes = b""
 
 
 class SharedSecrets(Body, frozen=True):

@@ -6,16 +6,21 @@ Leaks:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from cipherdag.errors import KeyAgreementError
+from cipherdag.errors import CipherdagError, KeyAgreementError
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey, agree_as_responder
+from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
+from cipherdag.privacy.mpc.party import Party
+from cipherdag.protocol.secure_batches import session_of
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.set_up.bodies import (
     Chance,
     Chances,
     Commitments,
+    DealerKeys,
     Linked,
     Links,
     Offer,
@@ -46,12 +51,16 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What the coordinator has of a set-up, and what each site said in the end."""
+    """What the coordinator has of a set-up, and what each site said in the end.
+
+    ``keys`` are those that it deals by, with each of two sites.
+    """
 
     transcript: bytes
     beacon: bytes
     public_context: bytes
     ready: list[Ready]
+    keys: dict[int, PairKey] = field(default_factory=dict, repr=False)
 
 
 def set_up(plan: Plan, exchange: Exchange) -> Agreed:
@@ -68,11 +77,14 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
     transcript = digest(b"offers", plan.digest, *raw)
     if plan.key_bounds is not None:
         return _by_lot(plan, exchange, offers, raw, transcript)
-    seals, raw = exchange("offers", Offers(envelopes=raw), Seals)
+    own = EphemeralKeys.generate() if len(plan.cohort) == TWO_SITES else None
+    dealer = None if own is None else DealerKeys(own.x25519_public, own.mlkem_public)
+    seals, raw = exchange("offers", Offers(envelopes=raw, dealer=dealer), Seals)
+    keys = {} if own is None else _dealt_by(plan, own, offers, seals, transcript)
     transcript = digest(b"sealed", transcript, *raw)
     beacon = beacon_of(plan, [own.commitment for own in offers], [own.chance for own in seals])
     ready, _ = exchange("sealed", Sealed(envelopes=raw), Ready)
-    return Agreed(transcript, beacon, seals[0].public_context, ready)
+    return Agreed(transcript, beacon, seals[0].public_context, ready, keys)
 
 
 def graph_of(plan: Plan, beacon: bytes) -> KeyGraph:
@@ -80,6 +92,44 @@ def graph_of(plan: Plan, beacon: bytes) -> KeyGraph:
     if plan.key_bounds is not None:
         return KeyGraph.drawn(beacon, len(plan.cohort), plan.key_bounds.degree)
     return KeyGraph.complete(len(plan.cohort))
+
+
+def roles_of(plan: Plan, beacon: bytes) -> Roles:
+    """Who has which role in the secure tests of a run."""
+    return Roles.draw(beacon, range(len(plan.cohort)))
+
+
+def coordinator_party(plan: Plan, agreed: Agreed) -> Party | None:
+    """The coordinator as the dealer of two sites; None for others."""
+    if not agreed.keys:
+        return None
+    session, roles = session_of(plan, agreed.transcript), roles_of(plan, agreed.beacon)
+    names = [member.name for member in plan.cohort]
+    return Party(session, COORDINATOR, agreed.keys, roles, names)
+
+
+def _dealt_by(
+    plan: Plan,
+    own: EphemeralKeys,
+    offers: Sequence[Offer],
+    seals: Sequence[Seals],
+    transcript: bytes,
+) -> dict[int, PairKey]:
+    """The coordinator's keys with both sites.
+
+    Raises:
+        KeyAgreementError: A site sent no ciphertext, or one of another length.
+    """
+    keys = {}
+    for site, (offer, sealed) in enumerate(zip(offers, seals, strict=True)):
+        try:
+            keys[site] = agree_as_responder(
+                own, offer.x25519, sealed.dealer, transcript, site, COORDINATOR
+            )
+        except CipherdagError as error:
+            error.site = plan.cohort[site].name
+            raise
+    return keys
 
 
 def _by_lot(
@@ -94,11 +144,12 @@ def _by_lot(
     transcript = digest(b"chances", transcript, *raw)
     beacon = beacon_of(plan, [own.commitment for own in offers], [own.chance for own in chances])
     links, _ = exchange("chances", Chances(envelopes=raw), Links)
-    ready, _ = exchange("linked", relayed(plan, links, graph_of(plan, beacon)), Ready)
+    graph, roles = graph_of(plan, beacon), roles_of(plan, beacon)
+    ready, _ = exchange("linked", relayed(plan, links, graph, roles), Ready)
     return Agreed(transcript, beacon, b"", ready)
 
 
-def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph) -> dict[int, Linked]:
+def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) -> dict[int, Linked]:
     """What each site is sent of all links.
 
     Raises:
@@ -106,7 +157,7 @@ def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph) -> dict[int, Lin
     """
     bound: list[dict[int, bytes]] = []
     for site, own in enumerate(sent):
-        to = later(graph, site)
+        to = later(graph, roles, site)
         if len(own.links) != len(to) or len(own.secrets) != (0 if site else len(to)):
             name = plan.cohort[site].name
             raise KeyAgreementError("its links are not those that the lot gave it", site=name)
@@ -114,7 +165,7 @@ def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph) -> dict[int, Lin
     first = sent[0]
     return {
         site: Linked(
-            links=tuple([bound[other][site] for other in earlier(graph, site)]),
+            links=tuple([bound[other][site] for other in earlier(graph, roles, site)]),
             secrets=first.secrets[site - 1] if site else b"",
             content=first.content,
         )
@@ -122,14 +173,18 @@ def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph) -> dict[int, Lin
     }
 
 
-def earlier(graph: KeyGraph, site: int) -> list[int]:
-    """The sites that send a link to one: its neighbours before it, and the first of all."""
-    near = [other for other in graph.neighbours(site) if 0 < other < site]
-    return [0, *near] if site else []
+def earlier(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
+    """The sites that send a link to one: those before it with which it shares a key."""
+    return [other for other in _linked(graph, roles, site) if other < site]
 
 
-def later(graph: KeyGraph, site: int) -> list[int]:
-    """The sites that one sends a link to: its neighbours after it; of the first, all."""
-    if site == 0:
-        return list(range(1, len(graph.ring)))
-    return [other for other in graph.neighbours(site) if other > site]
+def later(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
+    """The sites that one sends a link to: those after it with which it shares a key."""
+    return [other for other in _linked(graph, roles, site) if other > site]
+
+
+def _linked(graph: KeyGraph, roles: Roles, site: int) -> list[int]:
+    """Neighbours, all that have a role in secure tests, and the first; of such a one all sites."""
+    if site == 0 or site in roles.sites:
+        return [other for other in range(len(graph.ring)) if other != site]
+    return sorted({0, *graph.neighbours(site), *roles.sites})

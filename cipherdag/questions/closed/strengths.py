@@ -2,7 +2,7 @@
 
 Leaks:
     To everybody one bit for every comparison and every power asked about, of sums over the sites
-    that stay closed; under the assumptions of `cipherdag.privacy.comparison`.
+    that stay closed; under the assumptions of `cipherdag.privacy.mpc`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.closed.by_count import SUM_BITS, ByCount, Sets, compared
+from cipherdag.predicates import Predicates
+from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
     Encoding,
@@ -40,16 +41,16 @@ class StrengthVerdicts(
 
     Attributes:
         question: The pairs, tests given nothing; of combined evidence ``fisher``.
-        amounts: Of which summed amounts the second one is stronger. An amount is by how much it is,
-            on a grid of ``2**-grid_bits``, to which half of ``amounts.largest`` is added.
-        grid_bits: The grid; below 0 it is one of powers of two.
+        largest: Largest size of one site's amount, on the grid: by how much its second pair is
+            stronger; more is cut to it.
+        grid_bits: The grid is ``2**-grid_bits``; below 0 it is one of powers of two.
         pairs: Which pair is compared with which, by place in the question, packed, shape (B, 2).
     """
 
     leaves: ClassVar[str] = "which of two pairs is more dependent over all sites together"
 
     question: WeightedEvidence | CombinedEvidence
-    amounts: ByCount
+    largest: int
     grid_bits: int
     pairs: bytes
 
@@ -58,6 +59,8 @@ class StrengthVerdicts(
             raise ValueError("strengths are compared of weighted evidence, or of logarithms of p")
         if len(self.question.counts) != 1 or not -2 * SUM_BITS <= self.grid_bits < SUM_BITS:
             raise ValueError("pairs are compared given nothing, on a grid that sums fit")
+        if not 0 < self.largest < 1 << SUM_BITS:
+            raise ValueError("differences of strengths have a largest size")
         first, second = self.pair_array().T
         places = np.concatenate([first, second])
         if ((places < 0) | (places >= self.question.counts[0])).any() or (first == second).any():
@@ -69,14 +72,9 @@ class StrengthVerdicts(
         return f"verdicts, {len(self.pairs) // 16} comparisons of strengths"
 
     @property
-    def fewest(self) -> int:
-        """How many sites contribute at least where a bit is true."""
-        return self.amounts.fewest
-
-    @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per comparison."""
-        return (compared(len(self.pairs) // 16, self.amounts),)
+        return one_bit_each(len(self.pairs) // 16)
 
     def pair_array(self) -> IndexArray:
         """Which pair is compared with which, shape (B, 2)."""
@@ -84,21 +82,22 @@ class StrengthVerdicts(
             raise ValueError("packed pairs must be two 64-bit integers each")
         return unpack_integers(self.pairs, (len(self.pairs) // 16, 2))
 
-    def numbers(self, answer: FloatVector) -> FloatVector:
-        """A site's numbers from its summands, shape (B,)."""
+    def words(self, answer: FloatVector) -> IndexArray:
+        """By how much its second pair is stronger, shape (B,); 0 where it cannot say."""
         first, second = self.pair_array().T
         *told, weight = segments(self.question.encodings, answer)
         if isinstance(self.question, WeightedEvidence):
             strength, there = told[1], (weight[first] > 0) & (weight[second] > 0)
         else:
             strength, there = told[0], (weight[first] > 0) | (weight[second] > 0)
-        half = self.amounts.largest // 2
-        steps = np.rint(np.ldexp(strength[second] - strength[first], self.grid_bits))
-        return self.amounts.numbers(there, np.clip(steps, -half, half) + half)
+        amounts = on_grid(strength[second] - strength[first], self.grid_bits, self.largest)
+        found: IndexArray = np.where(there, amounts, 0)
+        return found
 
-    def sets(self, n_sites: int) -> Sets:
-        """The sums over so many sites of which each bit is true."""
-        return self.amounts.sets(len(self.pairs) // 16, n_sites)
+    def predicates(self, n_sites: int) -> Predicates:
+        """The sum is above 0."""
+        most = n_sites * self.largest
+        return Predicates.alike(len(self.pairs) // 16, [(-most, most)], [[((1,), 0)]])
 
 
 class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="scale-verdicts"):
@@ -109,17 +108,15 @@ class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
     Attributes:
         question: The pairs, tests given nothing.
-        amounts: Of which summed amounts a bit is true: of `STEPS` together; ``largest`` is as much.
     """
 
     leaves: ClassVar[str] = "the order of magnitude of strengths over all sites together"
 
     question: WeightedEvidence
-    amounts: ByCount
 
     def __post_init__(self) -> None:
-        if len(self.question.counts) != 1 or self.amounts.largest != STEPS:
-            raise ValueError("strengths are those given nothing, in steps of a power")
+        if len(self.question.counts) != 1:
+            raise ValueError("strengths are those given nothing")
 
     @property
     def label(self) -> str:
@@ -127,23 +124,18 @@ class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
         return f"verdicts, how large strengths of {self.question.counts[0]} pairs are"
 
     @property
-    def fewest(self) -> int:
-        """How many sites contribute at least where a bit is true."""
-        return self.amounts.fewest
-
-    @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per power."""
-        return (compared(POWERS, self.amounts),)
+        return one_bit_each(POWERS)
 
-    def numbers(self, answer: FloatVector) -> FloatVector:
-        """A site's numbers from its summands, shape (`POWERS`,)."""
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's largest in steps of every power, cut at the power, shape (`POWERS`,)."""
         _, strengths, rows = segments(self.question.encodings, answer)
-        largest = strengths.max(initial=0.0)
+        largest = strengths.max(initial=0.0) if (rows > 0).any() else 0.0
         steps = np.ceil(STEPS * np.ldexp(largest, -2 * np.arange(POWERS)))
-        there = np.full(POWERS, 1.0 if (rows > 0).any() else 0.0)
-        return self.amounts.numbers(there, np.minimum(steps, STEPS))
+        found: IndexArray = np.minimum(steps, STEPS).astype(np.int64)
+        return found
 
-    def sets(self, n_sites: int) -> Sets:
-        """The sums over so many sites of which each bit is true."""
-        return self.amounts.sets(POWERS, n_sites)
+    def predicates(self, n_sites: int) -> Predicates:
+        """The sum is one power or more."""
+        return Predicates.alike(POWERS, [(0, n_sites * STEPS)], [[((1,), 1 - STEPS)]])

@@ -29,6 +29,7 @@ from cipherdag.questions.question import (
     FamilyRegrets,
     FloatVector,
     GraphRegretExceeds,
+    IndexArray,
     LocalBeliefs,
     PoolQuestion,
     Question,
@@ -113,7 +114,7 @@ class Respondent:
         self._cells = KeptCells(self._pooled)
         self._made = lru_cache(maxsize=MOST_TESTS)(make_test)
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
-        self._answers: dict[type, Callable[[Any], FloatVector]] = {
+        self._answers: dict[type, Callable[[Any], Any]] = {
             EdgeVotes: self._edge_votes,
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
@@ -122,7 +123,7 @@ class Respondent:
             TableCells: self._cells.answer,
             Contributors: self._contributors,
             Covered: self._covered,
-            **dict.fromkeys(get_args(VerdictQuestion), self._compared),
+            **dict.fromkeys(get_args(VerdictQuestion), self._words),
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
             **dict.fromkeys(
@@ -133,6 +134,8 @@ class Respondent:
 
     def answer(self, question: Question) -> FloatVector:
         """The site's answer, shape (sum of the encodings' lengths,).
+
+        Of questions that find verdicts it is the site's words, whole numbers of 64 bits.
 
         Raises:
             MalformedMessageError: The question speaks of other variables than the study has.
@@ -202,8 +205,8 @@ class Respondent:
         known = self._counted.pop(question.question, None)
         return question.keep(self.answer(question.question) if known is None else known)
 
-    def _compared(self, question: VerdictQuestion) -> FloatVector:
-        return question.numbers(self.answer(question.question))
+    def _words(self, question: VerdictQuestion) -> IndexArray:
+        return question.words(self.answer(question.question))
 
     def _pooled(self, question: PoolQuestion) -> FloatVector:
         if self._pool is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BLINDED = "blinded-sum"
 REFUSAL = "refusal"
 REPEAT = "repeat"
 REPAIRED = "repaired-line"
@@ -61,16 +60,14 @@ _KINDS = (
         operations=("open",),
     ),
     ReleaseKind(
-        BLINDED,
-        "the opened sum over all sites, blinded",
-        ", noise over {sites} sites, seen by the coordinator and two other sites at most",
+        "secure-step",
+        "a step of secure tests",
+        ", sealed, or keys that say nothing without a seed; the last one the verdicts, seen by "
+        "everybody",
+        operations=("secure",),
     ),
-    ReleaseKind(
-        "verdict-shares",
-        "shares of the verdicts",
-        ", with those of a second site the verdicts, seen by everybody",
-        operations=("compare",),
-    ),
+    ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
+    ReleaseKind("verdict-shares", "shares of the verdicts, in an earlier revision"),
     ReleaseKind(
         "closed", "a digest of the result, and the head of the ledger", operations=("finish",)
     ),

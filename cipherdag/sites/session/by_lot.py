@@ -6,8 +6,8 @@ agrees on a key with its neighbours alone; every site then proves that its schem
 Nobody knows the graph before all keys are fixed, and a session has one lot: a number that was told
 is told in no other, whether or not the site was started anew in between.
 
-The first site also agrees on a key with every other one, to seal what all sites share; those with
-sites that are not its neighbours are forgotten when that has arrived.
+The first site also agrees on a key with every other one, to seal what all sites share, and so does
+every site that has a role in secure tests; keys that nothing needs any more are then forgotten.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, equality of schemas and the number of
@@ -35,6 +35,7 @@ from cipherdag.sites.session.handshake import Keyring, SetUp
 if TYPE_CHECKING:
     from cipherdag.privacy.key_graph import KeyGraph
     from cipherdag.privacy.keys.pairkeys import PairKey
+    from cipherdag.privacy.mpc.batch import Roles
 
 WORD_BYTES = 16
 _PURPOSE = b"link"
@@ -67,7 +68,7 @@ class ByLot(SetUp):
         graph = self._drawn(chances)
         links = tuple(
             self._initiated(other) + _word(self._pair_keys[other])
-            for other in later(graph, self.index)
+            for other in later(graph, self._roles(), self.index)
         )
         if self.index:
             return Links(links=links)
@@ -87,7 +88,7 @@ class ByLot(SetUp):
         graph = self._graph
         if graph is None:
             raise KeyAgreementError("the links came before the lot")
-        senders = earlier(graph, self.index)
+        senders = earlier(graph, self._roles(), self.index)
         if len(senders) != len(linked.links):
             raise KeyAgreementError("the links relayed are not one for every earlier neighbour")
         for sender, link in zip(senders, linked.links, strict=True):
@@ -96,9 +97,11 @@ class ByLot(SetUp):
                 name = self._names[sender]
                 raise KeyAgreementError(f"the link of '{name}' was altered on its way")
         secrets, content = self._shared(linked.secrets, linked.content)
-        near = set(graph.neighbours(self.index))
-        self._pair_keys = {site: key for site, key in self._pair_keys.items() if site in near}
         return self._agreed(secrets, content, self._transcript, self._drawn_from, graph)
+
+    def _roles(self) -> Roles:
+        """Who has which role in secure tests, by the same lot."""
+        return self._read.roles(self._drawn_from, range(len(self._names)))
 
     def _drawn(self, chances: Chances) -> KeyGraph:
         """The graph that follows from all sites' numbers; from now on keys are bound to these."""

@@ -15,7 +15,6 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.sites.session.reading import ALONE
 
 if TYPE_CHECKING:
@@ -75,11 +74,6 @@ class Coverage:
                 if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
                         f"a test is opened where {self.fewest} sites contribute to it at least"
-                    )
-            elif isinstance(inner, VerdictQuestion):
-                if inner.fewest < self.fewest:
-                    raise PolicyRefusedError(
-                        f"a verdict is found where {self.fewest} sites contribute to it at least"
                     )
             elif _tells_of_one(inner) and self.fewest > 1:
                 raise PolicyRefusedError("the sites that contribute to a test are counted first")

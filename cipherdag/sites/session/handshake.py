@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
-from cipherdag.privacy.comparison.dealing import DealingKeys
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.agreement import AgreementKeys
 from cipherdag.privacy.keys.keyed import keyed_digest
@@ -32,8 +31,11 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
 )
 from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES
+from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.tags import SumKey
+from cipherdag.protocol.secure_batches import session_of
 from cipherdag.protocol.set_up.beacon import commitment, new_chance
 from cipherdag.protocol.set_up.bodies import (
     Chance,
@@ -52,6 +54,7 @@ from cipherdag.sites.session.reading import ALONE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cipherdag.privacy.mpc.batch import Roles
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.session.reading import Reading
@@ -68,14 +71,17 @@ Kind = TypeVar("Kind", Offer, Seals, Chance)
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """What a set-up yields: the keys' uses, what digests are bound to, the beacon, the graph."""
+    """What a set-up yields: the keys' uses, what digests are bound to, the graph and the roles.
+
+    A site alone has no part in secure tests.
+    """
 
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
-    dealing: DealingKeys = field(repr=False)
+    party: Party | None = field(repr=False)
     transcript: bytes
-    beacon: bytes
     graph: KeyGraph
+    roles: Roles | None
 
 
 class SetUp:
@@ -98,6 +104,7 @@ class SetUp:
         check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
+        self._identity = profile.identity
         self.plan = plan
         self._read = read
         self._keys = EphemeralKeys.generate()
@@ -212,17 +219,34 @@ class SetUp:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
-        keys, sum_key = self._pair_keys, SumKey(secrets.sum_key)
-        kind, n_sites = PROTECTIONS[self.plan.protection], len(self._names)
+        n_sites, sum_key = len(self._names), SumKey(secrets.sum_key)
+        keys = {site: self._pair_keys[site] for site in graph.neighbours(self.index)}
+        roles = self._read.roles(beacon, range(n_sites)) if n_sites >= TWO_SITES else None
+        kind = PROTECTIONS[self.plan.protection]
         keyring = Keyring(
             kind.site(self.index, keys, sum_key, content.context, n_sites),
             AgreementKeys(self.index, keys),
-            DealingKeys(self.index, keys),
+            None if roles is None else self._party(roles, transcript),
             transcript,
-            beacon,
             graph,
+            roles,
         )
         return keyring, Ready(schema_digest=proof, n_variables=0)
+
+    def _party(self, roles: Roles, transcript: bytes) -> Party:
+        """This site's part in secure tests: a key with all that have a role; or if it has one, all.
+
+        Raises:
+            KeyAgreementError: The coordinator, which deals for two sites, offered no keys.
+        """
+        needed = {roles.dealer, *roles.sites} - {self.index}
+        if self.index in roles.sites:
+            needed |= set(self._pair_keys)
+        if not needed <= set(self._pair_keys):
+            raise KeyAgreementError("a key with one that has a role in secure tests is missing")
+        keys = {site: self._pair_keys[site] for site in needed}
+        session = session_of(self.plan, transcript)
+        return Party(session, self.index, keys, roles, self._names, self._identity)
 
     def _difference(self, content: SharedContent) -> str:
         """For the site's own screen: which lines only one of the two schemas has."""
@@ -245,13 +269,34 @@ class Handshake(SetUp):
         ciphertexts = tuple(
             self._initiated(later) for later in range(self.index + 1, len(self._names))
         )
-        seals = Seals(transcript=self._transcript, ciphertexts=ciphertexts, chance=self._chance)
+        seals = Seals(
+            transcript=self._transcript,
+            ciphertexts=ciphertexts,
+            chance=self._chance,
+            dealer=self._with_dealer(offers),
+        )
         if self.index:
             return seals
         sealed, content, public_context = self._sealed_secrets()
         return msgspec.structs.replace(
             seals, secrets=sealed, content=content, public_context=public_context
         )
+
+    def _with_dealer(self, offers: Offers) -> bytes:
+        """The ciphertext for the coordinator, where it deals for two sites; its key is kept."""
+        if (offers.dealer is not None) != (len(self._names) == TWO_SITES):
+            raise KeyAgreementError("the coordinator deals for two sites, and for no others")
+        if offers.dealer is None:
+            return b""
+        ciphertext, self._pair_keys[COORDINATOR] = agree_as_initiator(
+            self._keys,
+            offers.dealer.x25519,
+            offers.dealer.mlkem,
+            self._transcript,
+            self.index,
+            COORDINATOR,
+        )
+        return ciphertext
 
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.protocol.messages import content_digest, open_envelope, read_envelope
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.set_up.bodies import Chance, Offer, Seals
@@ -90,11 +91,12 @@ ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "Floa
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a site reads both, and what follows: graph, beacon, digests of sums and of questions."""
+    """How a site reads both, and what follows: lots, digests of sums and of questions."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum
     graph: Callable[[bytes, int, int], KeyGraph] = KeyGraph.drawn
+    roles: Callable[[bytes, range], Roles] = Roles.draw
     digest: Callable[[bytes, bytes, bytes], bytes] = digest
     beacon: Callable[[Plan, Sequence[bytes], Sequence[bytes]], bytes] = beacon_of
     content: Callable[[Question], bytes] = content_digest

@@ -13,7 +13,7 @@ from cipherdag.errors import OutputError, RefusedError
 from cipherdag.protocol.messages import REPLIES, Refusal
 from cipherdag.protocol.plan import Plan
 from cipherdag.questions.question import question_kinds
-from cipherdag.sites.record.release_kinds import BLINDED, REPLY_KINDS
+from cipherdag.sites.record.release_kinds import REPLY_KINDS
 from cipherdag.sites.session.admission import SET_UP
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ def description(
     values = 1 + labels if not kind and message.operation in ("sealed", "linked") else 0
     if not kind and round_ is not None and message.operation == "ask":
         kind = question_kinds(round_.question)
-    if not kind and round_ is not None and round_.part and message.operation == "open":
-        kind = BLINDED
     kind = kind or REPLY_KINDS[message.operation] + ("+label-positions" if labels else "")
     digest = round_.declared.digest if round_ is not None else b""
     return {

@@ -1,8 +1,8 @@
 """The rounds of one session at a site: one table of what may follow what, and its conditions.
 
     expected    message    condition                                               then
-    ask         ask        next number; the sites asked are enough, include this   unmask
-                           one and are those of the last sum or fewer; the last
+    ask         ask        next number; the sites asked are enough, include this   unmask, or
+                           one and are those of the last sum or fewer; the last    secure
                            sum is that of the sites' answers, and the question
                            the one that the plan asks after it; it was never
                            opened before, and no other run opened any over
@@ -10,10 +10,14 @@
     unmask      unmask     the tags of all other sites asked, that share a key,    opened
                            on this digest
     opened      recover    the vanished site was asked and is not this one         opened
-    opened      open       once per round and ciphertext; not at a dealer          opened
-    opened      compare    once per round, at a holder of comparison keys, of the  opened
-                           sites' own words
+    opened      open       once per round and ciphertext                           opened
     opened      ask        as above                                                unmask
+    secure      secure     a step of this site's role, once and in turn; see       secure
+                           `privacy.mpc.seat`
+    secure      ask        as above: of the next step, with verdicts that both     as above
+                           holders signed; or of the same step again
+
+Where sums are never opened, a question counts as answered once this site has sent its parts.
 
 An ask may also follow an unfinished round: it is given up, since this site releases nothing of it
 any more. It then asks for the same step again, of fewer sites; the answer is not computed anew. A
@@ -24,7 +28,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from cipherdag.errors import (
     CohortError,
@@ -34,15 +40,16 @@ from cipherdag.errors import (
     ReplayError,
     ShareError,
 )
+from cipherdag.privacy.mpc.messages import Verdicts, most_bytes
 from cipherdag.protocol.messages import (
     Ask,
-    Compare,
-    Compared,
     Finish,
     Open,
     Opened,
     Recover,
     Recovered,
+    Secure,
+    Secured,
     Share,
     Unmask,
     Unmasked,
@@ -50,7 +57,7 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
-from cipherdag.protocol.verdict_rounds import most_bytes, read_verdicts
+from cipherdag.protocol.secure_batches import batch_of, session_of
 from cipherdag.protocol.wire import unpack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import finds_verdicts
@@ -60,8 +67,11 @@ if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, FloatVector
     from cipherdag.privacy.key_graph import KeyGraph
     from cipherdag.privacy.keys.agreement import AgreementKeys
+    from cipherdag.privacy.mpc.batch import Batch, Roles
+    from cipherdag.privacy.mpc.party import Party
+    from cipherdag.privacy.mpc.seat import Seat
     from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.questions.question import Question
+    from cipherdag.questions.question import IndexArray, Question
     from cipherdag.sites.answers.respondent import Respondent
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.policy.usage import DailyReleases
@@ -70,21 +80,25 @@ if TYPE_CHECKING:
     from cipherdag.sites.session.coverage import Coverage
     from cipherdag.sites.session.program import Program
     from cipherdag.sites.session.reading import Reading
-    from cipherdag.sites.session.verdicts import Part, Parts
 
 log = logging.getLogger("cipherdag.site")
 
 
 @dataclass(slots=True)
 class Round:
-    """Where the current round stands; with the site's ``part`` where verdicts are found."""
+    """Where the current round stands; with the site's ``seat`` where sums are never opened."""
 
     ask: Ask
     declared: Declaration
     content: bytes
     question: Question
-    part: Part | None = None
+    batch: Batch | None = None
+    seat: Seat | None = field(default=None, repr=False)
     unmasked: bool = False
+
+    def leads_on(self, step: int) -> bool:
+        """Whether this site goes on to a step from here, and gives nothing up."""
+        return self.unmasked or (self.seat is not None and step > self.ask.step)
 
 
 @dataclass(slots=True)
@@ -99,7 +113,8 @@ class Rounds:
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
         graph: Who shares a key with whom.
-        parts: Makes this site's part in a round of verdicts.
+        roles: Who has which role in secure tests; None at a site alone.
+        party: This site's part in them.
         sums: What was opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
@@ -114,7 +129,8 @@ class Rounds:
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
     graph: KeyGraph = field(repr=False)
-    parts: Parts = field(repr=False)
+    roles: Roles | None
+    party: Party | None = field(repr=False)
     respondent: Respondent
     policy: Policy
     sums: OpenedSums = field(repr=False)
@@ -169,18 +185,39 @@ class Rounds:
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
             self._answered = content, self.respondent.answer(question)
-        answer = self.coverage.kept(question, self._answered[1], len(ask.participants))
-        part = self.parts.of(ask, declared, question) if finds_verdicts(question) else None
-        blinds, dealt = None, None
-        if part is not None:
-            blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus(declared))
-        share = self.aggregation.share(answer, declared, blinds)
-        escrow = self.aggregation.escrow(declared)
-        tags = self.agreement.tags(self._others(declared), bound_to)
+        current = Round(ask, declared, content, question)
+        if finds_verdicts(question):
+            share = self._contributed(current, cast("IndexArray", self._answered[1]))
+        else:
+            share = self._protected(current, self._answered[1])
         self._number = ask.number
         self._values += declared.length
-        self._current = Round(ask, declared, content, question, part)
-        return Share(digest=bound_to, share=share, escrow=escrow, tags=tags, dealt=dealt)
+        self._current = current
+        return share
+
+    def _protected(self, current: Round, answer: FloatVector) -> Share:
+        """The answer under protection, and this site's word to the others."""
+        declared = current.declared
+        kept = self.coverage.kept(current.question, answer, len(declared.sites))
+        return Share(
+            digest=declared.digest,
+            share=self.aggregation.share(kept, declared),
+            escrow=self.aggregation.escrow(declared),
+            tags=self.agreement.tags(self._others(declared), declared.digest),
+        )
+
+    def _contributed(self, current: Round, words: IndexArray) -> Share:
+        """The words in sealed parts; from now on the question counts as answered."""
+        if self.roles is None or self.party is None:
+            raise CohortError("secure tests need two sites")
+        declared = current.declared
+        session = session_of(self.plan, self.transcript)
+        batch = batch_of(session, self.roles, current.ask, current.question, self._sums)
+        current.batch, current.seat = batch, self.party.begin(batch)
+        share = current.seat.share(words)
+        self.sums.write(self.plan.session, self._names(batch.sites), self._alike(batch.sites))
+        self._present = batch.sites
+        return Share(digest=declared.digest, share=share, escrow=(), tags=())
 
     def result(self, finish: Finish) -> bytes:
         """What the run came to, as a digest; empty where the coordinator ended it before its end.
@@ -189,7 +226,9 @@ class Rounds:
             ForgedSumError: The last sum is not that of the sites' answers.
         """
         nothing_asked = self._step == 0
-        if nothing_asked or (self._current is not None and self._current.unmasked):
+        current = self._current
+        found = current is not None and current.seat is not None and finish.previous
+        if nothing_asked or found or (current is not None and current.unmasked):
             self._advance(finish.previous)
         if not self.program.replay.ended:
             log.warning("the coordinator ended the run before the plan did")
@@ -198,7 +237,7 @@ class Rounds:
 
     def _asked(self, ask: Ask) -> tuple[Question, bytes]:
         """The question of the step that is asked for, derived here, and its digest."""
-        going_on = self._current is None or self._current.unmasked
+        going_on = self._current is None or self._current.leads_on(ask.step)
         derived = self._current is None and self._step > 0  # and refused, so it may be asked again
         if ask.step != self._step + (going_on and not derived):
             raise ReplayError(f"step {ask.step} of the plan is not the next one")
@@ -234,15 +273,18 @@ class Rounds:
             if self.kept is not None:
                 self.kept.add(self._number, declared.sites, sums)
             self._sums = self.read.digest(b"sums", self._sums, opened)
+            self._opened.add(self._current.content)
+            self._answered = None
         self._step, self._previous, self._current = self._step + 1, previous, None
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
         """What was opened, or the verdicts found, and the numbers in it; checked."""
-        declared, part = current.declared, current.part
-        if part is None:
-            return self.read.sum(previous, declared, self.aggregation)
-        opened = unpack(previous, most_bytes(declared), exactly=False)
-        return opened, read_verdicts(opened, self.plan, declared, part.roles, current.question)
+        batch, party = current.batch, self.party
+        if batch is None or party is None:
+            return self.read.sum(previous, current.declared, self.aggregation)
+        opened = unpack(previous, most_bytes(batch, Verdicts), exactly=False)
+        identities = [member.identity for member in self.plan.cohort]
+        return opened, party.accept(opened, batch, identities).astype(np.float64)
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -283,29 +325,32 @@ class Rounds:
         """Open the sum under homomorphic encryption.
 
         Raises:
-            OpeningRefusedError: It is not the sum over the sites asked, another was opened, or this
-                site blinded it.
+            OpeningRefusedError: It is not the sum over the sites asked, or another was opened.
         """
         current = self._unmasked_round(request.digest)
-        if current.part is not None and current.part.deals:
-            raise OpeningRefusedError("whoever blinded a sum does not open it")
         if len(request.seeds) != len(current.declared.sites):
             raise OpeningRefusedError("the seed of a site is missing")
         seeds = dict(zip(current.declared.sites, request.seeds, strict=True))
         words = self.aggregation.open(request.combined, seeds, current.declared)
         return Opened(digest=request.digest, words=words)
 
-    def compare(self, request: Compare) -> Compared:
-        """Tell this site's shares of the verdicts of the round.
+    def secure(self, request: Secure) -> Secured:
+        """This site's next step in the secure tests of the round.
 
         Raises:
-            OpeningRefusedError: Nothing was opened yet, or the site holds no keys in this round.
-            PrivacyError: As `Part.compared`.
+            OpeningRefusedError: There are none in this round.
+            PrivacyError: As the step of `Seat`, which is then this site's last in the round.
         """
-        current = self._unmasked_round(request.digest)
-        if current.part is None:
+        seat = self._round(request.digest).seat
+        if seat is None:
             raise OpeningRefusedError("no verdicts are found in this round")
-        return current.part.compared(request, self.parts.keys, self.aggregation)
+        steps = {
+            "prepare": seat.prepare,
+            "square": seat.square,
+            "compare": seat.compare,
+            "open": seat.open,
+        }
+        return Secured(digest=request.digest, content=steps[request.verb](request.content))
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.plan.cohort[position].name for position in positions]

@@ -25,10 +25,10 @@ from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
     Closed,
-    Compare,
     Finish,
     Open,
     Recover,
+    Secure,
     Share,
     Topic,
     Unmask,
@@ -58,7 +58,6 @@ from cipherdag.sites.session.program import Program, Programs, installed_program
 from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
-from cipherdag.sites.session.verdicts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -220,8 +219,8 @@ class SiteRuntime:
                 reply = held.set_up().recover(recover)
             case Open() as request:
                 reply = held.set_up().open(request)
-            case Compare() as request:
-                reply = held.set_up().compare(request)
+            case Secure() as request:
+                reply = held.set_up().secure(request)
             case Finish() as finish:
                 reply = self._finish(finish)
         return reply
@@ -272,7 +271,8 @@ class SiteRuntime:
             aggregation=keyring.aggregation,
             agreement=keyring.agreement,
             graph=keyring.graph,
-            parts=Parts(handshake.index, keyring.dealing, keyring.beacon, keyring.graph),
+            roles=keyring.roles,
+            party=keyring.party,
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,

@@ -15,11 +15,11 @@ from labelled_runs import TABLES
 
 from cipherdag import FedCMFS, Federation
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.closed import finest, signed_amounts
-from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked, scale_amounts
+from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.closed.strengths import POWERS, STEPS, ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.lockstep import parts_of
@@ -75,18 +75,20 @@ def test_by_either_retrieval(evidence, retrieval):
 
 
 @pytest.mark.parametrize("evidence", CLOSED)
-def test_a_column_that_too_few_sites_can_test_is_untested_and_no_feature(evidence):
+def test_a_column_that_no_site_can_test_is_untested_and_one_of_few_sites_is_a_feature(evidence):
     rng = np.random.default_rng(11)
     codes = discrete_table(rng, n=8, rows=3000)
     parts = np.array_split(codes, 4)
     for number, own in enumerate(parts):
         own[:, 5] = own[:, 0] if number < 2 else 0  # a copy of the label, constant elsewhere
         own[:, 6] = 1
-    (opened, _), (closed, _) = both(
-        [DiscreteTest(p, constant="untestable") for p in parts], evidence, labels=(0,)
-    )
+    tests = [DiscreteTest(p, constant="untestable") for p in parts]
+    (opened, _), (closed, _) = both(tests, evidence, labels=(0,))
+    assert opened.untested == (5, 6)
+    # where nothing but bits is opened, two sites are enough, and one is
+    assert closed.untested == (6,)
+    (opened, _), _ = both(tests, evidence, labels=(0,), fewest=1)
     assert concluded(opened) == concluded(closed)
-    assert closed.untested == (5, 6)
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -119,8 +121,8 @@ def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():
     for evidence in ("statistic", "stouffer", "stratified"):
         with pytest.raises(ParameterError, match="needs evidence weighted_p or fisher"):
             FedCMFS(evidence=evidence, reveal="verdicts")
-    with pytest.raises(ParameterError, match="needs 3 sites"):
-        FedCMFS(reveal="verdicts").ask(Facts(5, 2, labels=(0,)))
+    with pytest.raises(ParameterError, match="needs 2 sites"):
+        FedCMFS(reveal="verdicts").ask(Facts(5, 1, labels=(0,)))
 
 
 # ranks
@@ -208,11 +210,10 @@ def test_a_verdict_is_the_larger_of_two_sums_over_the_sites_that_have_both(seed,
     if equal:
         strengths[:, 1], rows[:, 1] = strengths[:, 0], rows[:, 0]
     answers = np.concatenate([np.zeros((n_sites, 4)), strengths, rows], axis=1)
-    fewest = int(rng.integers(1, 4))
-    scale = ScaleVerdicts(question, scale_amounts(n_sites, fewest))
-    reached = plain_verdicts(scale, sum(map(scale.numbers, answers)), n_sites)
+    scale = ScaleVerdicts(question)
+    reached = plain_verdicts(scale, np.array([scale.words(own) for own in answers]))
     total = strengths.max(axis=1).sum()
-    able = (rows > 0).any(axis=1).sum() >= fewest
+    able = (rows > 0).any()
     power = int(reached.sum())
     assert (reached == (np.arange(POWERS) < power)).all()
     if able:
@@ -223,20 +224,14 @@ def test_a_verdict_is_the_larger_of_two_sums_over_the_sites_that_have_both(seed,
         assert power == 0
         return
     pairs = np.array(list(combinations(range(4), 2)))
-    amounts, bits = finest(lambda own: signed_amounts(1 << own, n_sites, fewest), "too many")
-    half = 1 << bits
-    own = StrengthVerdicts(
-        question,
-        amounts,
-        bits - 2 * power,
-        pack_integers(pairs),
-    )
-    told = plain_verdicts(own, sum(map(own.numbers, answers)), n_sites)
+    half, bits = finest(lambda own: 1 << own, n_sites, "too many")
+    own = StrengthVerdicts(question, half, bits - 2 * power, pack_integers(pairs))
+    told = plain_verdicts(own, np.array([own.words(answer) for answer in answers]))
     for (i, j), bit in zip(pairs.tolist(), told, strict=True):
         common = (rows[:, i] > 0) & (rows[:, j] > 0)
         difference = (strengths[:, j] - strengths[:, i])[common].sum()
         step = n_sites * 4.0**power / half
-        if common.sum() < fewest or difference < -step or (equal and (i, j) == (0, 1)):
+        if not common.any() or difference < -step or (equal and (i, j) == (0, 1)):
             assert not bit
         elif difference > step:
             assert bit
@@ -245,7 +240,7 @@ def test_a_verdict_is_the_larger_of_two_sums_over_the_sites_that_have_both(seed,
 @pytest.mark.parametrize("evidence", CLOSED)
 def test_a_ranking_asks_of_dependent_pairs_alone_and_of_one_nothing(evidence):
     question = pairs_question(count=6)
-    own = Ranking(evidence, 5, 3)
+    own = Ranking(evidence, 5)
     chosen = np.array([True, False, True, True, False, False])
     asked, found = asked_by(own, question, chosen)
     assert [type(part) for part in asked] == (
@@ -253,7 +248,6 @@ def test_a_ranking_asks_of_dependent_pairs_alone_and_of_one_nothing(evidence):
     )
     for part in asked:
         assert part.question.rows()[0].tolist() == [[0, 1], [0, 3], [0, 4]]
-        assert part.fewest == 3
     # none is stronger than an earlier one
     assert found.tolist() == [3, 0, 2, 1, 0, 0]
     for few in (0, 1):
@@ -263,8 +257,7 @@ def test_a_ranking_asks_of_dependent_pairs_alone_and_of_one_nothing(evidence):
 
 
 def test_questions_that_cannot_be_are_refused():
-    amounts = signed_amounts(8, 3, 2)
-    good = {"question": pairs_question(), "amounts": amounts, "grid_bits": 0}
+    good = {"question": pairs_question(), "largest": 8, "grid_bits": 0}
     StrengthVerdicts(**good, pairs=pack_integers(np.array([[0, 1]])))
     for wrong in ([[0, 0]], [[0, 4]], [[-1, 2]]):
         with pytest.raises(ValueError, match="two different pairs"):
@@ -276,13 +269,13 @@ def test_questions_that_cannot_be_are_refused():
             **good | {"question": CombinedEvidence.about(pairs_question(), "statistic")},
             pairs=pack_integers(np.array([[0, 1]])),
         )
-    with pytest.raises(ValueError, match="in steps of a power"):
-        ScaleVerdicts(pairs_question(), signed_amounts(16, 3, 2))
+    with pytest.raises(ValueError, match="largest size"):
+        StrengthVerdicts(**good | {"largest": 0}, pairs=pack_integers(np.array([[0, 1]])))
     read = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(ScaleVerdicts(pairs_question(), scale_amounts(4, 3))),
+        msgspec.msgpack.encode(ScaleVerdicts(pairs_question())),
         type=ScaleVerdicts,
     )
-    assert read == ScaleVerdicts(pairs_question(), scale_amounts(4, 3))
+    assert read == ScaleVerdicts(pairs_question())
 
 
 def test_every_round_is_of_verdicts_however_many_labels_there_are():

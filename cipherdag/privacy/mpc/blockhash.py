@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 Blocks = NDArray[np.uint64]
 """Blocks of 16 bytes as their two little-endian words, shape (..., 2)."""
 
-BLOCK_BYTES = 16
-
 
 class BlockHash:
     """The hash under one key.
@@ -60,14 +58,3 @@ class BlockHash:
         permuted = found[: mixed.size].reshape(blocks.shape)
         permuted ^= mixed
         return permuted.astype(np.uint64, copy=False)
-
-
-def to_bytes(blocks: Blocks) -> bytes:
-    """The blocks one after the other."""
-    return blocks.astype("<u8", copy=False).tobytes()
-
-
-def from_bytes(data: bytes) -> Blocks:
-    """Undo `to_bytes`, shape (number of blocks, 2)."""
-    words = np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
-    return words.reshape(-1, 2)

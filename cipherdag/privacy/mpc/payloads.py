@@ -1,7 +1,8 @@
 """Distributed comparison functions whose outputs add up to a secret word, or to 0.
 
-The functions of `function` with outputs in Z_2^64 (Boyle et al., EUROCRYPT 2021, ePrint 2020/1392,
-Figure 3): both keys yield words that add up to
+Boyle, Chandran, Gilboa, Gupta, Ishai, Kumar and Rathee, "Function secret sharing for mixed-mode
+and fixed-point secure computation", EUROCRYPT 2021 (ePrint 2020/1392), Figure 3, with outputs in
+Z_2^64: both keys yield words that add up to
 
     payload * ([x < alpha] xor turned)        modulo 2**64
 
@@ -26,13 +27,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cipherdag.privacy.comparison.function import FLAGS, corrected, where_set
-
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.comparison.blockhash import BlockHash, Blocks
+    from cipherdag.privacy.mpc.blockhash import BlockHash, Blocks
     from cipherdag.privacy.residues import WordMatrix
 
+FLAGS = np.uint64(7)
+"""The bits of a block that a seed leaves free."""
 LEAF_BITS = 2
 LEAVES = 1 << LEAF_BITS
 WORD_BYTES = 8
@@ -227,3 +228,20 @@ def _signed(words: WordVector, minus: WordVector) -> WordVector:
     mask: WordVector = _ZERO - minus
     signed: WordVector = (words ^ mask) - mask
     return signed
+
+
+def corrected(
+    children: Blocks, own: WordVector, correction: Blocks, right: WordVector
+) -> tuple[Blocks, WordVector]:
+    """The seeds, in place, and control bits of the children taken."""
+    flags = (children[..., 0] ^ own & (correction[:, 0] >> right)) & _ONE
+    # word by word: numpy is slow at rows of two
+    for word in range(correction.shape[1]):
+        children[..., word] ^= where_set(own, correction[:, word])
+    children[..., 0] &= ~FLAGS
+    return children, flags
+
+
+def where_set(flags: WordVector, words: WordVector) -> WordVector:
+    """The words whose flag is 1, and 0 for the others."""
+    return (np.uint64(0) - flags) & words
