@@ -27,12 +27,9 @@ from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, seg
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.score_sums import ScoreSums
-from cipherdag.questions.scores.score_weights import ScoreWeights
-from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
@@ -45,11 +42,7 @@ CountedQuestion = (
     | CombinedEvidence
     | CandidateScores
     | EdgeVotes
-    | StratifiedTables
     | SiteDifferences
-    | TableCells
-    | ScoreWeights
-    | WithinScores
     | ScoreSums
     | Columns
     | ColumnSums
@@ -61,15 +54,7 @@ CountedQuestion = (
 )
 Following = SurvivalCounts | HazardSteps | HazardSums
 PartByPart = (
-    SiteDifferences
-    | Columns
-    | ColumnSums
-    | ValueCounts
-    | Following
-    | EffectSums
-    | WithinScores
-    | ScoreSums
-    | StratifiedTables
+    SiteDifferences | Columns | ColumnSums | ValueCounts | Following | EffectSums | ScoreSums
 )
 
 
@@ -150,8 +135,6 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
 def n_tests(question: CountedQuestion) -> int:
     """How many tests, or parts of tests, a question asks about."""
-    if isinstance(question, StratifiedTables):
-        return question.n_parts
     if isinstance(question, Columns):
         return question.n_variables
     return question.encodings[-1].length
@@ -164,8 +147,6 @@ def counted_as(question: CountedQuestion) -> CountedQuestion:
 
 def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:
     """1 for each test that the answer weighs, else 0."""
-    if isinstance(question, StratifiedTables):
-        return question.informative(answer).astype(np.float64)
     if isinstance(question, Columns):
         return question.marked(answer).astype(np.float64)
     if isinstance(question, CombinedEvidence):

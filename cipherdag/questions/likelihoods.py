@@ -18,12 +18,14 @@ from cipherdag.questions.encodings import (
     unpack_blocks,
 )
 from cipherdag.questions.pooled_data import check_study
-from cipherdag.questions.stratified import COARSE_BITS
 
 LARGEST_PER_ROW = 512
 """Most nats a row that a set's likelihood may be."""
 MOST_MEMBERS = 32
 LARGEST_DISCOUNT = 16
+
+COARSE_BITS = 4
+"""Of likelihoods and regrets that are opened: finer ones tell the counts that they are of."""
 
 
 class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="likelihoods"):

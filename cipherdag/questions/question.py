@@ -33,8 +33,6 @@ from cipherdag.questions.pooled_data import Columns, PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.questions.score_sums import CategoryCounts, ScoreSums
-from cipherdag.questions.scores.score_weights import ScoreWeights
-from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -44,7 +42,6 @@ from cipherdag.questions.separators import (
 )
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
@@ -76,7 +73,6 @@ __all__ = [
     "SingleQuestion",
     "SiteDifferences",
     "Skeleton",
-    "StratifiedTables",
     "SurvivalCounts",
     "ValueCounts",
     "WeightedEvidence",
@@ -95,9 +91,6 @@ MAX_REPLICATES = 1000
 PoolQuestion = (
     PooledQuestion
     | RegressionSteps
-    | StratifiedTables
-    | TableCells
-    | WithinScores
     | ScoreSums
     | CategoryCounts
     | SiteDifferences
@@ -120,10 +113,6 @@ ResampledQuestion = (
     | PooledQuestion
     | LogLikelihoods
     | RegressionSteps
-    | StratifiedTables
-    | TableCells
-    | WithinScores
-    | ScoreWeights
     | ScoreSums
     | CategoryCounts
     | Contributors
@@ -236,5 +225,4 @@ def opens_dependence(question: Question) -> bool:
     inner = question.question if isinstance(question, Resampled) else question
     inner = inner.question if isinstance(inner, Covered) else inner
     beside = isinstance(inner, Columns | Contributors)
-    beside |= isinstance(inner, TableCells | ScoreWeights) and not inner.differences
     return not beside and opens_sums(question)

@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.predicates import Predicates
+from cipherdag.questions.closed.words import one_bit_each
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -91,7 +92,7 @@ class ScoreSums(
     Where all columns of a test are categories, a component is a cell: of the site's n rows of a
     configuration of S, r of a category of x and c of one of y, U is O - r c / n for the count O of
     both, and V is r (n - r) c (n - c) / (n^2 (n - 1)), added up over configurations. Elsewhere one
-    of x and y is the response of a regression on S (`tested_model`), and U is the score of each of
+    of x and y is the response of a regression on S (`scored_model`), and U is the score of each of
     its categories with each of the other one's; V is its variance given the estimates. Of two
     numbers U is the sum of the products of their standardised, clipped residuals given S, and V
     that of the squared products. Of two categories the first alone has components; a response in
@@ -152,7 +153,7 @@ class ScoreSums(
         ordered = frozenset(self.ordered)
         tests = (row for block in self.rows() for row in block.tolist())
         return {
-            place: tested_model(row, self.categories, ordered)
+            place: scored_model(row, self.categories, ordered)
             for place, row in enumerate(tests)
             if not self.by_table[place]
         }
@@ -207,32 +208,26 @@ class ScoreSums(
         """An answer, or a sum of answers, in its parts."""
         return Scores(*segments(self.encodings, answer))
 
-    def components(self, sizes: IndexArray, rows: int) -> Components:
+    def components(self, sizes: FloatVector, rows: int) -> Components:
         """What is public about the components.
 
         Args:
             sizes: About how many rows each category has, shape (sum of categories,).
             rows: Rows of all sites.
         """
-        of_variable = np.split(sizes.astype(np.float64), np.cumsum(self.categories)[:-1])
+        of_variable = np.split(sizes, np.cumsum(self.categories)[:-1])
 
         def shares(variable: int, side: int) -> FloatVector:
             own = of_variable[variable]
-            if side == 1 and len(own) != 2:  # noqa: PLR2004
-                return np.zeros(0)  # a number, or an order
-            return (own / own.sum())[:side]
+            known: FloatVector = own / own.sum() if side > 1 or len(own) == 2 else own[:0]  # noqa: PLR2004
+            return known[:side]
 
-        shapes = [
-            (shares(x, rows_), shares(y, columns)) if rows_ else None
-            for (x, y), (rows_, columns) in zip(
-                self.pairs.tolist(), self.shapes.tolist(), strict=True
-            )
-        ]
-        found = components_of(
-            [own for own, size in zip(shapes, self.sizes, strict=True) if size], float(max(rows, 1))
-        )
+        done = self.sizes > 0
+        layouts = np.column_stack([self.pairs, self.shapes])[done].tolist()
+        shapes = [(shares(x, rows_), shares(y, columns)) for x, y, rows_, columns in layouts]
+        found = components_of(shapes, float(max(rows, 1)))
         dof = np.zeros(self.n_tests)
-        dof[self.sizes > 0] = found.dof
+        dof[done] = found.dof
         return Components(self.sizes, found.expected, dof, found.alone)
 
 
@@ -277,7 +272,7 @@ class ScoreBits(
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One bit per test."""
-        return (Encoding(length=self.question.n_tests, bound=1.0, verdict=True),)
+        return one_bit_each(self.question.n_tests)
 
     @cached_property
     def components(self) -> Components:
@@ -302,7 +297,8 @@ class ScoreBits(
             ]
         )
         lowest, highest = self._bounds(1)
-        return np.clip(np.rint(steps).astype(np.int64), lowest, highest)
+        words: IndexArray = np.clip(np.rint(steps).astype(np.int64), lowest, highest)
+        return words
 
     def predicates(self, n_sites: int) -> Predicates:
         """The tests as comparisons of sums over so many sites."""
@@ -407,7 +403,8 @@ class ScoreBits(
             tests.owner, weights=np.ldexp(weights * squares, TRACE_BITS), minlength=len(largest)
         )
         beyond = np.maximum(np.ceil(np.log2(np.maximum(form, 1.0) / LARGEST_FORM)), 0.0)
-        return np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
+        whole: IndexArray = np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
+        return whole
 
 
 class CategoryCounts(
@@ -472,11 +469,12 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     def encodings(self) -> tuple[Encoding, ...]:
         """One bit per category and power, powers fastest."""
         count = sum(self.question.categories) * len(self._powers)
-        return (Encoding(length=count, bound=1.0, verdict=True),)
+        return one_bit_each(count)
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's counts."""
-        return np.minimum(np.rint(answer), self.rows).astype(np.int64)
+        words: IndexArray = np.minimum(np.rint(answer), self.rows).astype(np.int64)
+        return words
 
     def predicates(self, n_sites: int) -> Predicates:
         """Whether each sum is as large as each power."""
@@ -502,7 +500,8 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     @property
     def _powers(self) -> IndexArray:
         exponents = range(FIRST_SIZE, max(self.rows.bit_length(), FIRST_SIZE + 1))
-        return np.array([1 << own for own in exponents], dtype=np.int64)
+        powers: IndexArray = np.array([1 << own for own in exponents], dtype=np.int64)
+        return powers
 
 
 def _side_rows(most: FloatVector) -> FloatVector:
@@ -518,8 +517,12 @@ def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
     return ordered
 
 
-def tested_model(
-    row: Sequence[int], categories: Sequence[int], ordered: AbstractSet[int]
+def scored_model(
+    row: Sequence[int],
+    categories: Sequence[int],
+    ordered: AbstractSet[int],
+    *,
+    interactions: bool = False,
 ) -> Regression:
     """The regression of x or y on S and on the other one, its last predictor.
 
@@ -531,6 +534,7 @@ def tested_model(
         row: x, y, s1, ..., sl.
         categories: Number of categories of every variable, 0 for a number.
         ordered: Variables with three or more categories in an order.
+        interactions: Whether the variables of S interact; see `Regression`.
     """
 
     def rank(variable: int) -> tuple[int, int]:
@@ -539,7 +543,8 @@ def tested_model(
 
     x, y, *given = row
     response, other = (y, x) if rank(y) < rank(x) else (x, y)
-    return Regression(response, (*given, other), (), response in ordered)
+    crossed = len(given) if interactions else 0
+    return Regression(response, (*given, other), (), response in ordered, crossed)
 
 
 def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]:

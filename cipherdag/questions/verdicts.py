@@ -26,11 +26,9 @@ from cipherdag.questions.encodings import (
     FloatVector,
     IndexArray,
     segments,
-    unpack_integers,
 )
-from cipherdag.questions.scores.score_weights import ScoreWeights
+from cipherdag.questions.score_sums import CategorySizes, ScoreBits
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.stratified import TableCells
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,77 +252,6 @@ def chain(
     return list(pairwise(hull))
 
 
-class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cell-verdicts"):
-    """Which cells of tables stand out from independence? Of how many rows they hold, nothing.
-
-    A bit for every cell that is compared: the sum of its differences lies beyond its limit. A score
-    is compared as the difference of a cell is, or only above its limit where it is ``one_sided``.
-
-    Attributes:
-        question: The cells, with differences.
-        grid_bits: A difference is on a grid of ``2**-grid_bits``.
-        largest: Largest size of one site's, on the grid.
-        cells: Which cells are compared, packed integers, ascending, shape (K,).
-        limits: How far each sum of differences may lie from 0, on the grid.
-    """
-
-    leaves: ClassVar[str] = (
-        "whether a cell of a table, or a score, stands out over all sites together"
-    )
-
-    question: TableCells | ScoreWeights
-    grid_bits: int
-    largest: int
-    cells: bytes
-    limits: bytes
-
-    def __post_init__(self) -> None:
-        cells, limits = map(self._told, (self.cells, self.limits))
-        if not self.question.differences or not 0 <= self.grid_bits < SUM_BITS:
-            raise ValueError("differences are compared, on a grid that sums fit")
-        if (np.diff(cells) <= 0).any() or not ((cells >= 0) & (cells < self._n_cells)).all():
-            raise ValueError("cells ascend, and are some of the question's")
-        if (limits < 0).any() or not 0 < self.largest < 1 << SUM_BITS:
-            raise ValueError("limits are not below 0, and differences have a largest size")
-
-    @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return f"verdicts, {self.question.label}"
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One verdict per cell that is compared."""
-        return one_bit_each(len(self.cells) // 8)
-
-    def words(self, answer: FloatVector) -> IndexArray:
-        """A site's differences, shape (K,)."""
-        return on_grid(answer[self._told(self.cells)], self.grid_bits, self.largest)
-
-    def predicates(self, n_sites: int) -> Predicates:
-        """The difference less its limit, or the negative of it less the limit, above 0."""
-        limits, most = self._told(self.limits), n_sites * self.largest
-        word = np.arange(len(limits))
-        sides = np.where(self.question.one_sided[self._told(self.cells)], 1, 2)
-        owner = np.repeat(word, sides)
-        first = np.diff(owner, prepend=-1) > 0
-        linear = np.stack([np.arange(owner.size), owner, np.where(first, 1, -1)], axis=1)
-        return Predicates(
-            np.full(word.size, -most),
-            np.full(word.size, most),
-            sides.astype(np.int64),
-            np.zeros((0, 4), dtype=np.int64),
-            linear.astype(np.int64),
-            -np.minimum(limits, most)[owner],
-        )
-
-    @property
-    def _n_cells(self) -> int:
-        return len(self.question.owner)
-
-    def _told(self, packed: bytes) -> IndexArray:
-        return unpack_integers(packed, (len(self.cells) // 8,))
-
-
-VerdictQuestion = EdgeVerdicts | EvidenceVerdicts | CellVerdicts | StrengthVerdicts | ScaleVerdicts
-"""Sums that stay closed: which comparisons of them hold, test by test."""
+VerdictQuestion = (
+    ScoreBits | CategorySizes | EdgeVerdicts | EvidenceVerdicts | StrengthVerdicts | ScaleVerdicts
+)

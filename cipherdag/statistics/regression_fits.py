@@ -1,7 +1,7 @@
 """Fitting nested regressions step by step from sums, and their likelihood ratio.
 
 The coordinator feeds it sums over the sites, and a site its own, so that both test alike. Which of
-x and y is the response, `tested_model` says. A linear, logistic, multinomial logistic or, for an
+x and y is the response, `scored_model` says. A linear, logistic, multinomial logistic or, for an
 order, proportional-odds regression on S, and once more with the other variable, of which an order
 is not used. S enters by main effects alone unless it is said to interact. Twice the gain in log
 likelihood is chi-square with as many degrees of freedom as the other variable adds.
@@ -30,7 +30,7 @@ from cipherdag.questions.regression_steps import (
     outputs,
     predictor_columns,
 )
-from cipherdag.questions.scores.within_scores import tested_model
+from cipherdag.questions.score_sums import scored_model
 from cipherdag.statistics.reproducible import dot, product, solve
 from cipherdag.statistics.thresholds import (
     equal_thresholds,
@@ -277,7 +277,7 @@ def nested_models(
         ordered: Variables with three or more categories in an order.
         interactions: Whether the variables of S interact; see `Regression`.
     """
-    large = tested_model(row, categories, ordered, interactions=interactions)
+    large = scored_model(row, categories, ordered, interactions=interactions)
     other = large.predictors[-1]
     small = replace(
         large, predictors=large.predictors[:-1], complete_in=(other,) if left_out else ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
-from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
+from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", SmallCells, Tables)
 
 BATCH_CELLS = 2**20
-FALLEN_BACK = ["too large: statistic", "withheld: stratified"]
+FALLEN_BACK = ["too large: within sites", "withheld: within sites"]
 WAYS = ["too few rows: none", *FALLEN_BACK, "pooled"]
 """How a test is done, as the tally says."""
 
@@ -50,7 +50,9 @@ def open_tables(
     for variable in np.flatnonzero(tables.known(alone)).tolist():
         counts = tables.alone(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
-    fallback = StratifiedTests(kinds, settings)
+    sizes = yield from category_sizes(kinds, settings)
+    alpha = settings.spec.alpha
+    fallback = ScoreTests(kinds, settings, sizes, bits=False, alpha=alpha)
     return TableTests(tables, levels, settings.spec, fallback, max_cells=settings.max_cells)
 
 
@@ -201,7 +203,7 @@ class TableTests(RememberedTests):
         tables: PooledTables,
         levels: IndexArray,
         spec: CITestSpec,
-        fallback: StratifiedTests,
+        fallback: ScoreTests,
         *,
         max_cells: int,
     ) -> None:
@@ -209,7 +211,7 @@ class TableTests(RememberedTests):
         self._tables = tables
         self._levels = levels
         self._spec = spec
-        self._fallback: StratifiedTests = fallback
+        self._fallback: ScoreTests = fallback
         self._max_cells = max_cells
         known = tables.known(np.arange(len(levels))[:, None])
         self._unvarying = np.array(

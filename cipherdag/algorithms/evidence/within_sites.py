@@ -104,10 +104,8 @@ class ScoreTests(RememberedTests):
     def _values(self, rows: IndexArray) -> FloatVector:
         """How many values each test asks for at most, shape (B,)."""
         sides = np.maximum(self._columns.categories[rows[:, :2]], 1).astype(np.float64)
-        components = sides.prod(axis=1)
-        if self._bits:
-            return KEY_VALUES * (components + 2.0)
-        return 2.0 * components + 3.0
+        components: FloatVector = sides.prod(axis=1)
+        return KEY_VALUES * (components + 2.0) if self._bits else 2.0 * components + 3.0
 
     def _question(self, tests: Sequence[IndexArray]) -> ScoreSums:
         counts, members = pack_blocks(tests)
@@ -199,17 +197,24 @@ def within_sites(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy="Leave the test to evidence stratified, which takes columns of any type.",
         )
-    sizes = b""
-    if kinds.categories.any() and kinds.rows:
-        categories = tuple(kinds.categories.tolist())
-        asked = CategorySizes(CategoryCounts(categories, settings.max_rows), kinds.rows)
-        sizes = asked.exponents((yield asked))
+    sizes = yield from category_sizes(kinds, settings)
     alpha = settings.spec.alpha
     source = ScoreTests(kinds, settings, sizes, bits=bits, alpha=alpha)
     if bits:
         level = max(DOUBTED, alpha)
         source.doubted = ScoreTests(kinds, settings, sizes, bits=True, alpha=level)
     return source
+
+
+def category_sizes(
+    kinds: ColumnKinds, settings: EvidenceSettings
+) -> Generator[Question, FloatVector, bytes]:
+    """About how many rows each category has, as `ScoreBits` has them; one round."""
+    if not kinds.categories.any() or not kinds.rows:
+        return b""
+    counts = CategoryCounts(tuple(kinds.categories.tolist()), settings.max_rows)
+    asked = CategorySizes(counts, kinds.rows)
+    return asked.exponents((yield asked))
 
 
 STRATIFIED = EvidenceKind(

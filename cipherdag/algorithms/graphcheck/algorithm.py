@@ -14,7 +14,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.stratified import STRATIFIED
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.algorithms.graphcheck.report import disclosed, reported
 from cipherdag.algorithms.parameters import graph_text, require, row_bound, within
 from cipherdag.errors import ParameterError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.evidence.stratified import STRATIFIED
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.findings.conclusion import Report
 
 if TYPE_CHECKING:

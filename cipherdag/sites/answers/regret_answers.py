@@ -21,6 +21,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     MixedTypesError,
 )
+from cipherdag.questions.likelihoods import COARSE_BITS
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -28,7 +29,6 @@ from cipherdag.questions.regrets import (
     ScoreSpec,
     largest_on_grid,
 )
-from cipherdag.questions.stratified import COARSE_BITS
 from cipherdag.sites.answers.odd_column import odd_column
 
 if TYPE_CHECKING:

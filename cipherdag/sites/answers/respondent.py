@@ -38,12 +38,9 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
-from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.stratified import TableCells
 from cipherdag.questions.verdicts import VerdictQuestion
-from cipherdag.sites.answers.kept_cells import KeptCells
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
@@ -111,16 +108,13 @@ class Respondent:
         self._resamples = resamples
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._counted: dict[CountedQuestion, FloatVector] = {}
-        self._cells = KeptCells(self._pooled)
         self._made = lru_cache(maxsize=MOST_TESTS)(make_test)
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
         self._answers: dict[type, Callable[[Any], Any]] = {
             EdgeVotes: self._edge_votes,
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
-            ScoreWeights: self._weights,
             **dict.fromkeys(get_args(PoolQuestion), self._pooled),
-            TableCells: self._cells.answer,
             Contributors: self._contributors,
             Covered: self._covered,
             **dict.fromkeys(get_args(VerdictQuestion), self._words),
@@ -191,9 +185,6 @@ class Respondent:
         pool = self._pool
         levels = pool.levels if pool is not None and pool.discrete else None
         return combined_evidence(test, question, levels)
-
-    def _weights(self, question: ScoreWeights) -> FloatVector:
-        return question.of(self._answers[type(question.scores)](question.scores))
 
     def _contributors(self, question: Contributors) -> FloatVector:
         if len(self._counted) >= MOST_COUNTED:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import JOLT, SPREAD
 from cipherdag.sites.table.rows.digest import Keyed, Renamed, first_met, rows_digest, unkeyed
 
 if TYPE_CHECKING:
@@ -23,8 +22,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.sites.table.rows.digest import Digested
+
+SPREAD = 0.1
+"""Share by which variances and weights of rows are multiplied at most."""
 
 
 class Blur:
@@ -62,21 +64,12 @@ class Blur:
             self._columns.append(rows_digest(b"cipherdag column", *parts))
         self._ranks, self._met = _in_rows(ranks), np.array(met, dtype=np.int64)
         ordered = sorted(self._columns)
-        places = {own: place for place, own in enumerate(ordered)}
-        self._order = np.array([places[own] for own in self._columns], dtype=np.int64)
         self._keyed = keyed
         self._digest = hashlib.sha256(b"cipherdag blur" + b"".join(ordered)).digest()
 
     def column(self, variable: int) -> bytes:
         """What stands for a variable in a key."""
         return self._columns[variable]
-
-    def pairs(self, x: IndexArray, y: IndexArray) -> tuple[list[bytes], BoolVector]:
-        """A name of each pair, whichever of the two comes first, and whether y does."""
-        turned: BoolVector = self._order[x] > self._order[y]
-        before, after = np.where(turned, y, x).tolist(), np.where(turned, x, y).tolist()
-        own = self._columns
-        return [own[v] + own[w] for v, w in zip(before, after, strict=True)], turned
 
     def met(self, variables: int | IndexArray) -> IndexArray:
         """How many categories of each variable rows have, in the shape of ``variables``."""
@@ -107,7 +100,7 @@ class Blur:
 
         Returns:
             What variances are multiplied by, shape (K,), and of every key as many numbers from -1
-            to 1 for `jolted` as asked for, one after the other.
+            to 1 as asked for, one after the other.
         """
         state = self._keyed(self._digest) + b"each"
         asked = zip(keys, sizes, strict=True)
@@ -119,7 +112,8 @@ class Blur:
 
     def weights(self, rows: int) -> FloatVector:
         """What each row counts, shape (rows,): whole numbers do not follow from weighted sums."""
-        return 1.0 + SPREAD * self.uniform(b"row weights", (rows,))
+        found: FloatVector = 1.0 + SPREAD * self.uniform(b"row weights", (rows,))
+        return found
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""
@@ -140,15 +134,4 @@ def _in_rows(ranks: Sequence[IndexArray]) -> IndexArray:
     found = np.tile(np.arange(max(map(len, ranks), default=0)), (len(ranks), 1))
     for row, own in zip(found, ranks, strict=True):
         row[: len(own)] = own
-    return found
-
-
-def jolted(differences: FloatVector, moved: FloatVector) -> FloatVector:
-    """Differences to which `JOLT` times others are added, with variances as they were.
-
-    Args:
-        differences: Any shape.
-        moved: With the covariances of ``differences``, of numbers from -1 to 1, as they are.
-    """
-    found: FloatVector = (differences + JOLT * moved) / np.sqrt(1.0 + JOLT**2 / 3.0)
     return found

@@ -17,7 +17,6 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.left_out import tell_left_out
-from cipherdag.sites.compute.pooled.own_scores import joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,3 +202,22 @@ def _correlations(values: NDArray[np.float64]) -> FloatVector:
     matrix: FloatVector = scaled.T @ scaled
     np.fill_diagonal(matrix, 1.0)
     return matrix
+
+
+def joined(counts: IndexArray, least: int) -> IndexArray:
+    """Which category every one counts with: a rare one joins the one below, the lowest that above.
+
+    Args:
+        counts: Rows of every category.
+        least: Fewest rows of one that counts by itself.
+    """
+    left, into = counts.copy(), np.arange(len(counts))
+    for code in range(len(counts) - 1, 0, -1):
+        if 0 < left[code] < least:
+            left[code - 1] += left[code]
+            left[code] = 0
+            into[into == code] = code - 1
+    above = np.flatnonzero(left[1:]) + 1
+    if 0 < left[0] < least and len(above):
+        into[into == 0] = above[0]
+    return into

@@ -13,7 +13,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.questions.stratified import SPREAD
+from cipherdag.sites.compute.pooled.blur import SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,7 @@ from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.score_sums import CategoryCounts, ScoreSums
-from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.site_differences import SiteDifferences
-from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.expansion import Expansion
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
-    from cipherdag.sites.compute.pooled.own_scores import OwnScores
     from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
 
 log = logging.getLogger("cipherdag.site")
@@ -148,11 +145,8 @@ class PoolableData:
             Moments: self._moments,
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
-            WithinScores: self._within_scores,
             ScoreSums: self._score_sums,
             CategoryCounts: self._category_counts,
-            StratifiedTables: self._strata,
-            TableCells: self._strata,
             SiteDifferences: self._shares,
             LogLikelihoods: self._likelihoods,
             ColumnSums: self._describe,
@@ -265,25 +259,7 @@ class PoolableData:
     def _own_columns(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(self._categories.tolist()), self._ordered
 
-    def _within_scores(self, question: WithinScores) -> FloatVector:
-        self._check_columns(question)
-        self._spend(sum(question.counts))
-        return self._own_scores.answer(question)
-
-    @cached_property
-    def _own_scores(self) -> OwnScores:
-        from cipherdag.sites.compute.pooled.own_scores import OwnScores
-
-        whole = self if self._within is None else self._within
-        return OwnScores(
-            tuple(self._categories.tolist()),
-            self.column,
-            least=self._min_cell_size,
-            within=whole.column,
-            blur=self._moves,
-        )
-
-    def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
+    def _check_columns(self, question: RegressionSteps) -> None:
         if (question.categories, question.ordered) != self._own_columns:
             raise MalformedMessageError("tests of other columns than the site's schema has")
 
@@ -363,21 +339,6 @@ class PoolableData:
         if withheld.any():
             raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
         return np.concatenate([np.zeros(0), *answers])
-
-    def _strata(self, question: StratifiedTables | TableCells) -> FloatVector:
-        from cipherdag.sites.compute.pooled.strata import cells_answer, stratified_answer
-
-        cells = question if isinstance(question, TableCells) else None
-        tables = question if isinstance(question, StratifiedTables) else question.tables
-        if tables.categories != tuple(self._categories.tolist()):
-            raise MalformedMessageError("strata of other categories than the site's schema has")
-        self._spend(sum(tables.counts))
-        least = max(self._min_cell_size, LEAST_STRATUM)
-        within = None if self._within is None else self._within._columns()  # noqa: SLF001
-        own, blur = self._columns(), self._moves
-        if cells is not None:
-            return cells.of(cells_answer(cells, own, least=least, blur=blur, within=within))
-        return stratified_answer(tables, own, least=least, blur=blur, within=within)
 
     def _shares(self, question: SiteDifferences) -> FloatVector:
         from cipherdag.sites.compute.pooled.shares import share_summands

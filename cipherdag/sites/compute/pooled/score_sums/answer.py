@@ -103,8 +103,8 @@ class SiteScores:
         at = start[places]
         found.scores[at], found.variances[at], found.rows[places] = score, variance, rest
         done = rest > 0
-        form = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
-        found.site_scores[places], found.sites[places] = normal_score(form, done * 1.0)
+        form: FloatVector = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
+        found.site_scores[places], found.sites[places] = normal_score(form, done.astype(np.float64))
 
 
 def _form(found: RegressionScores) -> tuple[float, float]:
