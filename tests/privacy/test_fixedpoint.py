@@ -13,7 +13,6 @@ from cipherdag.privacy import residues
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
 from cipherdag.privacy.fixedpoint import (
-    MAX_COMPARED,
     MAX_TOTAL,
     ROW_WORDS,
     decode,
@@ -162,28 +161,6 @@ def test_minus_zero_is_zero():
 def test_impossible_declarations_are_refused(segment):
     with pytest.raises(ParameterError):
         plane_lengths(declare(2, segment), WORD_MODULI)
-
-
-def blinded(bound, cohort_size=1):
-    segment = Segment(length=3, bound=float(bound), verdict=True)
-    return Declaration(digest=bytes(32), cohort_size=cohort_size, segments=(segment,))
-
-
-@pytest.mark.parametrize("moduli", EVERY_MODULI)
-def test_of_what_verdicts_are_found_on_there_is_no_word_that_is_not_blinded(moduli):
-    """A second residue would travel as it is; half of BFV's first modulus is below 2**35."""
-    first, *others = plane_lengths(blinded(MAX_COMPARED), moduli)
-    assert first == 3 + head_words(moduli[0])
-    assert not any(others)
-    for bound in (MAX_COMPARED + 1, (1 << 35) - 36000, 1 << 35):
-        with pytest.raises(ParameterError, match="at most"):
-            plane_lengths(blinded(bound), moduli)
-
-
-def test_where_moduli_are_smaller_than_any_of_ours_sums_that_wrap_are_not_blinded():
-    assert plane_lengths(blinded(126), (257, 263)) == (plane_lengths(blinded(1), (257,))[0], 0)
-    with pytest.raises(ParameterError, match="one residue"):
-        plane_lengths(blinded(129), (257, 263))
 
 
 def test_a_declaration_needs_a_digest_and_a_cohort():

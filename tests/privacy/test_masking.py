@@ -22,8 +22,7 @@ from cohort import (
     values_of,
     words_of,
 )
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 from scipy import stats
 
 from cipherdag.errors import (
@@ -36,16 +35,14 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
-from cipherdag.privacy.fixedpoint import MAX_COMPARED, plane_lengths, word_moduli
+from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import (
-    BLINDED_MODULI,
     MAX_MODULUS,
     WORD_MODULI,
     add,
-    blinded_moduli,
 )
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
 from cipherdag.privacy.unprotected import UNPROTECTED
@@ -103,27 +100,6 @@ def test_the_golden_files_are_about_the_moduli_in_use():
 def test_words_are_counted_modulo_primes_below_2_to_56(modulus):
     assert modulus < MAX_MODULUS == 2**56
     assert is_prime(modulus)
-
-
-@pytest.mark.parametrize("modulus", BLINDED_MODULI)
-def test_blinded_words_are_counted_modulo_the_largest_primes_of_their_bits(modulus):
-    bits = modulus.bit_length()
-    assert bits % 2 == 0
-    assert [own for own in range(modulus, 1 << bits, 2) if is_prime(own)] == [modulus]
-
-
-@given(st.integers(1, MAX_COMPARED), st.integers(1, 40))
-def test_blinded_sums_have_the_least_modulus_with_room_for_sums_that_cannot_be(most, n_sites):
-    bound = -(-most // n_sites)
-    assume(n_sites * bound <= MAX_COMPARED)
-    segment = Segment(length=3, bound=float(bound), verdict=True)
-    first, second = word_moduli(declare(n_sites, segment))
-    largest = n_sites * bound
-    assert (first, second) == (blinded_moduli(largest)[0], WORD_MODULI[1])
-    assert first >= 16 * (largest + 1)
-    assert all(own < 16 * (largest + 1) for own in BLINDED_MODULI if own < first)
-    # sums that are opened count in what they always did
-    assert word_moduli(declare(n_sites, Segment(3, float(bound)))) == WORD_MODULI
 
 
 # ------------------------------------------------------------------ sums

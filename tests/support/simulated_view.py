@@ -7,6 +7,7 @@ made with their own tables and the schema, which they have, and with nothing of 
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from dataclasses import dataclass, field
@@ -16,19 +17,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from adversary import RecordingEngine
-from cipherdag.protocol.verdict_rounds import accepted
 from driving import parts
 from replaying import facts_of
 
-from cipherdag.privacy.fixedpoint import plane_lengths, word_moduli
+from cipherdag.privacy.bodies import decode as decode_body
+from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.mpc.messages import Contributed
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import (
     REQUESTS,
     Ask,
     Closed,
-    Compared,
     Finish,
     Opened,
+    Secured,
     Share,
     Unmasked,
     declaration,
@@ -36,6 +39,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.secure_batches import predicates_of
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up.bodies import Chance, Links, Offer, Ready, Seals
 from cipherdag.protocol.wire import decode
@@ -52,7 +56,7 @@ if TYPE_CHECKING:
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
-    "opened": Opened, "compared": Compared, "closed": Closed, "chance": Chance, "links": Links,
+    "opened": Opened, "secured": Secured, "closed": Closed, "chance": Chance, "links": Links,
 }  # fmt: skip
 
 
@@ -71,7 +75,8 @@ class View:
 class Rest:
     """What some sites answer that pretend: the opened sums less the answers of those that do not.
 
-    Of a round of verdicts it is any sums of which they are true, or the ``exact`` ones, by round.
+    Of a round of verdicts it is any words whose sums they are true of, or those that lead to the
+    ``exact`` sums, by round.
     """
 
     def __init__(self, sums, n_sites, real=(), exact=None):
@@ -87,17 +92,13 @@ class Rest:
         return self._last[1]
 
     def _left(self, place, question):
+        if finds_verdicts(question):
+            return self._words(place, question)
         scale = [2**encoding.resolution_bits for encoding, _ in parts(question)]
         lengths = [encoding.length for encoding, _ in parts(question)]
         grid = np.repeat(np.array(scale, dtype=object), lengths)
         own = sum((self._whole(one.answer(question), grid) for one in self._real), 0 * grid)
-        if not finds_verdicts(question):
-            total = self._whole(self._sums[place], grid)
-        elif place in self._exact:
-            total = self._exact[place]
-        else:
-            total = self._any_sums(question, self._sums[place] > 0, own)
-        left = total - own
+        left = self._whole(self._sums[place], grid) - own
         for encoding, part in parts(question):
             if encoding.comparison:  # one site that says so is enough
                 left[part] = np.where(left[part] > 0, 1, 0)
@@ -109,16 +110,14 @@ class Rest:
             [round(Fraction(v) * g) for v, g in zip(values.tolist(), grid, strict=True)]
         )
 
-    def _any_sums(self, question, verdicts, own):
-        """The least sums of which the verdicts are true, and that these sites can bring about."""
-        sets = accepted(question, self._n_sites)
-        low = own.astype(np.int64)
-        high = low + self.pretending * (sets.most // self._n_sites)
-        candidates = np.vstack([low, sets.low, sets.high + 1])
-        within = (sets.low[:, None] <= candidates) & (candidates <= sets.high[:, None])
-        fits = (within.any(axis=0) == verdicts) & (low <= candidates) & (candidates <= high)
-        assert fits.any(axis=0).all(), "no sums are what was found"
-        return candidates[fits.argmax(axis=0), np.arange(len(low))].astype(object)
+    def _words(self, place, question):
+        predicates = predicates_of(question, self._n_sites)
+        own = np.zeros(predicates.n_words, dtype=np.int64)
+        for one in self._real:
+            own += one.answer(question)
+        if place in self._exact:
+            return self._exact[place] - own
+        return any_sums(predicates, self._sums[place] > 0, own, self.pretending / self._n_sites)
 
 
 class Pretending:
@@ -132,6 +131,11 @@ class Pretending:
     def answer(self, question):
         left = self._rest.of(self._asked, question)
         self._asked += 1
+        if finds_verdicts(question):
+            # whole numbers, in as equal parts as there can be
+            return left // self._rest.pretending + (
+                self._position < left % self._rest.pretending
+            ).astype(np.int64)
         answer = np.zeros(len(left))
         for encoding, part in parts(question):
             answer[part] = [self._part(encoding, value) for value in left[part].tolist()]
@@ -260,7 +264,10 @@ def questions(plan, facts, sums, make):
 
 
 def masked_words(engine, asked_questions, plan):
-    """The first plane of every site's share of every round, as parts of the round's modulus."""
+    """The first plane of every site's share of every round, as parts of its modulus.
+
+    Of secure tests it is what the site sealed, as parts of 2**64.
+    """
     shares = {member.name: [] for member in plan.cohort}
     for operation, site, reply in engine.received:
         if operation == "ask":
@@ -269,9 +276,74 @@ def masked_words(engine, asked_questions, plan):
     found = {site: [] for site in shares}
     for number, question in enumerate(asked_questions):
         for site, own in shares.items():
+            if finds_verdicts(question):
+                found[site].append(_sealed_words(own[number].share) / 2.0**64)
+                continue
             declared = declaration(question, everyone, own[number].digest, plan)
-            moduli = word_moduli(declared)
-            length = plane_lengths(declared, moduli)[0]
+            length = plane_lengths(declared, WORD_MODULI)[0]
             words = np.frombuffer(own[number].share, dtype="<u8")
-            found[site].append(words[:length] / moduli[0])
+            found[site].append(words[:length] / WORD_MODULI[0])
     return {site: np.concatenate(own) for site, own in found.items()}
+
+
+def _sealed_words(share):
+    """What a site sealed for others, as words."""
+    said = decode_body(share, Contributed)
+    sealed = b"".join((said.first, said.dealt, said.again, said.rest))
+    return np.frombuffer(sealed[: len(sealed) // 8 * 8], dtype="<u8")
+
+
+def any_sums(predicates, verdicts, own, share):
+    """What sites that pretend add to some words so that these verdicts are true of the sums.
+
+    Args:
+        predicates: What is asked of the sums.
+        verdicts: The bits, shape (tests,).
+        own: What the other sites answer, shape (words,).
+        share: The share of the sums' bounds that those who pretend can fill.
+    """
+    low, high = (np.trunc(share * ends).astype(np.int64) for ends in
+                 (predicates.lowest, predicates.highest))  # fmt: skip
+    lines = [([], int(constant)) for constant in predicates.constants]
+    for place, word, factor in predicates.linear.tolist():
+        lines[place][0].append((word, factor))
+    assert not len(predicates.quadratic)
+    ends = np.cumsum(predicates.sizes).tolist()
+    tests = [lines[end - size : end] for end, size in zip(ends, predicates.sizes, strict=True)]
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, test in enumerate(tests):
+        words = tuple(sorted({word for terms, _ in test for word, _ in terms}))
+        key = next((other for other in groups if set(other) & set(words)), words)
+        members = groups.pop(key, [])
+        groups[tuple(sorted({*key, *words}))] = [*members, place]
+    added = np.zeros_like(own)
+    for words, members in groups.items():
+        some = [_candidates(word, own, low, high, members, tests) for word in words]
+        added[list(words)] = next(
+            choice
+            for choice in itertools.product(*some)
+            if all(
+                _holds(tests[place], dict(zip(words, choice, strict=True)), own) == verdicts[place]
+                for place in members
+            )
+        )
+    return added
+
+
+def _candidates(word, own, low, high, members, tests):
+    """What may be added to a word: its ends, nothing, and what reaches the constants just so."""
+    found = {int(low[word]), int(high[word]), 0, 1, -1}
+    for place in members:
+        for terms, constant in tests[place]:
+            factor = dict(terms).get(word, 0)
+            if factor:
+                edge = -constant // factor - int(own[word])
+                found |= {edge - 1, edge, edge + 1}
+    return sorted((own for own in found if low[word] <= own <= high[word]), key=abs)
+
+
+def _holds(test, added, own):
+    return any(
+        sum(factor * (int(own[word]) + added[word]) for word, factor in terms) + constant > 0
+        for terms, constant in test
+    )

@@ -1,8 +1,8 @@
-"""What sites see of rounds of verdicts, whether alone or together, and whether it is noise.
+"""What parties see of secure tests, whether alone or together, and whether it is noise.
 
-A `Coalition` puts together what it was sent and what its members know beside that: a dealer what it
-blinded the sums with, a holder its keys. Of a simulated run the sums are others wherever the trust
-table says that the coalition learns verdicts only (``docs/explanation/verdicts.md``).
+A `Coalition` puts together what it was sent and what its members know beside that. Of a simulated
+run the sums are others wherever the trust table says that the coalition learns verdicts only
+(``docs/explanation/verdicts.md``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from cipherdag.privacy.comparison.verdicts import unpack
-from cipherdag.sites.session.verdicts import Part
 from scipy import stats
 from simulated_view import BODIES, outline
 
+from cipherdag.privacy.mpc.holding import Holding
+from cipherdag.privacy.mpc.seat import Seat
+from cipherdag.privacy.mpc.words import low_bits, unpack_words
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.wire import decode
 
@@ -29,57 +30,56 @@ ONCE_IN = 1e-9
 
 @dataclass
 class Compared:
-    """All that is drawn and found in one round of verdicts, whoever it is that knows it.
+    """All that is found in one round of secure tests, whoever it is that knows it.
 
     Attributes:
-        roles: Dealer and holders.
-        modulus: What sums are residues of.
-        blinds: What the dealer added.
-        blinded: What was opened.
-        shares: Of both holders, as they signed them.
-        bare: The same without the pad that both added.
+        roles: Who has which role.
+        sums: Of the sites' words.
+        masked: The opened forms, as parts of their rings.
+        labels: The opened labels, as parts of 2**64; the one of the range is last.
+        verdicts: What everybody is told.
     """
 
     roles: Any
-    modulus: int
-    blinds: np.ndarray
-    blinded: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    shares: dict = field(default_factory=dict)
-    bare: dict = field(default_factory=dict)
-
-    @property
-    def sums(self):
-        """What was blinded."""
-        return (self.blinded.astype(object) - self.blinds.astype(object)) % self.modulus
-
-    @property
-    def verdicts(self):
-        """What everybody is told."""
-        return np.split(self.shares[0] ^ self.shares[1], 2)[0]
+    sums: np.ndarray
+    masked: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
 @contextmanager
 def overheard():
-    """Rounds of verdicts by number, with what each dealer and holder draws and finds."""
+    """Rounds of secure tests by number, with what the sites answer and the holders open."""
     rounds: dict[int, Compared] = {}
-    dealt, compared = Part.dealt, Part.compared
+    share, compare, open_ = Seat.share, Holding.compare, Holding.open
 
-    def dealing(part, keys, modulus):
-        blinds, sent = dealt(part, keys, modulus)
-        if blinds is not None:
-            rounds[part.number] = Compared(part.roles, modulus, blinds)
-        return blinds, sent
+    def sharing(seat, values):
+        batch = seat._batch
+        own = rounds.setdefault(batch.attempt, Compared(batch.roles, np.zeros_like(values)))
+        own.sums = own.sums + values
+        return share(seat, values)
 
-    def comparing(part, request, keys, aggregation):
-        found = compared(part, request, keys, aggregation)
-        own, place = rounds[part.number], part.roles.holders.index(part.index)
-        batch = part.roles.batch(part.declared, part.number, own.modulus)
-        own.blinded = aggregation.blinded(request.blinded, part.declared)
-        own.shares[place] = unpack(found.shares, 2 * batch.count)
-        own.bare[place] = own.shares[place] ^ keys.pad(batch, 2 * batch.count)
-        return found
+    def comparing(holding, other):
+        batch, at, found = holding._batch, 0, []
+        for width, members in batch.groups:
+            end = at + members.size * -(-width // 8)
+            opened = holding._forms[members] + unpack_words(other[at:end], members.size, width)
+            found.append((opened & low_bits(width)) / 2.0**width)
+            at = end
+        rounds[batch.attempt].masked = np.concatenate(found)
+        return compare(holding, other)
 
-    with patch.object(Part, "dealt", dealing), patch.object(Part, "compared", comparing):
+    def opening(holding, other):
+        own = rounds[holding._batch.attempt]
+        own.labels = (holding._labels + np.frombuffer(other, dtype="<u8")) / 2.0**64
+        own.verdicts = open_(holding, other)
+        return own.verdicts
+
+    with (
+        patch.object(Seat, "share", sharing),
+        patch.object(Holding, "compare", comparing),
+        patch.object(Holding, "open", opening),
+    ):
         yield rounds
 
 
@@ -94,41 +94,20 @@ class Coalition:
         return " and ".join(own)
 
     def learns_sums(self, roles):
-        """Whether the trust table says that it learns sums of a round with these roles."""
-        return len(self._keys(roles)) == 2 or (self._deals(roles) and self._reads(roles))
+        """Whether the trust table says that it learns sums: two roles but dealer and twin."""
+        held = self.members & set(roles.sites)
+        return len(held) > 1 and held != {roles.dealer, roles.twin}
 
     def noise(self, own):
-        """What it sees of a round beside verdicts, as parts of 1 and as bits; noise if all is well.
-
-        What a bit is compared with follows from the sum, which whoever tests knows.
-        """
-        found, odd = {}, np.array([int(value) % 2 for value in own.sums], dtype=bool)
-        odd = np.concatenate([odd, odd])
-        if self._reads(own.roles):
-            found["what was opened"] = own.blinded / own.modulus
-            found["what was opened less the sums"] = own.blinds / own.modulus
-        for place in self._keys(own.roles):
-            found[f"bare shares of holder {place}"] = own.bare[place]
-        if not self._keys(own.roles):
-            found["shares"] = own.shares[0]
-            found["shares and whether sums are odd"] = own.shares[0] ^ odd
-        if self._deals(own.roles):
-            found["shares and those of the keys dealt"] = own.shares[0] ^ own.bare[0]
-        return found
+        """What it sees of a round beside verdicts, as parts of 1; noise if all is well."""
+        if not self.members & set(own.roles.holders):
+            return {}
+        return {"masked forms": own.masked, "labels": own.labels}
 
     def told(self, engine, names):
         """Every message to its sites: who says what, every number in it, how long the rest is."""
         own = {names[site] for site in self.members if site != COORDINATOR}
         return [(step, site, _outline(m)) for step, site, m in engine.sent if site in own]
-
-    def _deals(self, roles):
-        return roles.dealer in self.members
-
-    def _keys(self, roles):
-        return [place for place, site in enumerate(roles.holders) if site in self.members]
-
-    def _reads(self, roles):
-        return COORDINATOR in self.members or bool(self._keys(roles))
 
 
 def told_apart(coalition, real, made, *, once_in=ONCE_IN):
@@ -160,8 +139,6 @@ def told_apart(coalition, real, made, *, once_in=ONCE_IN):
 
 
 def _is_noise(sample, once_in):
-    if sample.dtype == bool:
-        return stats.binomtest(int(sample.sum()), sample.size).pvalue > once_in
     return stats.kstest(sample.astype(float), "uniform").pvalue > once_in
 
 
