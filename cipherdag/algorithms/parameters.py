@@ -32,6 +32,10 @@ _ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.*)*)", re.MULTILINE)
 _SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
 
 
+Reveal = Literal["auto", "bits", "sums"]
+"""What is opened of tests: one bit of each, or the sums over the sites that it is computed from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Range:
     """Numbers from ``low`` to ``high``, or the powers of two among them.

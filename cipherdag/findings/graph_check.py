@@ -27,7 +27,8 @@ class ImpliedIndependence:
         first: The one.
         second: The other.
         given: A set that separates them in the graph.
-        p_value: Of their independence given the set; None where the test could not be done.
+        p_value: Of their independence given the set; None where the test could not be done. Where
+            bits are opened, the smallest level at which the test says dependent, or 1.
         adjusted: The same, corrected for the number of tests.
         fails: Whether that is below the level.
         effect: How strongly they go together, where the opened sums tell it.

@@ -29,10 +29,11 @@ from cipherdag.questions.encodings import (
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
-from cipherdag.questions.pooled_data import Columns, PooledQuestion
+from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
-from cipherdag.questions.score_sums import CategoryCounts, ScoreSums
+from cipherdag.questions.score_bits import CategoryCounts
+from cipherdag.questions.score_sums import ScoreSums
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -77,8 +78,6 @@ __all__ = [
     "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
-    "opens_dependence",
-    "opens_sums",
     "pack_integers",
     "question_kinds",
     "subsets",
@@ -211,18 +210,3 @@ def question_kinds(question: Question) -> str:
 def finds_verdicts(question: Question) -> bool:
     """Whether its sums are not opened, and only verdicts on them are found."""
     return any(encoding.verdict for encoding in question.encodings)
-
-
-def opens_sums(question: Question) -> bool:
-    """Whether more than 0 or 1 comes back for any of its values."""
-    return not all(own.verdict or own.comparison for own in question.encodings)
-
-
-def opens_dependence(question: Question) -> bool:
-    """Whether sums come back that say more than what columns are and how much their tables vary."""
-    if isinstance(question, Bundle):
-        return any(opens_dependence(part) for part in question.parts)
-    inner = question.question if isinstance(question, Resampled) else question
-    inner = inner.question if isinstance(inner, Covered) else inner
-    beside = isinstance(inner, Columns | Contributors)
-    return not beside and opens_sums(question)

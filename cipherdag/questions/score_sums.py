@@ -17,15 +17,12 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
-from cipherdag.predicates import Predicates
-from cipherdag.questions.closed.words import one_bit_each
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -41,7 +38,7 @@ from cipherdag.questions.regression_steps import (
     predictor_columns,
     too_large,
 )
-from cipherdag.questions.score_test import Components, Thresholds, components_of, site_line
+from cipherdag.questions.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
 
 if TYPE_CHECKING:
@@ -56,14 +53,8 @@ MOST_VARIANCE = 16.0
 """Of a score, per row, at most: residuals are clipped."""
 SUM_BITS = 10
 """Of the grid of scores and variances that are opened: a single row adds much more."""
-SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 4
-"""Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
 MOST_SITE_SCORE = 8.0
 """A site's own normal score beyond which more changes no verdict."""
-LARGEST_FORM = 1 << 58
-"""What no form of a trace reaches; its weights are rounded more coarsely where it would."""
-FIRST_SIZE = 3
-"""Exponent of the least number of rows that a category's size is compared with."""
 
 
 class Scores(NamedTuple):
@@ -229,292 +220,6 @@ class ScoreSums(
         dof = np.zeros(self.n_tests)
         dof[done] = found.dof
         return Components(self.sizes, found.expected, dof, found.alone)
-
-
-class ScoreBits(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="score-bits"
-):
-    """Does each test say dependent, over all sites together? Nothing else is opened.
-
-    Leaks:
-        One bit a test, to everybody, under the assumptions of `cipherdag.privacy.mpc`. A bit may
-        rest on one site's rows, where x and y vary at no other.
-
-    Attributes:
-        question: The tests.
-        alpha: The level of every test.
-        rows: Rows of all sites.
-        sizes: About how many rows each category has over all sites, packed exponents of two, one
-            byte each.
-    """
-
-    leaves: ClassVar[str] = "whether a test over all sites together says dependent"
-
-    question: ScoreSums
-    alpha: float
-    rows: int
-    sizes: bytes
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError("alpha must lie between 0 and 1")
-        if not 1 <= self.rows < 1 << 40:
-            raise ValueError("there are rows, and fewer than 2**40")
-        exponents = np.frombuffer(self.sizes, dtype=np.uint8)
-        if len(exponents) != sum(self.question.categories) or (exponents > 40).any():  # noqa: PLR2004
-            raise ValueError("every category has a size, an exponent of two up to 40")
-
-    @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return self.question.label
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One bit per test."""
-        return one_bit_each(self.question.n_tests)
-
-    @cached_property
-    def components(self) -> Components:
-        """What is public about the components."""
-        return self.question.components(self._category_rows, self.rows)
-
-    @cached_property
-    def thresholds(self) -> Thresholds:
-        """What scores are compared with."""
-        return Thresholds.at(self.alpha, self.components)
-
-    def words(self, answer: FloatVector) -> IndexArray:
-        """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each."""
-        scores, variances, site_scores, sites, _ = self.question.parts(answer)
-        squared = self.thresholds.squared[self.components.owner]
-        steps = np.concatenate(
-            [
-                np.ldexp(scores, SCORE_BITS),
-                np.ldexp(squared * variances, VARIANCE_BITS),
-                np.ldexp(site_scores, SITE_BITS),
-                sites,
-            ]
-        )
-        lowest, highest = self._bounds(1)
-        words: IndexArray = np.clip(np.rint(steps).astype(np.int64), lowest, highest)
-        return words
-
-    def predicates(self, n_sites: int) -> Predicates:
-        """The tests as comparisons of sums over so many sites."""
-        tests, found = self.components, self.thresholds
-        owner, count, n_tests = tests.owner, len(tests.expected), len(tests.sizes)
-        constant, slope = np.ldexp(site_line(found.site, n_sites), SITE_BITS).tolist()
-        done = tests.sizes > 0
-        n_alone = tests.n_alone
-        sizes = np.where(done, n_alone + tests.several + 1, 1)
-        first = np.cumsum(sizes) - sizes
-        each = np.flatnonzero(tests.alone)
-        place = np.arange(len(each)) - np.repeat(np.cumsum(n_alone) - n_alone, n_alone)
-        constants = np.zeros(sizes.sum(), dtype=np.int64)
-        at = first[owner[each]] + place
-        least = np.ldexp(found.constant[owner[each]], 2 * SCORE_BITS)
-        constants[at] = -np.ceil(least).astype(np.int64)
-        weights = self._trace_weights(self._bounds(n_sites)[1])
-        traced = np.flatnonzero(tests.several[owner])
-        of_trace = (first + n_alone)[owner[traced]]
-        ratio = np.ldexp(found.quantile / found.squared, TRACE_BITS)[owner[traced]]
-        against = np.maximum(np.rint(ratio * weights[traced]), 1.0).astype(np.int64)
-        scaled = weights[traced] << TRACE_BITS
-        quadratic = [
-            np.column_stack([at, each, each, np.ones_like(at)]),
-            np.column_stack([of_trace, traced, traced, scaled]),
-        ]
-        linear = [
-            np.column_stack([at, count + each, -np.ones_like(at)]),
-            np.column_stack([of_trace, count + traced, -against]),
-        ]
-        with_lines = np.flatnonzero(done)
-        line = (first + n_alone + tests.several)[with_lines]
-        constants[line] = -math.ceil(constant)
-        steep = np.full(len(line), -max(math.ceil(slope), 1))
-        linear += [
-            np.column_stack([line, 2 * count + with_lines, np.ones_like(line)]),
-            np.column_stack([line, 2 * count + n_tests + with_lines, steep]),
-        ]
-        lowest, highest = self._bounds(n_sites)
-        return Predicates(
-            lowest, highest, sizes, _in_order(quadratic), _in_order(linear), constants
-        )
-
-    @cached_property
-    def _category_rows(self) -> FloatVector:
-        """About how many rows each category has."""
-        exponents = np.frombuffer(self.sizes, dtype=np.uint8).astype(np.float64)
-        return np.exp2(exponents)
-
-    @cached_property
-    def _most_rows(self) -> FloatVector:
-        """How many rows the rarest category of each variable, and of each component, has at most.
-
-        Shape (K,): a score of a cell is at most the rows of either category.
-        """
-        question = self.question
-        most = np.minimum(2.0 * self._category_rows, float(self.rows))
-        of_variable = np.split(most, np.cumsum(question.categories)[:-1])
-        found = [np.zeros(0)]
-        known: dict[tuple[int, int, int, int], FloatVector] = {}
-        tests = np.column_stack([question.pairs, question.shapes])
-        for test, table in zip(map(tuple, tests.tolist()), question.by_table, strict=True):
-            x, y, rows, columns = test
-            if not rows:
-                continue
-            if test not in known:
-                known[test] = np.full(rows * columns, float(self.rows))
-                if table:
-                    sides = (_side_rows(of_variable[v]) for v in (x, y))
-                    known[test] = np.minimum.outer(*sides).ravel()
-            found.append(known[test])
-        return np.concatenate(found)
-
-    def _bounds(self, n_sites: int) -> tuple[IndexArray, IndexArray]:
-        """Least and largest sum of every word over so many sites; of one, what it may say."""
-        rows, tests = self._most_rows, self.components
-        table = self.question.by_table[tests.owner]
-        scores = np.where(table, np.minimum(rows, self.rows / 4.0 + 1.0), rows)
-        variances = np.where(
-            table, np.minimum(2.0 * rows, self.rows / 8.0 + 1.0), MOST_VARIANCE * rows
-        )
-        squared = self.thresholds.squared[tests.owner]
-        most = np.ceil(np.ldexp(scores, SCORE_BITS))
-        widest = np.ceil(np.ldexp(squared * variances, VARIANCE_BITS))
-        one = np.ones(len(tests.sizes))
-        site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS)
-        zeros = np.zeros(count := len(most)), np.zeros(len(one))
-        lowest = np.concatenate([-most, zeros[0], -site * one, zeros[1]])
-        highest = np.concatenate([most, widest, site * one, n_sites * one])
-        assert len(lowest) == 2 * (count + len(one)), "every word has bounds"
-        return lowest.astype(np.int64), highest.astype(np.int64)
-
-    def _trace_weights(self, highest: IndexArray) -> IndexArray:
-        """Whole weights of components in their trace, proportional to 1 / e, shape (K,)."""
-        tests = self.components
-        exponent = np.rint(np.log2(tests.expected)).astype(np.int64)
-        largest = np.zeros(len(tests.sizes), dtype=np.int64)
-        np.maximum.at(largest, tests.owner, exponent)
-        weights = np.exp2(largest[tests.owner] - exponent)
-        squares = highest[: len(exponent)].astype(np.float64) ** 2
-        form = np.bincount(
-            tests.owner, weights=np.ldexp(weights * squares, TRACE_BITS), minlength=len(largest)
-        )
-        beyond = np.maximum(np.ceil(np.log2(np.maximum(form, 1.0) / LARGEST_FORM)), 0.0)
-        whole: IndexArray = np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
-        return whole
-
-
-class CategoryCounts(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-counts"
-):
-    """How many rows each category of each variable has at the site.
-
-    Leaks:
-        Nothing by itself: `CategorySizes` compares the sums, and no other question opens them.
-
-    Attributes:
-        categories: Number of categories of every variable, 0 for a number, shape (p,).
-        max_rows: Declared bound of a site's rows.
-    """
-
-    leaves: ClassVar[str] = "rows of each category"
-
-    categories: tuple[int, ...]
-    max_rows: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        check_categories(self.categories, self.max_rows)
-
-    @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return f"sizes of {sum(self.categories)} categories"
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One count per category."""
-        return (Encoding(length=sum(self.categories), bound=float(self.max_rows)),)
-
-
-class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-sizes"):
-    """About how many rows does each category have over all sites? To a power of two, from 8 on.
-
-    Leaks:
-        To everybody, per category and power of two from 8 up to the rows of all sites, whether the
-        category has as many rows over all sites together.
-
-    Attributes:
-        question: The counts.
-        rows: Rows of all sites.
-    """
-
-    leaves: ClassVar[str] = "about how many rows each category has, to a power of two"
-
-    question: CategoryCounts
-    rows: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.rows < 1 << 40:
-            raise ValueError("there are rows, and fewer than 2**40")
-
-    @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return self.question.label
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One bit per category and power, powers fastest."""
-        count = sum(self.question.categories) * len(self._powers)
-        return one_bit_each(count)
-
-    def words(self, answer: FloatVector) -> IndexArray:
-        """A site's counts."""
-        words: IndexArray = np.minimum(np.rint(answer), self.rows).astype(np.int64)
-        return words
-
-    def predicates(self, n_sites: int) -> Predicates:
-        """Whether each sum is as large as each power."""
-        del n_sites
-        powers, count = self._powers, sum(self.question.categories)
-        each = np.arange(count * len(powers))
-        word = np.repeat(np.arange(count), len(powers))
-        return Predicates(
-            np.zeros(count, dtype=np.int64),
-            np.full(count, self.rows, dtype=np.int64),
-            np.ones_like(each),
-            np.zeros((0, 4), dtype=np.int64),
-            np.column_stack([each, word, np.ones_like(each)]),
-            1 - np.tile(powers, count),
-        )
-
-    def exponents(self, bits: FloatVector) -> bytes:
-        """The largest power that each category's size reaches, as `ScoreBits` has them."""
-        powers = len(self._powers)
-        reached = bits.reshape(-1, powers).sum(axis=1) if powers else np.zeros(len(bits))
-        return (FIRST_SIZE - 1 + reached).astype(np.uint8).tobytes()
-
-    @property
-    def _powers(self) -> IndexArray:
-        exponents = range(FIRST_SIZE, max(self.rows.bit_length(), FIRST_SIZE + 1))
-        powers: IndexArray = np.array([1 << own for own in exponents], dtype=np.int64)
-        return powers
-
-
-def _side_rows(most: FloatVector) -> FloatVector:
-    """Most rows of the categories with components; of two, of the rarer one."""
-    return most.min(keepdims=True) if len(most) == 2 else most  # noqa: PLR2004
-
-
-def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
-    """Terms by comparison and words."""
-    found = np.concatenate(terms)
-    order = np.lexsort(found[:, -2::-1].T)
-    ordered: IndexArray = found[order]
-    return ordered
 
 
 def scored_model(

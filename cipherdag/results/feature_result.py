@@ -105,10 +105,15 @@ class FeatureResult(SelectedFeatures, Run):
             lines.append(f"No site could test: {', '.join(self.untested)}")
         return lines
 
+    @property
+    def opens_bits(self) -> bool:
+        """See `Run.opens_bits`."""
+        return not self.measure
+
     def _sections(self) -> dict[str, Any]:
         told = [own for _, _, own in self._chosen if own.p_value is not None]
         strengths = [own.strength for own in told if own.strength is not None]
-        closed = self.parameters.get("reveal") == "verdicts"
+        closed = self.opens_bits
         limits = [CLOSED if closed else ALONE]
         if self.untested:
             limits.append(f"No site could test {', '.join(self.untested)}.")

@@ -91,8 +91,9 @@ class GraphCheckResult(CheckedGraph, Run):
             f"The graph implies {len(self.tests)} independences; {len(self.failing)} fail at "
             f"{self.alpha:g} ({self.correction}):"
         )
+        most = "at most " if self.opens_bits else ""
         said = [
-            f"{own}: p {shown(own.p_value)}, adjusted {shown(own.adjusted)}"
+            f"{own}: p {most}{shown(own.p_value)}, adjusted {shown(own.adjusted)}"
             + (f"; {own.effect}" if own.effect else "")
             for own in self.failing
             if own.p_value is not None and own.adjusted is not None

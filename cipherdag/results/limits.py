@@ -36,10 +36,10 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
         yield dropout_line(dropout)
     if len(run.sites) < FEWEST_SITES:
         yield "With fewer than three sites, a site can take its own part off a sum."
-    if run.parameters.get("reveal") == "verdicts":
+    if run.opens_bits:
         yield (
-            "A verdict is not protected: what the tests say of all sites together is open, and "
-            "whoever blinded a sum sees it with the coordinator's help, as if it were opened."
+            "A bit is not protected: whether each test says dependent over all sites together is "
+            "open. Two of the parties that compute the bits could open the sums together."
         )
         return
     yield (

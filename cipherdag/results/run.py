@@ -97,6 +97,11 @@ class Run(ABC):
         return f"{type(self).__name__}({self._headline})"
 
     @property
+    def opens_bits(self) -> bool:
+        """Whether one bit of each test was opened, and no sum of any."""
+        return getattr(self, "details", {}).get("reveal") == "bits"
+
+    @property
     def _headline(self) -> str:
         """What ran, in one line: it stands in ``repr`` and above the result in a notebook."""
         return (

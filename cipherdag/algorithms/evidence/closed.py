@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 Compared = Literal["fisher", "weighted_p"]
 
 DOUBTED = 0.3
-"""p-value up to which independence is doubted, where p-values are weighed by verdicts."""
+"""p-value up to which independence is doubted, where p-values are weighed by bits."""
 
 FLOOR = 0.01
 """Share of alpha below which p-values are all alike, where they are weighed."""
 
-TOO_MANY_SITES = "reveal verdicts with evidence fisher is for fewer sites"
+TOO_MANY_SITES = "reveal bits with evidence fisher is for fewer sites"
 
 
 class ClosedTests(RememberedTests):
@@ -194,5 +194,5 @@ def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
-    otherwise = "reveal verdicts with evidence weighted_p needs a smaller max_rows"
+    otherwise = "reveal bits with evidence weighted_p needs a smaller max_rows"
     return finest(lambda bits: max_rows << bits, n_sites, otherwise)

@@ -72,7 +72,7 @@ class EvidenceKind:
         name: What parameters call it.
         discloses: What the coordinator learns, in one sentence.
         open: Yields the source of p-values of some settings.
-        close: The same by verdicts, whose sums stay closed; None where sums have to be opened.
+        close: The same by bits, whose sums stay closed; None where sums have to be opened.
         closed: What everybody learns of it then, in one sentence.
         any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
@@ -124,5 +124,5 @@ class EvidenceKind:
 
     @property
     def stayed_closed(self) -> str:
-        """What a report says of a run by verdicts: what stayed closed, and what did not."""
+        """What a report says of a run by bits: what stayed closed, and what did not."""
         return f"{STAYED_CLOSED} {OPENED_BESIDE}" if self.asks_columns else STAYED_CLOSED

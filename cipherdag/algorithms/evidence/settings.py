@@ -45,7 +45,7 @@ def check_sites(own: FedPC | FedFCI | FedCMFS, n_sites: int) -> None:
     """Raise ParameterError where verdicts are to be found by too few sites."""
     require(
         not own.closed or n_sites >= FEWEST_SITES,
-        f"reveal verdicts needs {FEWEST_SITES} sites, which hold shares of the sums",
+        f"reveal bits needs {FEWEST_SITES} sites, which hold shares of the sums",
     )
 
 
@@ -54,7 +54,7 @@ def check_closed(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:
     takes = _alternatives(beside, (n for n, kind in EVIDENCE.items() if kind.close is not None))
     require(
         own.decided_by in beside or EVIDENCE[own.decided_by].close is not None,
-        f"reveal verdicts needs evidence {takes}; of {own.decided_by} sums are opened",
+        f"reveal bits needs evidence {takes}; of {own.decided_by} sums are opened",
     )
 
 

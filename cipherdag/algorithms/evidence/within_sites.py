@@ -29,12 +29,8 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.score_sums import (
-    CategoryCounts,
-    CategorySizes,
-    ScoreBits,
-    ScoreSums,
-)
+from cipherdag.questions.score_bits import CategoryCounts, CategorySizes, ScoreBits
+from cipherdag.questions.score_sums import ScoreSums
 from cipherdag.questions.score_test import p_values
 from cipherdag.statistics.effects import (
     ONE_STEP_ODDS,
@@ -121,7 +117,7 @@ class ScoreTests(RememberedTests):
         """p-values of the tests of one or two rounds."""
         question = self._question(tests)
         if self._bits:
-            asked = ScoreBits(question, self._level, self._columns.rows, self._sizes)
+            asked = ScoreBits(question, (self._level,), self._columns.rows, self._sizes)
             dependent = yield asked
             return np.where(question.sizes > 0, 1.0 - dependent, np.nan)
         fewest = max(self._settings.fewest, 1)
@@ -145,6 +141,23 @@ class ScoreTests(RememberedTests):
             self.leave_undone(rows[own])
         constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
         return self.settle_constant(tests[0], p_value, constant, DONE)
+
+    def steps(self, tests: Tests, levels: Sequence[float]) -> PValues:
+        """The smallest of some levels at which each test says dependent, else 1; by bits.
+
+        Args:
+            tests: By size of S.
+            levels: Descending.
+
+        Returns:
+            Shape (B_l,) by size, NaN where a table is too large; one round.
+        """
+        question = self._question(tests)
+        asked = ScoreBits(question, tuple(levels), self._columns.rows, self._sizes)
+        bits = (yield asked).reshape(len(levels), -1) > 0
+        least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
+        self.tally[DONE] += question.n_tests
+        return by_block(tests, np.where(question.sizes > 0, least, np.nan))
 
     def _keep(
         self, question: ScoreSums, scores: Scores, p_value: FloatVector, tests: list[IndexArray]

@@ -32,7 +32,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.fedcmfs.report import least_p, measure, ranked_by
-from cipherdag.algorithms.parameters import one_of, require, row_bound, within
+from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
@@ -90,11 +90,11 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
     Attributes:
         alpha: Test level: dependent iff the p-value over all sites is smaller.
-        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
-            test says dependent, and which of two candidates is stronger. Three sites at a time,
-            which take turns, compare a blinded sum with its threshold
-            (``docs/explanation/verdicts.md``). It needs three sites, and evidence ``weighted_p`` or
-            ``fisher``.
+        reveal: What is opened of tests: ``bits``: whether a test says dependent, and which of two
+            candidates is stronger, computed by secure multiparty computation
+            (``docs/explanation/bits.md``); ``sums``: the sums over the sites that the evidence
+            needs. ``bits`` needs evidence ``weighted_p`` or ``fisher``; ``auto`` is ``bits`` with
+            these, else ``sums``.
         evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
             statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
@@ -117,7 +117,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
-        The coordinator learns which positions are labels. With `reveal` ``verdicts`` everybody
+        The coordinator learns which positions are labels. With `reveal` ``bits`` everybody
         learns what `ClosedTests` and `Ranking` say. Else, with ``evidence`` other than
         ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
         ``stratified`` what it says. With
@@ -136,7 +136,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
 
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
-    reveal: Literal["sums", "verdicts"] = "sums"
+    reveal: Reveal = "auto"
     evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
     k1: float = within(10.0, 0.0, 100.0)
     k2: float = within(10.0, 0.0, 100.0)
@@ -185,15 +185,15 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
     @property
     def closed(self) -> bool:
-        """Whether sums stay closed, and verdicts on them are found."""
-        return self.reveal == "verdicts"
+        """Whether one bit a test is opened, and no sum."""
+        comparable = self.evidence in get_args(Compared)
+        return self.reveal == "bits" or (self.reveal == "auto" and comparable)
 
     def check(self) -> None:
         """Refuse a test beside evidence that has tests of its own, and what is not compared."""
         require(
             not self.closed or self.evidence in get_args(Compared),
-            f"reveal verdicts needs evidence weighted_p or fisher; of {self.evidence} sums are "
-            "opened",
+            f"reveal bits needs evidence weighted_p or fisher; of {self.evidence} sums are opened",
         )
         own = EVIDENCE[self.evidence].tests
         require(

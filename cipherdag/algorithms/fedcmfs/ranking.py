@@ -41,7 +41,7 @@ PIVOTS = 7
 """Of more candidates."""
 LOG_POWER = 11
 """-2 ln p of a site is below 2**11."""
-TOO_MANY_SITES = "reveal verdicts of strengths is for fewer sites"
+TOO_MANY_SITES = "reveal bits of strengths is for fewer sites"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from cipherdag.algorithms.fedpc.colliders import (
 from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.fedpc.report import evidence_disclosed, reported
 from cipherdag.algorithms.fedpc.untested import fallen_untested
-from cipherdag.algorithms.parameters import one_of, require, row_bound, within
+from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
 from cipherdag.graphs.ancestral.classes import nearest_pag
@@ -87,9 +87,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
 
     Attributes:
         alpha: Significance level of every test.
-        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
-            test says independent. That needs three sites, and evidence ``stratified``, of
-            categories, numbers or both, ``fisher`` or ``weighted_p``.
+        reveal: What is opened of tests: ``bits``, ``sums`` or ``auto``, as in FedPC; ``bits`` needs
+            evidence ``stratified``, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
             neighbours or not (Possible-D-SEP: on paths between the two, of what may be a cause of
@@ -110,7 +109,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         site_effect: With ``glm`` every site has constants of its own in every regression.
         interactions: With ``glm`` the variables that a test conditions on interact.
         compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
-            distributed differently at the sites; not where verdicts are revealed.
+            distributed differently at the sites; not where bits are opened.
         knowledge: What is known before: required edges are direct causes; a forbidden edge (a, b)
             and tiers say that a is no cause of b, not even through others, for what is between them
             may be unmeasured. Such a pair may still have an edge: an unmeasured cause of both.
@@ -122,7 +121,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             variables at once, those that hold whatever a group lacks.
 
     Leaks:
-        What the evidence says of every test asked, by sums or by verdicts, and with `compare_sites`
+        What the evidence says of every test asked, by sums or by bits, and with `compare_sites`
         what `evidence.site_differences` does of every variable. Which tests are asked tells sites
         the skeleton after every layer, and which sets lie beyond the neighbours. With `bootstrap`
         all of it once more for every replicate. With `integrate` it is the skeleton of every group
@@ -135,7 +134,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     takes_overlap: ClassVar[bool] = True
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
-    reveal: Literal["sums", "verdicts"] = "sums"
+    reveal: Reveal = "auto"
     evidence: str = one_of("stratified", tuple(EVIDENCE))
     search: Literal["fci", "rfci"] = "fci"
     colliders: ColliderRule = "auto"
@@ -190,8 +189,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
 
     @property
     def closed(self) -> bool:
-        """Whether sums stay closed, and verdicts on them are found."""
-        return self.reveal == "verdicts"
+        """Whether one bit a test is opened, and no sum."""
+        return self.reveal == "bits" or (self.reveal == "auto" and self.evidence == "stratified")
 
     def ask(self, facts: Facts) -> Learning:
         """The run as a generator: yields questions, receives sums, returns a `FedFCIOutcome`.

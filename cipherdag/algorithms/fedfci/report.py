@@ -67,7 +67,7 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details[INTEGRATED] = fitting.details
     graph = graph_of_marks(names, marks)
     if algorithm.closed:
-        details["reveal"] = algorithm.reveal
+        details["reveal"] = "bits"
     if fitting is None:
         details |= unresolved_details(_unresolved(outcome, graph))
     open_edges = outcome.untested if fitting is None or not fitting.settled else None

@@ -37,7 +37,7 @@ from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
 from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
-from cipherdag.algorithms.parameters import one_of, row_bound, within
+from cipherdag.algorithms.parameters import Reveal, one_of, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
@@ -65,12 +65,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Attributes:
         alpha: Significance level of every test.
-        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
-            edge falls, or a test says independent. Three sites at a time, which take turns, compare
-            a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
-            sites, and evidence ``stratified``, of categories, numbers or both, ``fisher``,
-            ``weighted_p``, or ``vote`` with `sepset` ``max``. But for votes every separating set is
-            as good as another, so that the first is chosen.
+        reveal: What is opened of a test: ``bits``: whether it says dependent, or whether an edge
+            falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
+            ``sums``: the sums over the sites that the evidence needs. ``bits`` needs evidence
+            ``stratified``, ``fisher``, ``weighted_p``, or ``vote`` with `sepset` ``max``. ``auto``:
+            ``bits`` with evidence ``stratified``, ``sums`` with another that is named, as it was
+            published; the policies of sites refuse ``sums`` unless they say otherwise.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
@@ -121,7 +121,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             continuous variables are in neither.
         compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
             distributed differently at the sites, and once more given their neighbours; not where
-            verdicts are revealed.
+            ``bits`` are opened.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
@@ -130,9 +130,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             how many replicates each edge occurs.
 
     Leaks:
-        With `reveal` ``verdicts`` everybody learns which edges fall, or which tests say
-        independent, with ``stratified`` what `evidence.closed_tables` says, and where colliders are
-        judged of some tests whether they do at a second level (`evidence.closed`); with votes what
+        With `reveal` ``bits`` everybody learns which edges fall, or which tests say dependent, and
+        where colliders are judged of some tests whether they do at a second level; with
+        ``stratified`` also what `evidence.within_sites` opens before the tests; with votes what
         ``max`` below says. With other evidence than ``vote``: what that evidence says of every test
         asked, and with `compare_sites` what `evidence.site_differences` does of every variable.
         Else:
@@ -149,7 +149,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     takes_overlap: ClassVar[bool] = True
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
-    reveal: Literal["sums", "verdicts"] = "sums"
+    reveal: Reveal = "auto"
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
     colliders: ColliderRule = "auto"
@@ -188,8 +188,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     @property
     def closed(self) -> bool:
-        """Whether sums stay closed, and verdicts on them are found."""
-        return self.reveal == "verdicts"
+        """Whether one bit a test is opened, and no sum."""
+        return self.reveal == "bits" or (self.reveal == "auto" and self.decided_by == "stratified")
 
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.

@@ -30,7 +30,7 @@ def check_choices(own: FedPC) -> None:
         check_closed(own, beside=("vote",))
         require(
             not voting or own.sepset == "max",
-            f"reveal verdicts needs sepset max: for {own.sepset} sums over all candidate sets are "
+            f"reveal bits needs sepset max: for {own.sepset} sums over all candidate sets are "
             "opened",
         )
     choices = ("max", "mean", "vote") if voting else ("max", "search")

@@ -10,7 +10,7 @@ every set S without y of which S or S with y separates the two, it takes log p w
 with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
 below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
 another middle of x and z only if no other set tells: were that a collider, it would make x and z
-dependent, and what y then does says nothing of y. By verdicts p is one of three (`graded`).
+dependent, and what y then does says nothing of y. By bits p is one of three (`graded`).
 
 Triples in between are ambiguous, and so are those whose ends no set separates: as good as any other
 where a DAG needs a collider (`cipherdag.graphs.resolution`). So is a collider that is joined to
@@ -124,7 +124,7 @@ def judge_triples(
 ) -> Generator[Question, FloatVector, JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`, and `graded` by verdicts; no test is asked twice. ``also`` is told
+    Rounds: as `candidate_tests`, and `graded` by bits; no test is asked twice. ``also`` is told
     what the rule is.
     """
     adjacent = search.skeleton.matrix()

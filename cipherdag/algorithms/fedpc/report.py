@@ -74,7 +74,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
     names = facts.names
     details: dict[str, Any] = {"evidence": algorithm.decided_by}
     if algorithm.closed:
-        details["reveal"] = algorithm.reveal
+        details["reveal"] = "bits"
     if outcome.tests:
         evidence = joint_evidence(outcome, names, algorithm.decided_by, closed=algorithm.closed)
         details["tests"] = dict(outcome.tests)

@@ -2,7 +2,7 @@
 
 Leaks:
     See `FedPC`: per layer, how many sites can test each edge, and how many of them keep it; the
-    latter only where as many can as a sum has to cover. By verdicts, which edges fall, and no more.
+    latter only where as many can as a sum has to cover. By bits, which edges fall, and no more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 TOO_MANY = (
-    f"reveal verdicts with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "
+    f"reveal bits with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "
     "asks for more in several rounds"
 )
 

@@ -14,14 +14,15 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.within_sites import STRATIFIED
+from cipherdag.algorithms.evidence.within_sites import within_sites
 from cipherdag.algorithms.graphcheck.report import disclosed, reported
-from cipherdag.algorithms.parameters import graph_text, require, row_bound, within
+from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
 from cipherdag.errors import ParameterError
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.implied import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.score_bits import LEAST_LEVEL
 from cipherdag.statistics.corrections import Correction, corrected
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 Triplet = tuple[int, ...]
+STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-10)
+"""P-values that bits tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,16 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         correction: How p-values are corrected for the number of tests: ``holm`` bounds the chance
             that any independence is rejected wrongly, ``benjamini-hochberg`` the share of those
             rejected that are.
+        reveal: What is opened of tests: ``bits``: whether each says dependent at some levels, so
+            that a p-value is known to a step; ``sums``: the sums that it follows from. ``auto`` is
+            ``bits``.
         max_cells: Largest contingency table that is asked for.
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
-        The graph stands in the plan. The coordinator learns what `Columns` opens, and of every pair
-        without an edge what stratified evidence opens of one test.
+        The graph stands in the plan. What `cipherdag.algorithms.evidence.within_sites` opens before
+        tests, and of every pair without an edge what it opens of one test: with ``bits`` one bit
+        a level of `levels_of`.
     """
 
     name: ClassVar[str] = "graphcheck"
@@ -76,6 +83,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
     graph: str = graph_text()
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
     correction: Correction = "holm"
+    reveal: Reveal = "auto"
     max_cells: int = within(4096, 4, 1 << 24)
     max_rows: int = row_bound()
 
@@ -103,6 +111,11 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
                 "the graph joins every pair of its variables: it implies no independence",
             )
 
+    @property
+    def closed(self) -> bool:
+        """Whether bits of each test are opened, and no sum."""
+        return self.reveal != "sums"
+
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.
 
@@ -118,13 +131,17 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     def _run(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
         tests = self._tests(facts)
-        source = yield from STRATIFIED.source(self._settings(facts), closed=False)
+        source = yield from within_sites(self._settings(facts), bits=self.closed)
         sizes = range(max(map(len, tests)) - 1)
         by_size = [[own for own in tests if len(own) == size + 2] for size in sizes]
         asked: list[IndexArray] = [
             np.array(own, dtype=np.int64).reshape(-1, size + 2) for size, own in enumerate(by_size)
         ]
-        found: PValues = source.p_values(asked)
+        found: PValues = (
+            source.steps(asked, levels_of(self.alpha, len(tests)))
+            if self.closed
+            else source.p_values(asked)
+        )
         p_values = np.concatenate((yield from found))
         ordered = tuple(own for block in by_size for own in block)
         return GraphCheckOutcome(ordered, p_values, tuple(map(source.effect, ordered)))
@@ -180,12 +197,19 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             tests=tests,
             alpha=self.alpha,
             correction=self.correction,
+            details={"reveal": "bits"} if self.closed else {},
         )
 
     def disclosures(self) -> tuple[str, ...]:
         """What stratified evidence opens of these tests."""
-        return disclosed()
+        return disclosed(bits=self.closed)
 
     def report(self, found: CheckedGraph) -> Report:
         """Which independences fail, and what a test cannot say."""
         return reported(found)
+
+
+def levels_of(alpha: float, n_tests: int) -> tuple[float, ...]:
+    """Levels at which tests are compared: the level, it divided by their number, and `STEPS`."""
+    lowest = max(alpha / max(n_tests, 1), LEAST_LEVEL)
+    return tuple(sorted({alpha, lowest, *(own for own in STEPS if own < alpha)}, reverse=True))

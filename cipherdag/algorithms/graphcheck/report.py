@@ -14,6 +14,7 @@ from cipherdag.findings.conclusion import Report
 if TYPE_CHECKING:
     from cipherdag.findings.graph_check import CheckedGraph
 
+AT_LEVELS = "Of each test so at a few levels, so that its p-value is known to a step."
 NAMED = 3
 """Independences that a warning names."""
 LIMITS = (
@@ -32,14 +33,15 @@ LIMITS = (
 )
 
 
-def disclosed() -> tuple[str, ...]:
-    """What the opened sums tell."""
+def disclosed(*, bits: bool) -> tuple[str, ...]:
+    """What is opened of the tests."""
     return (
         (
             "Of every pair of variables that the graph does not join, one test given a set that "
             "separates them in it."
         ),
-        STRATIFIED.told(closed=False),
+        STRATIFIED.told(closed=bits),
+        *((AT_LEVELS,) if bits else ()),
     )
 
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.parameters import parameters_of
-from cipherdag.algorithms.registry import algorithm_class, algorithm_names
+from cipherdag.algorithms.registry import algorithm_class, algorithm_names, make_algorithm
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ def parameters_used(plan: Plan) -> dict[str, Any]:
         known = parameters_of(algorithm_class(plan.algorithm))
         usual = {name: own.written(own.default) for name, own in known.items()}
     return {**usual, **plan.parameters}
+
+
+def opens_tests(plan: Plan) -> bool:
+    """Whether a plan opens sums of tests, and not their bits alone."""
+    with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
+        algorithm = make_algorithm(plan.algorithm, plan.parameters)
+        return not getattr(algorithm, "closed", True)
+    return False
 
 
 def allows(allowed: str, value: Any) -> bool:

@@ -21,11 +21,14 @@ from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_ki
 from cipherdag.protocol.plan import COLLUDERS, fewest_alike, fewest_survivors
 from cipherdag.questions.question import (
     SingleQuestion,
-    opens_dependence,
-    opens_sums,
     question_kinds,
 )
-from cipherdag.sites.policy.parameter_rules import allows, fault_of_rule, parameters_used
+from cipherdag.sites.policy.parameter_rules import (
+    allows,
+    fault_of_rule,
+    opens_tests,
+    parameters_used,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +48,7 @@ few rows; honest Newton steps do not.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
-_ONE_OF = {"reveal": ("sums", "variances", "verdicts")}
+_ONE_OF = {"reveal": ("bits", "sums")}
 _COMMENTS = {
     "algorithms": "Algorithms this site takes part in.",
     "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
@@ -60,8 +63,8 @@ _COMMENTS = {
     "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
     "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
-    "reveal": '"verdicts": no sum is ever opened, only verdicts on sums; "variances": but for how\n'
-    '# much tables vary, and at how many sites, as evidence stratified needs it; or "sums".',
+    "reveal": '"bits": of a test only whether it says dependent is opened; "sums": also the sums\n'
+    "# that it is computed from, from which small counts may follow.",
     "min_cell_size": "Smallest count that a pooled count may come from.",
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
@@ -89,8 +92,8 @@ class Policy:
             (``manual``), or it passes where it differs by enough of them.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
             without approval; none at all is allowed too.
-        reveal: What may be opened: ``sums``; ``variances``, counts of contributors and kinds of
-            columns, and else verdicts; or ``verdicts`` on sums only.
+        reveal: What may be opened of tests: ``bits``, whether each says dependent, or also
+            ``sums``.
         min_rows: Fewest rows the site must hold.
         max_rounds: Most rounds of a run.
         max_tests: Most conditional-independence tests computed in a run.
@@ -116,7 +119,7 @@ class Policy:
     allow_dropouts: bool = True
     approve_cohorts: Literal["automatic", "manual"] = "manual"
     min_cohort_difference: int = 3
-    reveal: Literal["sums", "variances", "verdicts"] = "sums"
+    reveal: Literal["bits", "sums"] = "bits"
     min_rows: int = 0
     min_cell_size: int = 11
     max_rounds: int = 1_000
@@ -278,9 +281,11 @@ class Policy:
         if self.purposes and plan.purpose not in self.purposes:
             raise PolicyRefusedError("the plan's purpose is none that the site's policy names")
         used = parameters_used(plan)
-        if self.reveal != "sums" and used.get("reveal") != "verdicts":
+        if self.reveal == "bits" and opens_tests(plan):
             raise PolicyRefusedError(
-                "the site's policy asks for reveal verdicts, and the plan opens sums"
+                "the plan opens sums of tests, and the site's policy lets bits of them leave",
+                remedy='Plan with reveal bits; or write reveal = "sums" in policy.toml, if small '
+                "counts may follow from what is opened.",
             )
         for rule in sorted(self.parameters):
             name, allowed = rule.split(" ", 1)
@@ -301,10 +306,6 @@ class Policy:
         for kind in question_kinds(question).split("+"):
             if kind not in self.questions:
                 raise PolicyRefusedError(f"the site's policy does not allow questions of '{kind}'")
-        if self.reveal == "verdicts" and opens_sums(question):
-            raise PolicyRefusedError("the site's policy allows no question that opens a sum")
-        if self.reveal == "variances" and opens_dependence(question):
-            raise PolicyRefusedError("the site's policy allows no sum but variances and counts")
         if round_number > self.max_rounds:
             raise PolicyRefusedError(f"round {round_number} is beyond max_rounds of the site")
         values = sum(encoding.length for encoding in question.encodings)

@@ -18,7 +18,8 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.questions.score_sums import CategoryCounts, ScoreSums
+from cipherdag.questions.score_bits import CategoryCounts
+from cipherdag.questions.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums

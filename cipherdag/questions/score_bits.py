@@ -1,0 +1,381 @@
+"""Which tests say dependent over all sites: a bit a test and level, and nothing else is opened.
+
+A site's words are its scores, its variances times a public z^2, its own normal scores and whether
+it has them, all in whole steps of a public grid. The thresholds are those of
+`cipherdag.questions.score_test`, rounded up to the grid.
+
+Leaks:
+    See each question.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import msgspec
+import numpy as np
+
+from cipherdag.predicates import Predicates
+from cipherdag.questions.closed.words import one_bit_each
+from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
+from cipherdag.questions.pooled_data import check_categories
+from cipherdag.questions.score_sums import MOST_SITE_SCORE, MOST_VARIANCE, ScoreSums
+from cipherdag.questions.score_test import Components, Thresholds, site_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 4
+"""Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
+LARGEST_FORM = 1 << 58
+"""What no form of a trace reaches; its weights are rounded more coarsely where it would."""
+MOST_LEVELS = 16
+"""Levels at which one sum is compared."""
+LEAST_LEVEL = 1e-12
+"""Below it the normal law of a score holds no longer."""
+FIRST_SIZE = 3
+"""Exponent of the least number of rows that a category's size is compared with."""
+
+
+class _Block(NamedTuple):
+    """Comparisons of all tests, numbered from 0; fields as those of `Predicates`."""
+
+    sizes: IndexArray
+    quadratic: IndexArray
+    linear: IndexArray
+    constants: IndexArray
+
+
+class ScoreBits(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="score-bits"
+):
+    """Does each test say dependent, over all sites together? Nothing else is opened.
+
+    The answer has a bit per level and test, tests fastest; and with ``signs`` one more per test:
+    whether the score of its only component is positive, 0 for a test of several.
+
+    Leaks:
+        One bit a test and level, to everybody, under the assumptions of `cipherdag.privacy.mpc`. A
+        bit may rest on one site's rows, where x and y vary at no other.
+
+    Attributes:
+        question: The tests.
+        levels: Of every test, descending.
+        rows: Rows of all sites.
+        sizes: About how many rows each category has over all sites, packed exponents of two, one
+            byte each.
+        signs: Whether to ask for signs.
+    """
+
+    leaves: ClassVar[str] = "whether a test over all sites together says dependent"
+
+    question: ScoreSums
+    levels: tuple[float, ...]
+    rows: int
+    sizes: bytes
+    signs: bool = False
+
+    def __post_init__(self) -> None:
+        falling = sorted(set(self.levels), reverse=True) == list(self.levels)
+        if not 1 <= len(self.levels) <= MOST_LEVELS or not falling:
+            raise ValueError(f"there are 1 to {MOST_LEVELS} levels, which fall")
+        if not all(LEAST_LEVEL <= own < 1.0 for own in self.levels):
+            raise ValueError(f"levels lie between {LEAST_LEVEL:g} and 1")
+        if not 1 <= self.rows < 1 << 40:
+            raise ValueError("there are rows, and fewer than 2**40")
+        exponents = np.frombuffer(self.sizes, dtype=np.uint8)
+        if len(exponents) != sum(self.question.categories) or (exponents > 40).any():  # noqa: PLR2004
+            raise ValueError("every category has a size, an exponent of two up to 40")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return self.question.label
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One bit per level and test, and per test and sign."""
+        return one_bit_each((len(self.levels) + self.signs) * self.question.n_tests)
+
+    @cached_property
+    def components(self) -> Components:
+        """What is public about the components."""
+        return self.question.components(self._category_rows, self.rows)
+
+    @cached_property
+    def thresholds(self) -> tuple[Thresholds, ...]:
+        """What scores are compared with at each level."""
+        return tuple(Thresholds.at(own, self.components) for own in self.levels)
+
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each."""
+        scores, variances, site_scores, sites, _ = self.question.parts(answer)
+        squared = self.thresholds[0].squared[self.components.owner]
+        steps = np.concatenate(
+            [
+                np.ldexp(scores, SCORE_BITS),
+                np.ldexp(squared * variances, VARIANCE_BITS),
+                np.ldexp(site_scores, SITE_BITS),
+                sites,
+            ]
+        )
+        lowest, highest = self._bounds(1)
+        words: IndexArray = np.clip(np.rint(steps).astype(np.int64), lowest, highest)
+        return words
+
+    def predicates(self, n_sites: int) -> Predicates:
+        """The tests as comparisons of sums over so many sites."""
+        lowest, highest = self._bounds(n_sites)
+        blocks = [self._at_level(own, n_sites, highest) for own in self.thresholds]
+        if self.signs:
+            blocks.append(self._signs())
+        forms = np.cumsum([0, *(block.sizes.sum() for block in blocks)])[:-1]
+        placed = list(zip(blocks, forms, strict=True))
+        return Predicates(
+            lowest,
+            highest,
+            np.concatenate([own.sizes for own in blocks]),
+            _in_order([own.quadratic + np.array([at, 0, 0, 0]) for own, at in placed]),
+            _in_order([own.linear + np.array([at, 0, 0]) for own, at in placed]),
+            np.concatenate([own.constants for own in blocks]),
+        )
+
+    def _at_level(self, found: Thresholds, n_sites: int, highest: IndexArray) -> _Block:
+        """The comparisons of one level; of a test its components, its trace and the sites' own."""
+        tests, first_level = self.components, self.thresholds[0]
+        owner, count, n_tests = tests.owner, len(tests.expected), len(tests.sizes)
+        done, n_alone = tests.sizes > 0, tests.n_alone
+        sizes = np.where(done, n_alone + tests.several + 1, 1)
+        first = np.cumsum(sizes) - sizes
+        constants = np.zeros(sizes.sum(), dtype=np.int64)
+        each = np.flatnonzero(tests.alone)
+        at = first[owner[each]] + np.arange(len(each))
+        at -= np.repeat(np.cumsum(n_alone) - n_alone, n_alone)
+        # the words of V are multiplied by z^2 of the first level already
+        finer = 0 if found is first_level else TRACE_BITS
+        relative = np.ldexp(found.squared / first_level.squared, finer)[owner[each]]
+        least = np.ldexp(found.constant[owner[each]], 2 * SCORE_BITS + finer)
+        constants[at] = -np.ceil(least).astype(np.int64)
+        weights = self._trace_weights(highest)
+        traced = np.flatnonzero(tests.several[owner])
+        of_trace = (first + n_alone)[owner[traced]]
+        ratio = np.ldexp(found.quantile / first_level.squared, TRACE_BITS)[owner[traced]]
+        line = (first + n_alone + tests.several)[done]
+        tested = np.flatnonzero(done)
+        constant, slope = np.ldexp(site_line(found.site, n_sites), SITE_BITS).tolist()
+        constants[line] = -math.ceil(constant)
+        steep = np.full(len(line), -max(math.ceil(slope), 1))
+        return _Block(
+            sizes,
+            np.concatenate(
+                [
+                    np.column_stack([at, each, each, np.full_like(at, 1 << finer)]),
+                    np.column_stack([of_trace, traced, traced, weights[traced] << TRACE_BITS]),
+                ]
+            ),
+            np.concatenate(
+                [
+                    np.column_stack([at, count + each, -_at_least_one(relative)]),
+                    np.column_stack(
+                        [of_trace, count + traced, -_at_least_one(ratio * weights[traced])]
+                    ),
+                    np.column_stack([line, 2 * count + tested, np.ones_like(line)]),
+                    np.column_stack([line, 2 * count + n_tests + tested, steep]),
+                ]
+            ),
+            constants,
+        )
+
+    def _signs(self) -> _Block:
+        """Whether the only score of a test is positive."""
+        sizes = self.components.sizes
+        single = np.flatnonzero(sizes == 1)
+        word = (np.cumsum(sizes) - sizes)[single]
+        return _Block(
+            np.ones(len(sizes), dtype=np.int64),
+            np.zeros((0, 4), dtype=np.int64),
+            np.column_stack([single, word, np.ones_like(single)]),
+            np.zeros(len(sizes), dtype=np.int64),
+        )
+
+    @cached_property
+    def _category_rows(self) -> FloatVector:
+        """About how many rows each category has."""
+        exponents = np.frombuffer(self.sizes, dtype=np.uint8).astype(np.float64)
+        return np.exp2(exponents)
+
+    @cached_property
+    def _most_rows(self) -> FloatVector:
+        """How many rows the rarest category of each variable, and of each component, has at most.
+
+        Shape (K,): a score of a cell is at most the rows of either category.
+        """
+        question = self.question
+        most = np.minimum(2.0 * self._category_rows, float(self.rows))
+        of_variable = np.split(most, np.cumsum(question.categories)[:-1])
+        found = [np.zeros(0)]
+        known: dict[tuple[int, int, int, int], FloatVector] = {}
+        tests = np.column_stack([question.pairs, question.shapes])
+        for test, table in zip(map(tuple, tests.tolist()), question.by_table, strict=True):
+            x, y, rows, columns = test
+            if not rows:
+                continue
+            if test not in known:
+                known[test] = np.full(rows * columns, float(self.rows))
+                if table:
+                    sides = (_side_rows(of_variable[v]) for v in (x, y))
+                    known[test] = np.minimum.outer(*sides).ravel()
+            found.append(known[test])
+        return np.concatenate(found)
+
+    def _bounds(self, n_sites: int) -> tuple[IndexArray, IndexArray]:
+        """Least and largest sum of every word over so many sites; of one, what it may say."""
+        rows, tests = self._most_rows, self.components
+        table = self.question.by_table[tests.owner]
+        scores = np.where(table, np.minimum(rows, self.rows / 4.0 + 1.0), rows)
+        variances = np.where(
+            table, np.minimum(2.0 * rows, self.rows / 8.0 + 1.0), MOST_VARIANCE * rows
+        )
+        squared = self.thresholds[0].squared[tests.owner]
+        most = np.ceil(np.ldexp(scores, SCORE_BITS))
+        widest = np.ceil(np.ldexp(squared * variances, VARIANCE_BITS))
+        one = np.ones(len(tests.sizes))
+        site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS)
+        zeros = np.zeros(count := len(most)), np.zeros(len(one))
+        lowest = np.concatenate([-most, zeros[0], -site * one, zeros[1]])
+        highest = np.concatenate([most, widest, site * one, n_sites * one])
+        assert len(lowest) == 2 * (count + len(one)), "every word has bounds"
+        return lowest.astype(np.int64), highest.astype(np.int64)
+
+    def _trace_weights(self, highest: IndexArray) -> IndexArray:
+        """Whole weights of components in their trace, proportional to 1 / e, shape (K,)."""
+        tests = self.components
+        exponent = np.rint(np.log2(tests.expected)).astype(np.int64)
+        largest = np.zeros(len(tests.sizes), dtype=np.int64)
+        np.maximum.at(largest, tests.owner, exponent)
+        weights = np.exp2(largest[tests.owner] - exponent)
+        squares = highest[: len(exponent)].astype(np.float64) ** 2
+        form = np.bincount(
+            tests.owner, weights=np.ldexp(weights * squares, TRACE_BITS), minlength=len(largest)
+        )
+        beyond = np.maximum(np.ceil(np.log2(np.maximum(form, 1.0) / LARGEST_FORM)), 0.0)
+        whole: IndexArray = np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
+        return whole
+
+
+class CategoryCounts(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-counts"
+):
+    """How many rows each category of each variable has at the site.
+
+    Leaks:
+        Nothing by itself: `CategorySizes` compares the sums, and no other question opens them.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a number, shape (p,).
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "rows of each category"
+
+    categories: tuple[int, ...]
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_categories(self.categories, self.max_rows)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"sizes of {sum(self.categories)} categories"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One count per category."""
+        return (Encoding(length=sum(self.categories), bound=float(self.max_rows)),)
+
+
+class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-sizes"):
+    """About how many rows does each category have over all sites? To a power of two, from 8 on.
+
+    Leaks:
+        To everybody, per category and power of two from 8 up to the rows of all sites, whether the
+        category has as many rows over all sites together.
+
+    Attributes:
+        question: The counts.
+        rows: Rows of all sites.
+    """
+
+    leaves: ClassVar[str] = "about how many rows each category has, to a power of two"
+
+    question: CategoryCounts
+    rows: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rows < 1 << 40:
+            raise ValueError("there are rows, and fewer than 2**40")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return self.question.label
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One bit per category and power, powers fastest."""
+        count = sum(self.question.categories) * len(self._powers)
+        return one_bit_each(count)
+
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's counts."""
+        words: IndexArray = np.minimum(np.rint(answer), self.rows).astype(np.int64)
+        return words
+
+    def predicates(self, n_sites: int) -> Predicates:
+        """Whether each sum is as large as each power."""
+        del n_sites
+        powers, count = self._powers, sum(self.question.categories)
+        each = np.arange(count * len(powers))
+        word = np.repeat(np.arange(count), len(powers))
+        return Predicates(
+            np.zeros(count, dtype=np.int64),
+            np.full(count, self.rows, dtype=np.int64),
+            np.ones_like(each),
+            np.zeros((0, 4), dtype=np.int64),
+            np.column_stack([each, word, np.ones_like(each)]),
+            1 - np.tile(powers, count),
+        )
+
+    def exponents(self, bits: FloatVector) -> bytes:
+        """The largest power that each category's size reaches, as `ScoreBits` has them."""
+        powers = len(self._powers)
+        reached = bits.reshape(-1, powers).sum(axis=1) if powers else np.zeros(len(bits))
+        return (FIRST_SIZE - 1 + reached).astype(np.uint8).tobytes()
+
+    @property
+    def _powers(self) -> IndexArray:
+        exponents = range(FIRST_SIZE, max(self.rows.bit_length(), FIRST_SIZE + 1))
+        powers: IndexArray = np.array([1 << own for own in exponents], dtype=np.int64)
+        return powers
+
+
+def _at_least_one(values: FloatVector) -> IndexArray:
+    """The nearest whole numbers, none below 1."""
+    found: IndexArray = np.maximum(np.rint(values), 1.0).astype(np.int64)
+    return found
+
+
+def _side_rows(most: FloatVector) -> FloatVector:
+    """Most rows of the categories with components; of two, of the rarer one."""
+    return most.min(keepdims=True) if len(most) == 2 else most  # noqa: PLR2004
+
+
+def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
+    """Terms by comparison and words."""
+    found = np.concatenate(terms)
+    order = np.lexsort(found[:, -2::-1].T)
+    ordered: IndexArray = found[order]
+    return ordered
