@@ -39,7 +39,7 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
     if run.parameters.get("reveal") == "verdicts":
         yield (
             "A verdict is not protected: what the tests say of all sites together is open, and "
-            "whoever blinded a sum sees it with the coordinator's help, as if it were opened."
+            "two of the sites that find it see its sums if they collude, as if they were opened."
         )
         return
     yield (

@@ -91,10 +91,9 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     Attributes:
         alpha: Test level: dependent iff the p-value over all sites is smaller.
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
-            test says dependent, and which of two candidates is stronger. Three sites at a time,
-            which take turns, compare a blinded sum with its threshold
-            (``docs/explanation/verdicts.md``). It needs three sites, and evidence ``weighted_p`` or
-            ``fisher``.
+            test says dependent, and which of two candidates is stronger. Sites that are drawn by
+            lot find them from shares of the sums (``docs/explanation/verdicts.md``). It needs two
+            sites, and evidence ``weighted_p`` or ``fisher``.
         evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
             statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
@@ -161,7 +160,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         Raises:
             SchemaError: No label.
             ParameterError: A label beyond the variables, or verdicts are to be found by fewer than
-                three sites.
+                two sites.
 
         Leaks:
             See the class.

@@ -88,7 +88,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     Attributes:
         alpha: Significance level of every test.
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
-            test says independent. That needs three sites, and evidence ``stratified``, of
+            test says independent. That needs two sites, and evidence ``stratified``, of
             categories, numbers or both, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
@@ -201,7 +201,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, verdicts
-                are to be found by fewer than three sites, or the seed is no number of 64 bits.
+                are to be found by fewer than two sites, or the seed is no number of 64 bits.
 
         Returns:
             The outcome. Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or

@@ -66,11 +66,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     Attributes:
         alpha: Significance level of every test.
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
-            edge falls, or a test says independent. Three sites at a time, which take turns, compare
-            a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
-            sites, and evidence ``stratified``, of categories, numbers or both, ``fisher``,
-            ``weighted_p``, or ``vote`` with `sepset` ``max``. But for votes every separating set is
-            as good as another, so that the first is chosen.
+            edge falls, or a test says independent. Sites that are drawn by lot find them from
+            shares of the sums (``docs/explanation/verdicts.md``). It needs two sites, and evidence
+            ``stratified``, of categories, numbers or both, ``fisher``, ``weighted_p``, or ``vote``
+            with `sepset` ``max``. But for votes every separating set is as good as another, so that
+            the first is chosen.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
@@ -199,7 +199,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, the seed is
-                negative, or verdicts are to be found by fewer than three sites.
+                negative, or verdicts are to be found by fewer than two sites.
 
         Returns:
             The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits
