@@ -153,15 +153,15 @@ class KeyAgreementError(PrivacyError):
 
 
 class ComparisonKeyError(KeyAgreementError):
-    """A comparison key is cut short, altered, or for another round or holder."""
+    """Keys of secure tests were altered, or dealer and twin dealt differently."""
 
-    default_remedy = "Stop: the dealer or the coordinator mixed keys up. Set the run up anew."
+    default_remedy = "Stop: the dealer, its twin or the coordinator lies. Set the run up anew."
 
 
 class SpentKeyError(ReplayError):
-    """A comparison key is asked for a second verdict."""
+    """A holder of secure tests is asked for a step twice."""
 
-    default_remedy = "Start a new run; two verdicts of one key would tell how far sums lie apart."
+    default_remedy = "Start a new run: what is answered twice from one seed would show sums."
 
 
 class MalformedMessageError(PrivacyError):

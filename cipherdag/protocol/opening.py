@@ -66,6 +66,14 @@ class Opening:
     leave: Callable[[int, str, str], None]
     present: tuple[int, ...] = field(default=())
 
+    def total(
+        self, shares: Mapping[int, Share], require: Callable[[tuple[int, ...], str], None]
+    ) -> Aggregate:
+        """The sum over the sites asked; ``require`` refuses to go on with too few of them."""
+        seeds = self.released(shares)
+        require(self.present, "unmask")
+        return self.sum(shares, seeds | self.recovered(shares))
+
     def released(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
         """The seeds that the sites release, by position; those that release none have left."""
         digest, asked = self.declared.digest, frozenset(self.declared.sites)

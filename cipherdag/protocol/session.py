@@ -13,6 +13,7 @@ import hashlib
 import time
 import zlib
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -111,7 +112,6 @@ class Session:
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
         self._party: Party | None = None
-        # a round that a crash cut short is begun anew where its sums are never opened
         self._cut_short = self._resumed.opened is not None
 
     @property
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def result(self) -> bytes:
-        """What all sites say that the run came to, once it is finished; see `Closed`."""
+        """What all sites say the run came to, once it is finished; see `Closed`."""
         return self._result
 
     @property
@@ -309,6 +309,7 @@ class Session:
         self._covered = declared.sites
         secure = self._secure(question, ask, bound_to) if finds_verdicts(question) else None
         shares = self._shares(ask, declared, secure)
+        # a round of secure tests that a crash may have cut short is begun anew
         begun_anew, self._cut_short = self._cut_short and secure is not None, False
         if len(shares) < len(self._present) or begun_anew:
             self._give_up(tuple(sorted(shares)))
@@ -320,29 +321,18 @@ class Session:
 
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
         """The sum over the sites asked; those that leave now are in it."""
-        opening = Opening(
-            self._courier,
-            self._protection,
-            declared,
-            self._graph,
-            tuple(member.name for member in self._plan.cohort),
-            self._number,
-            lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
-        )
-        seeds = opening.released(shares)
-        self._require(opening.present, "unmask")
-        seeds |= opening.recovered(shares)
-        total = opening.sum(shares, seeds)
+        about = self._courier, self._protection, declared, self._graph
+        names = tuple(map(self._name, range(len(self._plan.cohort))))
+        leave = partial(self._leave, in_sum=True)
+        opening = Opening(*about, names, self._number, leave)
+        total = opening.total(shares, self._require)
         self._present = opening.present
         return total
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
         """The secure tests of this round."""
-        session, roles = (
-            session_of(self._plan, self._transcript),
-            roles_of(self._plan, self._beacon),
-        )
-        batch = batch_of(session, roles, ask, question, self._sums)
+        bound = session_of(self._plan, self._transcript), roles_of(self._plan, self._beacon)
+        batch = batch_of(*bound, ask, question, self._sums)
         return SecureRound.begun(self._courier, self._plan, bound_to, batch, self._party)
 
     def _shares(
@@ -375,8 +365,8 @@ class Session:
         """Nothing of this round was opened, so the question is asked again, of those present."""
         self._require(present, "share")
         self._present, self._previous = present, b""
-        left = tuple(left for left in self._dropouts if left.round == self._number)
-        self._write(log.GivenUp(number=self._number, present=present, left=left))
+        left = tuple(own for own in self._dropouts if own.round == self._number)
+        self._write(log.GivenUp(self._number, present, left))
 
     def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
         self._attendance.leave(position, self._number, step, reason, in_sum=in_sum)

@@ -32,8 +32,8 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
-from cipherdag.questions.score_bits import CategoryCounts
-from cipherdag.questions.score_sums import ScoreSums
+from cipherdag.questions.scores.score_bits import CategoryCounts
+from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,

@@ -27,7 +27,7 @@ from cipherdag.questions.encodings import (
     IndexArray,
     segments,
 )
-from cipherdag.questions.score_bits import CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.skeleton import EdgeVotes
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from cipherdag.questions.regression_steps import (
     outputs,
     predictor_columns,
 )
-from cipherdag.questions.score_sums import scored_model
+from cipherdag.questions.scores.score_sums import scored_model
 from cipherdag.statistics.reproducible import dot, product, solve
 from cipherdag.statistics.thresholds import (
     equal_thresholds,

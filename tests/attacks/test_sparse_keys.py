@@ -85,8 +85,10 @@ def test_each_site_holds_the_keys_of_its_neighbours_alone(graph):
         assert set(rounds.aggregation._masks._pair_keys) == near
         assert set(rounds.agreement._keys) == near
         others = set(lie.everyone) - {position}
-        whole = position in rounds.roles.sites
-        assert set(rounds.party._keys) == (others if whole else set(rounds.roles.sites))
+        whole = position in rounds.secure_tests.roles.sites
+        assert set(rounds.secure_tests.party._keys) == (
+            others if whole else set(rounds.secure_tests.roles.sites)
+        )
         assert len(lie.shares[position].tags) == len(lie.shares[position].escrow) == own
 
 

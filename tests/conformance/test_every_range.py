@@ -166,14 +166,22 @@ def answered():
             except StopIteration:
                 break
             answers = np.array([site.answer(question) for site in sites[name]])
+            if finds_verdicts(question):
+                total = plain_verdicts(question, answers)  # refuses words beyond their bounds
+                found.update({(name, -1): [] for name in closed_kinds(question)})
+                continue
             keep(found, question, answers)
             total = answers.sum(axis=0)
-            if finds_verdicts(question):
-                total = plain_verdicts(question, total, len(answers))
             for encoding, place in parts(question):
                 if encoding.comparison:
                     total[place] = total[place] > 0
     return dict(found)
+
+
+def closed_kinds(question):
+    """The kinds of questions that find verdicts, as keys of what was asked."""
+    asked = question.parts if isinstance(question, Bundle) else (question,)
+    return {(type(part).__name__, variant(part)) for part in asked}
 
 
 def keep(found, question, answers):

@@ -126,7 +126,7 @@ def test_a_site_reads_and_verifies_every_message_once(hospitals, monkeypatch, re
         assert opened.count(message) == 1
         assert verified.count(hospitals.coordinator.public) == 1
     assert {operation for operation, _, _ in engine.sent} == OPERATIONS - {
-        "recover", "open", "compare", "finish", "commitments", "chances", "linked"
+        "recover", "open", "secure", "finish", "commitments", "chances", "linked"
     }  # fmt: skip
 
 

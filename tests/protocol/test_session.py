@@ -194,8 +194,8 @@ class Liar:
         self.honest = honest
         self.change = change
 
-    def share(self, answer, declaration, blinds=None):
-        return self.change(self.honest.share(answer, declaration, blinds))
+    def share(self, answer, declaration):
+        return self.change(self.honest.share(answer, declaration))
 
     def __getattr__(self, name):
         return getattr(self.honest, name)

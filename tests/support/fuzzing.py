@@ -115,7 +115,7 @@ def stopped_at(operation):
         ward.engine.tamper = tamper
         ward.session.open()
         ward.session.ask(votes())
-        if operation == "compare":
+        if operation == "secure":
             ward.session.ask(verdicts())
         silence(ward, "hospital-2", "unmask")
         ward.session.ask(votes(0.2))

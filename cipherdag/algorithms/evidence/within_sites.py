@@ -29,9 +29,9 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.score_bits import CategoryCounts, CategorySizes, ScoreBits
-from cipherdag.questions.score_sums import ScoreSums
-from cipherdag.questions.score_test import p_values
+from cipherdag.questions.scores.score_bits import CategoryCounts, CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_test import p_values
 from cipherdag.statistics.effects import (
     ONE_STEP_ODDS,
     ONE_STEP_PER_DEVIATION,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
-    from cipherdag.questions.score_sums import Scores
+    from cipherdag.questions.scores.score_sums import Scores
 
 DONE = "within sites"
 TOO_LARGE = "too many cells: none"

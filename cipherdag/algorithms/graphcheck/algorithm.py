@@ -22,7 +22,7 @@ from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.implied import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.score_bits import LEAST_LEVEL
+from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.statistics.corrections import Correction, corrected
 
 if TYPE_CHECKING:

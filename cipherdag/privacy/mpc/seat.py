@@ -105,6 +105,11 @@ class Seat(Secret):
         return sum(map(len, self._kept.values())) + len(self._seed)
 
     @property
+    def batch(self) -> Batch:
+        """What is asked of whom."""
+        return self._batch
+
+    @property
     def masked(self) -> bool:
         """Whether this party, as a holder, answered with its share of the masked sums."""
         return self._masked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, algorithm_names, make_algorithm
@@ -51,12 +51,13 @@ def parameters_used(plan: Plan) -> dict[str, Any]:
     return {**usual, **plan.parameters}
 
 
-def opens_tests(plan: Plan) -> bool:
-    """Whether a plan opens sums of tests, and not their bits alone."""
+def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
+    """What a plan opens of its tests: bits alone, or their sums; or it has no such choice."""
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
-        return not getattr(algorithm, "closed", True)
-    return False
+        closed: bool | None = getattr(algorithm, "closed", None)
+        return "none" if closed is None else "bits" if closed else "sums"
+    return "none"
 
 
 def allows(allowed: str, value: Any) -> bool:

@@ -26,7 +26,7 @@ from cipherdag.questions.question import (
 from cipherdag.sites.policy.parameter_rules import (
     allows,
     fault_of_rule,
-    opens_tests,
+    opened_of_tests,
     parameters_used,
 )
 
@@ -46,7 +46,7 @@ A coordinator that chooses the coefficients of regressions freely can narrow the
 few rows; honest Newton steps do not.
 """
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
-_SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
+_SMALLEST = {"min_sites": 2, "min_sites_bits": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
 _ONE_OF = {"reveal": ("bits", "sums")}
 _COMMENTS = {
@@ -56,7 +56,8 @@ _COMMENTS = {
     "is trusted to follow the protocol.",
     "protections": "How its answers may be protected.",
     "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
-    "min_sites": "Smallest number of sites in a run.",
+    "min_sites": "Smallest number of sites in a run that opens sums, and of those a sum is of.",
+    "min_sites_bits": "Smallest number of sites in a run that opens bits of tests alone.",
     "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
     "allow_dropouts": "Whether a run may go on without a site that left it.",
     "approve_cohorts": '"manual": a run with other sites than an earlier one waits for approval.',
@@ -87,7 +88,8 @@ class Policy:
         questions: Kinds of questions it answers, such as ``edge-votes``.
         protections: Protections it accepts.
         allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
-        min_sites: Smallest cohort under a protection.
+        min_sites: Smallest cohort under a protection, but where bits of tests alone are opened.
+        min_sites_bits: Smallest cohort there; two sites hold the shares of all sums together.
         approve_cohorts: Whether a person approves a run with other sites than earlier runs
             (``manual``), or it passes where it differs by enough of them.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
@@ -115,6 +117,7 @@ class Policy:
     protections: frozenset[str] = frozenset(PROTECTING)
     allow_unprotected: bool = False
     min_sites: int = 3
+    min_sites_bits: int = 2
     tolerated_colluders: int = COLLUDERS
     allow_dropouts: bool = True
     approve_cohorts: Literal["automatic", "manual"] = "manual"
@@ -211,14 +214,21 @@ class Policy:
             and bool(allowed & (PROTECTIONS.keys() - set(PROTECTING))),
         )
 
-    def check_run(self, *, algorithm: str, protection: str, n_sites: int, rows: int) -> None:
+    def check_run(self, plan: Plan, *, rows: int) -> None:
         """Refuse a run this site does not take part in.
+
+        Args:
+            plan: The plan.
+            rows: Rows of the site.
 
         Raises:
             ProtectionError: The protection is not accepted.
-            CohortError: Fewer than ``min_sites`` sites under a protection.
+            CohortError: Too few sites under a protection.
             PolicyRefusedError: The algorithm is not allowed, or the site holds too few rows.
         """
+        algorithm, protection, n_sites = plan.algorithm, plan.protection, len(plan.cohort)
+        bits = opened_of_tests(plan) == "bits"
+        fewest = self.min_sites_bits if bits else self.min_sites
         if not protection_kind(protection).protects:
             if not self.allow_unprotected:
                 raise ProtectionError(
@@ -228,11 +238,10 @@ class Policy:
                 )
         elif protection not in self.protections:
             raise ProtectionError(f"the site's policy does not accept protection '{protection}'")
-        elif n_sites < self.min_sites:
+        elif n_sites < fewest:
             raise CohortError(
-                f"the cohort has {n_sites} sites, this site's policy asks for {self.min_sites}",
-                remedy=f"Run with at least {self.min_sites} distinct sites, each pinned by every "
-                "other.",
+                f"the cohort has {n_sites} sites, this site's policy asks for {fewest}",
+                remedy=f"Run with at least {fewest} distinct sites, each pinned by every other.",
             )
         if algorithm not in self.algorithms:
             raise PolicyRefusedError(f"the site's policy does not allow '{algorithm}'")
@@ -281,7 +290,7 @@ class Policy:
         if self.purposes and plan.purpose not in self.purposes:
             raise PolicyRefusedError("the plan's purpose is none that the site's policy names")
         used = parameters_used(plan)
-        if self.reveal == "bits" and opens_tests(plan):
+        if self.reveal == "bits" and opened_of_tests(plan) == "sums":
             raise PolicyRefusedError(
                 "the plan opens sums of tests, and the site's policy lets bits of them leave",
                 remedy='Plan with reveal bits; or write reveal = "sums" in policy.toml, if small '

@@ -186,9 +186,4 @@ class Admission:
             self.sums.accept(plan.session)
 
     def _check_run(self, plan: Plan) -> None:
-        self.policy.check_run(
-            algorithm=plan.algorithm,
-            protection=plan.protection,
-            n_sites=len(plan.cohort),
-            rows=self.rows,
-        )
+        self.policy.check_run(plan, rows=self.rows)

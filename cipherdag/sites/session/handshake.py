@@ -50,6 +50,7 @@ from cipherdag.protocol.set_up.bodies import (
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.plan_facts import check_lacking
 from cipherdag.sites.session.reading import ALONE
+from cipherdag.sites.session.secure import SecureTests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,17 +72,16 @@ Kind = TypeVar("Kind", Offer, Seals, Chance)
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """What a set-up yields: the keys' uses, what digests are bound to, the graph and the roles.
+    """What a set-up yields: the keys' uses, what digests are bound to, and the graph.
 
     A site alone has no part in secure tests.
     """
 
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
-    party: Party | None = field(repr=False)
+    secure_tests: SecureTests | None
     transcript: bytes
     graph: KeyGraph
-    roles: Roles | None
 
 
 class SetUp:
@@ -226,10 +226,9 @@ class SetUp:
         keyring = Keyring(
             kind.site(self.index, keys, sum_key, content.context, n_sites),
             AgreementKeys(self.index, keys),
-            None if roles is None else self._party(roles, transcript),
+            None if roles is None else SecureTests(roles, self._party(roles, transcript)),
             transcript,
             graph,
-            roles,
         )
         return keyring, Ready(schema_digest=proof, n_variables=0)
 

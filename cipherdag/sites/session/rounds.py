@@ -30,8 +30,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
-
 from cipherdag.errors import (
     CohortError,
     InconsistentQuestionError,
@@ -40,7 +38,6 @@ from cipherdag.errors import (
     ReplayError,
     ShareError,
 )
-from cipherdag.privacy.mpc.messages import Verdicts, most_bytes
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -57,18 +54,15 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
-from cipherdag.protocol.secure_batches import batch_of, session_of
-from cipherdag.protocol.wire import unpack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.session.reading import ALONE
+from cipherdag.sites.session.secure import stepped
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, FloatVector
     from cipherdag.privacy.key_graph import KeyGraph
     from cipherdag.privacy.keys.agreement import AgreementKeys
-    from cipherdag.privacy.mpc.batch import Batch, Roles
-    from cipherdag.privacy.mpc.party import Party
     from cipherdag.privacy.mpc.seat import Seat
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.questions.question import IndexArray, Question
@@ -80,6 +74,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.session.coverage import Coverage
     from cipherdag.sites.session.program import Program
     from cipherdag.sites.session.reading import Reading
+    from cipherdag.sites.session.secure import SecureTests
 
 log = logging.getLogger("cipherdag.site")
 
@@ -92,7 +87,6 @@ class Round:
     declared: Declaration
     content: bytes
     question: Question
-    batch: Batch | None = None
     seat: Seat | None = field(default=None, repr=False)
     unmasked: bool = False
 
@@ -113,8 +107,7 @@ class Rounds:
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
         graph: Who shares a key with whom.
-        roles: Who has which role in secure tests; None at a site alone.
-        party: This site's part in them.
+        secure_tests: This site's part in secure tests; None at a site alone.
         sums: What was opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
@@ -129,8 +122,7 @@ class Rounds:
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
     graph: KeyGraph = field(repr=False)
-    roles: Roles | None
-    party: Party | None = field(repr=False)
+    secure_tests: SecureTests | None
     respondent: Respondent
     policy: Policy
     sums: OpenedSums = field(repr=False)
@@ -208,16 +200,14 @@ class Rounds:
 
     def _contributed(self, current: Round, words: IndexArray) -> Share:
         """The words in sealed parts; from now on the question counts as answered."""
-        if self.roles is None or self.party is None:
+        if self.secure_tests is None:
             raise CohortError("secure tests need two sites")
-        declared = current.declared
-        session = session_of(self.plan, self.transcript)
-        batch = batch_of(session, self.roles, current.ask, current.question, self._sums)
-        current.batch, current.seat = batch, self.party.begin(batch)
+        asked = self.plan, self.transcript, current.ask, current.question, self._sums
+        current.seat = self.secure_tests.begun(*asked)
         share = current.seat.share(words)
-        self.sums.write(self.plan.session, self._names(batch.sites), self._alike(batch.sites))
-        self._present = batch.sites
-        return Share(digest=declared.digest, share=share, escrow=(), tags=())
+        self._present = sites = current.declared.sites
+        self.sums.write(self.plan.session, self._names(sites), self._alike(sites))
+        return Share(digest=current.declared.digest, share=share, escrow=(), tags=())
 
     def result(self, finish: Finish) -> bytes:
         """What the run came to, as a digest; empty where the coordinator ended it before its end.
@@ -279,12 +269,9 @@ class Rounds:
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
         """What was opened, or the verdicts found, and the numbers in it; checked."""
-        batch, party = current.batch, self.party
-        if batch is None or party is None:
+        if current.seat is None or self.secure_tests is None:
             return self.read.sum(previous, current.declared, self.aggregation)
-        opened = unpack(previous, most_bytes(batch, Verdicts), exactly=False)
-        identities = [member.identity for member in self.plan.cohort]
-        return opened, party.accept(opened, batch, identities).astype(np.float64)
+        return self.secure_tests.verdicts(previous, current.seat.batch, self.plan)
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -344,13 +331,7 @@ class Rounds:
         seat = self._round(request.digest).seat
         if seat is None:
             raise OpeningRefusedError("no verdicts are found in this round")
-        steps = {
-            "prepare": seat.prepare,
-            "square": seat.square,
-            "compare": seat.compare,
-            "open": seat.open,
-        }
-        return Secured(digest=request.digest, content=steps[request.verb](request.content))
+        return stepped(seat, request)
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.plan.cohort[position].name for position in positions]

@@ -76,12 +76,7 @@ def _table(site: SiteFolder) -> SiteTable:
 
 def _policy(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
     policy = site.policy_in(site.study())
-    policy.check_run(
-        algorithm=plan.algorithm,
-        protection=plan.protection,
-        n_sites=len(plan.cohort),
-        rows=table().rows,
-    )
+    policy.check_run(plan, rows=table().rows)
     policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
     policy.check_plan(plan, runs=0)
     check_lacking(plan, table().schema.lacking)

@@ -18,8 +18,8 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.questions.score_bits import CategoryCounts
-from cipherdag.questions.score_sums import ScoreSums
+from cipherdag.questions.scores.score_bits import CategoryCounts
+from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
@@ -248,12 +248,9 @@ class PoolableData:
     def _category_counts(self, question: CategoryCounts) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("sizes of other categories than the site's schema has")
-        sides = [(v, side) for v, side in enumerate(question.categories) if side]
-        columns = ((self.raw_column(v), side) for v, side in sides)
-        counts = (
-            np.bincount(own[~np.isnan(own)].astype(np.int64), minlength=side)
-            for own, side in columns
-        )
+        sides = [(self.raw_column(v), side) for v, side in enumerate(question.categories) if side]
+        codes = ((own[~np.isnan(own)].astype(np.int64), side) for own, side in sides)
+        counts = (np.bincount(own, minlength=side) for own, side in codes)
         return np.concatenate([np.zeros(0), *counts])
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.score_sums import Scores
+from cipherdag.questions.scores.score_sums import Scores
 from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
 from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScores, normal_score
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.score_sums import ScoreSums
+    from cipherdag.questions.scores.score_sums import ScoreSums
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
     from cipherdag.sites.compute.pooled.score_sums.numbers import RegressionScores

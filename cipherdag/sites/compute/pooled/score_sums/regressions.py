@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.questions.regression_steps import column_count, outputs, predictor_columns
-from cipherdag.questions.score_sums import score_shape
+from cipherdag.questions.scores.score_sums import score_shape
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.score_sums.numbers import (
     ROWS_PER_SQUARE,

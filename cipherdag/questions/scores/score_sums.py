@@ -7,7 +7,7 @@ scores the other one (Rao). What differs between sites is a nuisance that stays 
 `ScoreBits` asks whether each test says dependent, and opens nothing else; `ScoreSums` alone opens
 the sums.
 
-Source: `cipherdag.questions.score_test`; Rao, Mathematical Proceedings of the Cambridge
+Source: `cipherdag.questions.scores.score_test`; Rao, Mathematical Proceedings of the Cambridge
 Philosophical Society 44 (1948) 50-57; White, Econometrica 48 (1980) 817-838.
 
 Leaks:
@@ -38,7 +38,7 @@ from cipherdag.questions.regression_steps import (
     predictor_columns,
     too_large,
 )
-from cipherdag.questions.score_test import Components, components_of
+from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A site's words are its scores, its variances times a public z^2, its own normal scores and whether
 it has them, all in whole steps of a public grid. The thresholds are those of
-`cipherdag.questions.score_test`, rounded up to the grid.
+`cipherdag.questions.scores.score_test`, rounded up to the grid.
 
 Leaks:
     See each question.
@@ -21,8 +21,8 @@ from cipherdag.predicates import Predicates
 from cipherdag.questions.closed.words import one_bit_each
 from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 from cipherdag.questions.pooled_data import check_categories
-from cipherdag.questions.score_sums import MOST_SITE_SCORE, MOST_VARIANCE, ScoreSums
-from cipherdag.questions.score_test import Components, Thresholds, site_line
+from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE, MOST_VARIANCE, ScoreSums
+from cipherdag.questions.scores.score_test import Components, Thresholds, site_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
