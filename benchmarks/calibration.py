@@ -29,6 +29,7 @@ from plain_runs import driven
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CI_TESTS
+from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -157,7 +158,13 @@ def decisions(categories: tuple[int, ...], method: Method, sites: list[Site]) ->
         return votes(sites, tests, method)
     blocks = [np.zeros((0, 2 + size), dtype=np.int64) for size in range(width - 2)]
     spec = CITestSpec(alpha=0.01, name=method.test)
-    settings = EvidenceSettings(spec=spec, n_variables=n_variables, fewest=FEWEST, max_rows=1 << 14)
+    settings = EvidenceSettings(
+        spec=spec,
+        n_variables=n_variables,
+        fewest=FEWEST,
+        max_rows=1 << 14,
+        present=Presence(len(sites)),
+    )
 
     def asking():
         source = yield from EVIDENCE[method.evidence].open(settings)

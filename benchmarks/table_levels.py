@@ -56,9 +56,7 @@ def main() -> None:
     write_report(options.out, "table_levels", {"alpha": ALPHA, "cases": cases}, markdown)
 
 
-def measured(
-    categories: tuple[int, ...], layout: str, world: str, tests: int, seed: int
-) -> float:
+def measured(categories: tuple[int, ...], layout: str, world: str, tests: int, seed: int) -> float:
     """The share of independent tests found dependent."""
     rng = np.random.default_rng((seed, zlib.crc32(f"{categories} {layout} {world}".encode())))
     batch = max(BATCH_CELLS // int(np.prod(categories[:2])) // 4, 50)
