@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.predicates import MOST_COMPARISONS, Predicates
+from cipherdag.predicates import Predicates
 from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 FEWEST_SITES = 2
 """Two holders of shares; with two sites the coordinator deals."""
-MOST_VERDICTS = MOST_COMPARISONS
-"""Verdicts of one question, of one comparison each."""
+MOST_VERDICTS = 250_000
+"""Verdicts of one question, of one comparison each: keys for more do not fit a message."""
 VERDICT_VALUES = 100
 """As many values as the keys of one comparison are long."""
 

@@ -161,8 +161,8 @@ FISHER = _combined(
     "fisher",
     "For every test, the sum of -2 ln p over the sites, and how many did it.",
     close=closed("fisher"),
-    closed="For every test, whether it says independent over all sites, and whether any of them can "
-    "do it; no sum, no p-value, and not how many sites did it.",
+    closed="For every test, whether it says independent over all sites, and whether any can do it; "
+    "no sum, no p-value, and not how many sites did it.",
 )
 STOUFFER = _combined(
     "stouffer", "For every test, the sums of the sites' weighted z and of the squared weights."
