@@ -159,6 +159,11 @@ class EvidenceVerdicts(
         return f"verdicts, {self.question.label}"
 
     @property
+    def n_comparisons(self) -> int:
+        """Comparisons at most: of every critical value one, and one for each other verdict."""
+        return self._n_tests * (len(self.critical) + 1) + self._n_both
+
+    @property
     def says_dependent(self) -> bool:
         """Whether a first bit of 1 says dependent; else it says independent."""
         return self._fisher and self._bends_down
@@ -296,6 +301,11 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per cell that is compared."""
         return one_bit_each(len(self.cells) // 8)
+
+    @property
+    def n_comparisons(self) -> int:
+        """Comparisons at most: two of every cell."""
+        return 2 * (len(self.cells) // 8)
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's differences, shape (K,)."""
