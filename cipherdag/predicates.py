@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 1 << 62
 """What no bound, coefficient or form reaches."""
-MOST_COMPARISONS: Final = 1 << 17
-"""Of one batch, so that its dealt keys stay below 200 MB."""
+MOST_COMPARISONS: Final = 1 << 18
+"""Of one batch; what its dealt keys come to is bounded besides, by what a message may be."""
 MOST_WORDS: Final = 1 << 20
 LEAST_WIDTH: Final = 4
 
@@ -100,7 +100,7 @@ class Predicates:
         if (self.lowest > 0).any() or (self.highest < 0).any():
             raise ParameterError("the bounds of every sum have 0 between them")
         if not 1 <= self.n_comparisons <= MOST_COMPARISONS or not self.n_tests:
-            raise ParameterError("a batch has 1 to 131072 comparisons")
+            raise ParameterError("a batch has 1 to 262144 comparisons")
         if (self.sizes < 1).any() or self.sizes.sum() != self.n_comparisons:
             raise ParameterError("every test has comparisons, and every comparison one test")
         _check_terms(self.quadratic, self.n_comparisons, self.n_words)

@@ -189,7 +189,7 @@ class KeyBounds:
 def _fewest(n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:
     """See `KeyBounds.fewest`; of exactly so many."""
     most = min(most_neighbours(n_sites), n_sites - 2)
-    # no three sites share keys for verdicts with fewer than four, and leaving ones cut a thin ring
+    # leaving ones cut a thin ring
     for degree in range(max(4, leaving + 1 + (leaving + 1) % 2), most + 1, 2):
         own = KeyBounds(n_sites, colluders, leaving, degree, threshold=degree)
         if own.exposure <= _SURE:

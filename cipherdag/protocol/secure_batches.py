@@ -6,11 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cipherdag.errors import ParameterError
 from cipherdag.predicates import Predicates
 from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.wire import digest
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from cipherdag.protocol.messages import Ask
     from cipherdag.protocol.plan import Plan
     from cipherdag.questions.question import Question
+
+MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
+"""Of one batch: a holder is sent them with its share of the masked sums."""
 
 
 def predicates_of(question: Question, n_sites: int) -> Predicates:
@@ -53,7 +57,15 @@ def batch_of(session: bytes, roles: Roles, ask: Ask, question: Question, sums: b
         ask: The request.
         question: What is asked.
         sums: Digest of all sums and verdicts before.
+
+    Raises:
+        ParameterError: As `predicates_of`, or keys for so many comparisons do not fit a message.
     """
     asked = digest(b"secure question", ask.content, sums)
     predicates = predicates_of(question, len(ask.participants))
-    return Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
+    batch = Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
+    if batch.dealt_bytes > MOST_DEALT_BYTES:
+        raise ParameterError(
+            f"keys of {predicates.n_comparisons} comparisons do not fit a message of the run"
+        )
+    return batch

@@ -12,6 +12,7 @@ from cipherdag.questions.question import (
     Bundle,
     FloatVector,
     Question,
+    Resampled,
     SingleQuestion,
     finds_verdicts,
 )
@@ -104,7 +105,7 @@ def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Qu
         for number, question in waiting.items():
             if finds_verdicts(question) != compared:
                 continue
-            length = _length(question) * (VERDICT_VALUES if compared else 1)
+            length = VERDICT_VALUES * _comparisons(question) if compared else _length(question)
             if not begun or (most is not None and values + length > most):
                 rounds.append({})
                 values, begun = 0, True
@@ -115,6 +116,15 @@ def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Qu
 
 def _length(question: Question) -> int:
     return sum(encoding.length for encoding in question.encodings)
+
+
+def _comparisons(question: Question) -> int:
+    """Comparisons of a question that finds verdicts: one a verdict, where it does not say more."""
+    found = 0
+    for part in parts_of(question):
+        inner = part.question if isinstance(part, Resampled) else part
+        found += getattr(inner, "n_comparisons", _length(part))
+    return found
 
 
 def _bundle(questions: list[Question]) -> Question:
