@@ -25,8 +25,8 @@ from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
-from cipherdag.sites.compute.ci_tests.moved_test import repeated_values
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.few_values import repeated_values
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import (
     DescribedColumns,
