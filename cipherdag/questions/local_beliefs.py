@@ -75,7 +75,7 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     The answer has the segments of `encodings`: weighted beliefs, their weights, the site's binary
     graph, and 1 to count it. All matrices are read row by row without their diagonals. A site whose
     policy restricts small counts leaves out experiments of fewer rows than its ``min_cell_size``,
-    counts the others in steps, and rounds weights and weighted beliefs (ADR 41).
+    counts the others in steps, and rounds weights and weighted beliefs (ADR 49).
 
     Attributes:
         n_variables: Number of aligned variables, p.

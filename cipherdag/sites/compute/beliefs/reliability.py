@@ -2,7 +2,7 @@
 
 Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
 is that of the published program. Steps are ours: exact weights, summed, tell every count of rows
-(ADR 41).
+(ADR 49).
 
 Leaks:
     Nothing: weights tell what a site intervened on, so they leave it as protected summands only.
