@@ -117,7 +117,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
-    site_effect: bool = False
+    site_effect: bool = True
     between: bool = True
     refute: bool = False
     withheld: Literal["refuse", "leave-out"] = "refuse"
@@ -146,8 +146,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def check(self) -> None:
         """Refuse what is adjusted for where it cannot be read, and what does not go together."""
         require(
-            not self.site_effect or self.estimator == "linear",
-            "site_effect goes with estimator linear",
+            self.site_effect or self.estimator != "standardise",
+            "standardise compares rows within their sites: it goes with site_effect",
         )
         require(
             self.truncate in TRUNCATIONS,

@@ -20,7 +20,6 @@ from cipherdag.statistics.effect_estimates import (
     arm_means,
     coefficient_estimates,
     linear_covariance,
-    standardised,
 )
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cipherdag.algorithms.algorithm import Facts
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.questions.encodings import FloatVector
     from cipherdag.questions.estimation.effect_sums import EffectSums
     from cipherdag.questions.question import Question
     from cipherdag.statistics.effect_estimates import Arms, Estimates
@@ -68,7 +67,6 @@ class Estimation:
     fits: dict[int, Fit] = field(default_factory=dict)
     telling: int = 0
     _sites: int = 0
-    _cells: IndexArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def run(self) -> Estimating:
         """The effect, or why there is none."""
@@ -83,9 +81,8 @@ class Estimation:
 
     @property
     def determined(self) -> bool:
-        """Whether the rows determine every model, and no stratum was left out."""
-        whole = all(not f.astray and f.rank == len(f.coefficients) for f in self.fits.values())
-        return whole and bool((self._cells > 0).all())
+        """Whether the rows determine every model."""
+        return all(not f.astray and f.determined for f in self.fits.values())
 
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
         """How far the sites' own effects lie apart."""
@@ -115,14 +112,14 @@ class Estimation:
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         if self.question.linear:
             return (yield from self._coefficients())
-        return (yield from (self._strata() if self.question.stratified else self._means()))
+        return (yield from self._means())
 
     def _count(self) -> Generator[Question, FloatVector, str]:
         """How many sites add rows; in words why they are too few."""
         scope = self.question.scope
         asked = scope if self.facts.fewest <= 1 else Contributors(question=scope)
         counts = np.rint((yield asked)).astype(np.int64)
-        (tell, *arms), self._cells = counts[: 1 + scope.arms].tolist(), counts[1 + scope.arms :]
+        tell, *arms = counts.tolist()
         self._sites, cohort, fewest = tell, self.facts.present.n_sites, self.facts.fewest
         if self.whole is not None and tell != self.whole.telling:
             if not self.whole.telling:
@@ -146,13 +143,11 @@ class Estimation:
     def _stage(self, **stage: Any) -> EffectSums:
         return msgspec.structs.replace(self.question, **stage)
 
-    def _asked(self, question: EffectSums, cells: BoolVector | None = None) -> Opening:
-        """The sums of a question; of strata those of some cells."""
+    def _asked(self, question: EffectSums) -> Opening:
+        """The sums of a question."""
         if self.facts.fewest <= 1:
             return (yield question)
-        enough = np.ones(1 + question.arms, dtype=bool)
-        enough = enough if cells is None else np.concatenate([enough, cells])
-        return (yield from opened_where(question, enough))
+        return (yield from opened_where(question, np.ones(1 + question.arms, dtype=bool)))
 
     def _fit(self) -> Generator[Question, FloatVector, None]:
         """All models at their maxima, side by side, one round per step."""
@@ -162,7 +157,13 @@ class Estimation:
                 model == TREATMENT or question.categories[question.outcome] > 0
             )
             start = np.zeros(question.size(model))
-            self.fits[model] = Fit(question.regression(model), discrete, start, converged=CONVERGED)
+            self.fits[model] = Fit(
+                question.regression(model),
+                discrete,
+                start,
+                site_effect=question.site_effect,
+                converged=CONVERGED,
+            )
         while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
             proposed = [self.fits[model].proposed for model in active]
             packed = _packed(np.concatenate(proposed))
@@ -205,25 +206,6 @@ class Estimation:
             doubts=tuple(self._doubts(arms)),
         )
 
-    def _strata(self) -> Estimating:
-        arms, fewest = self.question.arms, max(self.facts.fewest, 1)
-        sites = self._cells.reshape(-1, arms)
-        told = (sites >= fewest).all(axis=1)
-        if not told.any():
-            why = f"in no stratum has every arm rows at {fewest} sites"
-            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
-        asked = self._stage(stage="strata")
-        sums = yield from self._asked(asked, np.repeat(told, arms))
-        parts = np.split(sums[: 3 * asked.cells], 3)
-        own = standardised(*(part.reshape(-1, arms)[told] for part in parts))
-        filled: BoolVector = np.asarray((sites > 0).any(axis=1))
-        left, all_filled = int((filled & ~told).sum()), int(filled.sum())
-        doubt = (
-            f"{left} of {all_filled} strata with rows are left out: not every arm has rows there "
-            f"at {fewest} sites. The effect is that over the rows of the others."
-        )
-        return self._of_arms(*own, np.zeros(arms), doubts=(doubt,) if left else ())
-
     def _of_arms(
         self,
         values: FloatVector,
@@ -234,17 +216,25 @@ class Estimation:
     ) -> AdjustedEffect:
         """Means and contrasts, on the outcome's own scale."""
         unit, origin = self._outcome_scale()
+        worth = np.where(effective > 0.0, effective, rows)
+        spare = np.maximum(worth - self._constants_of_arm(), 1.0)
+        larger = np.sqrt(worth / spare)
+        covariance = covariance * larger[:, None] * larger
         values, covariance = origin + values * unit, covariance * unit * unit
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-        contrasts = [*differences(values, covariance, self.reference)]
+        contrasts = [*differences(values, covariance, self.reference, spare)]
         if self.question.categories[self.question.outcome]:
-            contrasts += ratios(values, covariance, self.reference)
+            contrasts += ratios(values, covariance, self.reference, spare)
         columns = (own.tolist() for own in (rows, values, errors, effective))
         means = tuple(
             ArmMean(arm=a, rows=int(n), mean=mean, error=error, effective=weights or None)
             for a, (n, mean, error, weights) in enumerate(zip(*columns, strict=True))
         )
         return self._found(contrasts, rows=int(rows.sum()), means=means, **more)
+
+    def _constants_of_arm(self) -> int:
+        """Coefficients that an arm's rows determine, those of the sites among them."""
+        return self.question.size(0) + (self._sites - 1) * self.question.site_effect
 
     def _coefficients(self) -> Estimating:
         (fit,) = self.fits.values()
@@ -261,7 +251,8 @@ class Estimation:
             # of the first category, which has no coefficient, it is 0
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
-        contrasts = [*differences(values, robust, reference)]
+        spare = np.full(len(values), fit.scarce - fit.rank - constants)
+        contrasts = [*differences(values, robust, reference, spare)]
         return self._found(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
 
     def _covariance(self, known: Estimates) -> Opening:
@@ -284,7 +275,7 @@ class Estimation:
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
 
     def _all_coefficients(self) -> bytes:
-        return _packed(np.concatenate([fit.coefficients for fit in self.fits.values()]))
+        return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
 
     def _outcome_scale(self) -> tuple[float, float]:
         """The outcome's unit and origin; those of categories are 1 and 0."""
@@ -320,7 +311,7 @@ class Estimation:
                     f"The model of {whose} has no finite maximum: some values of what is adjusted "
                     "for occur with one value only."
                 )
-            if fit.rank < len(fit.coefficients):
+            if not fit.determined:
                 yield (
                     f"The model of {whose} has {len(fit.coefficients)} coefficients, of which the "
                     f"rows determine {fit.rank}: what it says of other rows is a guess, unless two "

@@ -28,7 +28,7 @@ from cipherdag.questions.pooled_data import (
 from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
-Stage = Literal["rows", "models", "means", "spread", "strata", "apart"]
+Stage = Literal["rows", "models", "means", "spread", "apart"]
 Drawn = Literal["", "placebo", "cause", "part"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -71,19 +71,21 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     - ``spread``: of every row what it moves the estimates by, summed, and the sums of squares and
       products, the upper triangle by rows;
 
-    - ``strata``, of ``standardise`` alone: for every combination of the categories adjusted for,
-      the last variable's fastest, and every arm the sum and the squares of the outcome; and rows;
-
     - ``apart``: per category of the treatment but the reference, or of a number once, of what the
       site's own rows tell alone: 1 over its variance, that times the effect, and times its square;
       then whether they tell it;
 
-    and in every other stage, whether the site tells anything, and whether it has rows of each arm,
-    for ``standardise`` also in each stratum: strata that too few sites have in an arm are not told.
+    and in every other stage, whether the site tells anything, and whether it has rows of each arm.
     A row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w,
     where w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the
     fitted outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
-    ``truncate``.
+    ``truncate``. ``standardise`` has no models: a row's fitted outcome is the mean of the arm in
+    its site's rows with the same categories of what is adjusted for, w how many times these are the
+    arm's; numerator and denominator are 0 where not every arm has such rows.
+
+    With ``site_effect`` every model has constants of each site's own, which the site takes out
+    of steps and derivatives and puts into fitted outcomes and propensities; the constants' places
+    in coefficients and derivatives are then empty. A site without rows of every arm tells nothing.
 
     A site tells nothing where the table of all discrete variables named has a count below its
     ``min_cell_size`` but 0; and of the bins of an arm it leaves out such counts, with the smallest
@@ -93,15 +95,15 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     of them and its key, so that nobody else can tell how, and another run changes them alike: with
     ``placebo`` it deals the treatment out anew; with ``cause`` it adds a column of standard normal
     numbers, which the question has as one more than the study; with ``part`` it leaves out one of
-    `PARTS` parts, drawn row by row. It then has rows of an arm, or in a stratum, if every part
-    does. Where numbers are named, the rule on counts holds of the treatment dealt, and of every
-    part, and each arm in each part has four rows per coefficient of the largest model. Of
-    categories alone what chance makes of their table says nothing that the table does not.
+    `PARTS` parts, drawn row by row. It then has rows of an arm if every part does. Where numbers
+    are named, the rule on counts holds of the treatment dealt, and of every part, and each arm in
+    each part has four rows per coefficient of the largest model. Of categories alone what chance
+    makes of their table says nothing that the table does not.
 
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
-        the arms, and counts of propensities; of strata, rows, means and squares by arm. With
-        discrete variables, the steps add up to the table of them all. How widely the sites' own
+        the arms, and counts of propensities. With discrete variables, the steps without
+        ``site_effect`` add up to the table of them all. How widely the sites' own
         effects scatter, not whose lies where; a site that restricts small counts moves its own
         first, by up to a quarter of its standard error. Counts of propensities given
         two sets may differ by single rows. No row's weight or propensity. With ``part`` all of this
@@ -125,9 +127,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             numerator per denominator, and the weights of the scores of the arm's outcome and of
             the treatment; of ``linear`` the weights of its model's scores.
         truncate: Least propensity.
-        site_effect: Whether every site has a constant of its own, of ``linear`` alone: it takes its
-            means off, and if it restricts small counts weighs every row by 0.9 to 1.1, by chance,
-            since exact sums of categories about the means of three sites tell every site's counts.
+        site_effect: Whether every site has constants of its own. If it restricts small counts it
+            then weighs every row by 0.9 to 1.1, by chance, since exact sums of categories within
+            three sites tell every site's counts.
         against: In the stage ``apart`` the category that others are compared with.
         max_rows: Declared bound of a site's rows.
         drawn: How a site changes its rows; empty: not at all.
@@ -150,7 +152,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     coefficients: bytes = b""
     influence: bytes = b""
     truncate: float = 0.01
-    site_effect: bool = False
+    site_effect: bool = True
     against: int = 0
     max_rows: int = 1 << 20
     drawn: Drawn = ""
@@ -183,10 +185,10 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("strata are of categories")
         if self.stratified and self.cells > MOST_CELLS:
             raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
-        if self.stage not in ("rows", "apart") and (self.stage == "strata") != self.stratified:
-            raise ValueError("strata are asked of what is standardised, and of nothing else")
-        if (self.site_effect and not self.linear) or not 0 <= self.against < self.arms:
-            raise ValueError("sites' constants are of linear models, a reference is a category")
+        if self.stratified and not self.site_effect:
+            raise ValueError("strata are those of each site")
+        if not 0 <= self.against < self.arms:
+            raise ValueError("a reference is a category")
 
     def _check_drawn(self) -> None:
         if self.drawn and self.stage == "apart":
@@ -338,7 +340,6 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             "models": f"a step of {len(self.models)} model{'s' if len(self.models) > 1 else ''}",
             "means": "means of the arms",
             "spread": "spread of the estimates",
-            "strata": "strata",
             "apart": "the sites' own estimates",
         }[self.stage]
         return f"{said} for an effect{_CHANGED[self.drawn]}"
@@ -352,8 +353,6 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
         if self.stage == "apart":
             return 3 * self.contrasts, 0
-        if self.stage == "strata":
-            return 2 * self.cells, self.cells
         k = self.estimates if self.stage == "spread" else 0
         return k + k * (k + 1) // 2, 0
 
@@ -374,15 +373,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         """How many things a site may have to tell of."""
         if self.stage == "apart":
             return self.contrasts
-        return 1 + self.arms + self.cells * self.stratified
+        return 1 + self.arms
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values are told: all, if enough sites tell something and have rows of every arm."""
         if self.stage == "apart":
             return np.tile(chosen, 4)
         length = sum(encoding.length for encoding in self.encodings)
-        if not self.stratified or self.stage == "rows":
-            return np.full(length, bool(chosen.all()))
-        head, cells = np.split(chosen, [1 + self.arms])
-        told = np.repeat(cells.reshape(-1, self.arms).all(axis=1) & head.all(), self.arms)
-        return np.concatenate([told, told, told, np.ones(len(chosen), dtype=bool)])
+        return np.full(length, bool(chosen.all()))
