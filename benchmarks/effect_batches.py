@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STEPS = 30
-TRUNCATED = 0.01
+TRUNCATED, MOST_CUT = 0.01, 0.1
+FEWEST_SPARE = 4.0
+FAR = 20.0
+LARGEST_SHARE = 0.9
+WAY = np.array([-1.0, 1.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +27,30 @@ class Batch:
 
     Attributes:
         means: Shape (R, 2).
-        covariance: By the sandwich of the stacked functions, shape (R, 2, 2).
-        worth: Rows of the arms, or of how many equal weights theirs are worth, shape (R, 2).
-        astray: Whether a model of a category has no finite maximum, shape (R,).
+        covariance: By the sandwich of the stacked functions, residuals over one less their
+            leverage, shape (R, 2, 2).
+        worth: Of how many rows' squares the variances are as certain, shape (R, 2).
+        refused: Whether the treatment's model has no finite maximum, weights are cut, or rows are
+            too few, shape (R,).
     """
 
     means: NDArray
     covariance: NDArray
     worth: NDArray
-    astray: NDArray
+    refused: NDArray
+
+    def intervals(self, coefficients: int) -> tuple[NDArray, NDArray, NDArray]:
+        """Differences, their standard errors, and half the width of intervals, shape (R,) each."""
+        from scipy import stats
+
+        spare = np.maximum(self.worth - coefficients, FEWEST_SPARE)
+        errors = np.sqrt(self.covariance @ WAY @ WAY)
+        larger = np.sqrt(self.worth / spare)
+        wide = self.covariance * larger[:, :, None] * larger[:, None]
+        own = wide[:, [0, 1], [0, 1]]
+        freedom = own.sum(axis=1) ** 2 / (own**2 / spare).sum(axis=1)
+        width = stats.t.ppf(0.975, freedom) * np.sqrt(wide @ WAY @ WAY)
+        return self.means @ WAY, errors, width
 
 
 def logistic(y: NDArray, x: NDArray, used: NDArray) -> tuple[NDArray, NDArray]:
@@ -72,44 +91,62 @@ def batch(x: NDArray, t: NDArray, y: NDArray, estimator: str, *, binary: bool) -
     """
     gamma, treated = logistic(t, x, np.ones_like(t))
     chance = 1.0 / (1.0 + np.exp(-(x @ gamma[..., None])[..., 0]))
-    astray = np.abs(gamma).max(axis=1) > 15.0
+    cut = ((chance < TRUNCATED) | (chance > 1.0 - TRUNCATED)).mean(axis=1) > MOST_CUT
+    refused = (np.abs(gamma).max(axis=1) > FAR) & (estimator != "regression")
+    refused |= cut & (estimator == "ipw")
     means, moved, worth = [], [], []
     for arm in (0, 1):
         used, own = (t, chance) if arm else (1.0 - t, 1.0 - chance)
         kept = np.clip(own, TRUNCATED, 1.0 - TRUNCATED)
         weight = used / kept
         slope = -weight * (kept == own) * (1.0 - own) * (1.0 if arm else -1.0)
-        beta, outcome = (logistic if binary else linear)(y, x, used)
-        fitted = (x @ beta[..., None])[..., 0]
-        change = np.ones_like(fitted)
-        if binary:
-            fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -40, 40)))
-            change = fitted * (1.0 - fitted)
-            astray |= np.abs(beta).max(axis=1) > 12.0
+        size = weight.sum(axis=1) ** 2 / (weight**2).sum(axis=1)
         if estimator == "ipw":
-            mean = (weight * y).sum(axis=1) / weight.sum(axis=1)
-            psi = weight * (y - mean[:, None])
             divisor = weight.sum(axis=1)
-            by_t = slope * (y - mean[:, None])
+            mean = (weight * y).sum(axis=1) / divisor
+            psi, by_t = weight * (y - mean[:, None]), slope * (y - mean[:, None])
         else:
-            weighted = weight if estimator == "aipw" else np.zeros_like(weight)
-            whole = fitted + weighted * (y - fitted)
-            mean, divisor = whole.mean(axis=1), np.full(len(x), x.shape[1])
-            psi = whole - mean[:, None]
+            weight, slope = (weight, slope) if estimator == "aipw" else (0.0 * own, 0.0 * own)
+            size = size if estimator == "aipw" else used.sum(axis=1) / 2.0
+            fitted, change, square_of = outcome(y, x, used, binary=binary)
+            mean, divisor = (fitted + weight * (y - fitted)).mean(axis=1), x.shape[1]
             by_t = slope * (y - fitted)
-            of_y = (((1.0 - weighted) * change)[:, None] @ x)[:, 0]
-            scores = np.linalg.solve(outcome, of_y[..., None])
-            psi = psi + used * (y - fitted) * (x @ scores)[..., 0]
+            of_y = (((1.0 - weight) * change)[:, None] @ x)[:, 0]
+            pull = used * (x @ np.linalg.solve(square_of, of_y[..., None]))[..., 0] + weight
+            share = change * used * ((x @ np.linalg.inv(square_of)) * x).sum(axis=2)
+            residual = (y - fitted) / (1.0 - np.minimum(share, LARGEST_SHARE))
+            psi = fitted - mean[:, None] + residual * pull
         if estimator != "regression":
             scores = np.linalg.solve(treated, (by_t[:, None] @ x)[:, 0][..., None])
             psi = psi + (t - chance) * (x @ scores)[..., 0]
         means.append(mean)
-        moved.append(psi / divisor[:, None])
-        sizes = used.sum(axis=1) if estimator == "regression" else (
-            weight.sum(axis=1) ** 2 / (weight**2).sum(axis=1)
-        )
-        worth.append(sizes)
+        moved.append((psi.T / divisor).T)
+        worth.append(size * 2.0 * np.minimum(mean, 1.0 - mean) if binary else size)
     both = np.stack(moved, axis=1)
-    return Batch(
-        np.stack(means, axis=1), both @ np.swapaxes(both, 1, 2), np.stack(worth, axis=1), astray
-    )
+    worth = np.stack(worth, axis=1)
+    refused |= worth.min(axis=1) - x.shape[2] < FEWEST_SPARE
+    return Batch(np.stack(means, axis=1), both @ np.swapaxes(both, 1, 2), worth, refused)
+
+
+def outcome(y: NDArray, x: NDArray, used: NDArray, *, binary: bool) -> tuple[NDArray, ...]:
+    """What is fitted, how that changes with its linear part, and minus the Hessian."""
+    beta, hessian = (logistic if binary else linear)(y, x, used)
+    fitted = (x @ beta[..., None])[..., 0]
+    if not binary:
+        return fitted, np.ones_like(fitted), hessian
+    fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -40, 40)))
+    return fitted, fitted * (1.0 - fitted), hessian
+
+
+def one_line(x: NDArray, t: NDArray, y: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """The coefficient of the treatment by least squares, as `Batch.intervals` has differences."""
+    from scipy import stats
+
+    x = np.concatenate([x, t[..., None]], axis=2)
+    beta, hessian = linear(y, x, np.ones_like(t))
+    inverse = np.linalg.inv(hessian)
+    share = ((x @ inverse) * x).sum(axis=2)
+    residual = (y - (x @ beta[..., None])[..., 0]) / (1.0 - np.minimum(share, LARGEST_SHARE))
+    errors = np.sqrt((((x @ inverse[:, :, -1:])[..., 0] * residual) ** 2).sum(axis=1))
+    freedom = x.shape[1] - x.shape[2]
+    return beta[:, -1], errors, errors * stats.t.ppf(0.975, freedom)

@@ -6,18 +6,21 @@
 A number and a category act on treatment and outcome. Sites may differ in how high the outcome is
 (*baselines*), in how often the treatment is given (*rates*), or in both, where the treatment is
 given most where the outcome is highest anyway. In *rare treatment* about 3 % are treated, in *rare
-outcome* about 3 % have the outcome, and sites differ in both. Rows are drawn anew in every run and
-answered from without protection by the same code that sites run. The truth is that of a million
-rows of each site. A run that is refused names a cause; the rates are those of the others.
+outcome* about 3 % have the outcome, and sites differ in both. Rows are drawn anew in every run.
+`effect_batches.py` estimates a hundred runs at once; of each hundred the first is answered from by
+the code that sites run, without protection, and both have to agree. The truth is that of a million
+rows of each site. A run that is refused names a cause; rates of coverage are those of the others.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+from effect_batches import batch, one_line
 from markdown_table import table
 from measuring import parser, write_report
 from plain_runs import driven, pooled_site
@@ -36,6 +39,8 @@ SIZES = ((3, 200), (3, 500), (10, 200))
 ESTIMATORS = ("aipw", "ipw", "regression", "linear")
 NAMES = ("age", "cured", "drug", "sex")
 BATCH = 1_000_000
+BATCH_RUNS, CHECKED = 100, 1
+FEWEST_TOLD = 50
 RARE = -3.9
 """Of the logits of a treatment or an outcome that about 3 % have."""
 
@@ -61,7 +66,7 @@ class World:
         self, rng: np.random.Generator, site: int, rows: int
     ) -> tuple[NDArray, NDArray, NDArray]:
         """Rows of a site, and what is expected of each without and with the treatment."""
-        differ, own = self.name not in ("alike",), self.level(site)
+        differ, own = self.name != "alike", self.level(site)
         age, sex = rng.normal(size=rows), (rng.random(rows) < 0.4) * 1.0
         rare = RARE if self.name == "rare treatment" else -0.4
         push = rare + own * (differ and self.name != "baselines") + 0.6 * age - 0.4 * sex
@@ -110,23 +115,103 @@ def estimate(world: World, whole: list[NDArray], estimator: str) -> tuple[float,
     return own.estimate, own.error, own.low, own.high
 
 
-def cell(world: World, rows: int, estimator: str, truth: float, runs: int, seed: int) -> dict:
+def cell(world: World, rows: int, estimator: str, runs: int, seed: int) -> dict:
     """The figures of an estimator in a world."""
-    rng = np.random.default_rng([seed, len(world.name), world.sites, rows])
-    found, refused = [], Counter()
-    for _ in range(runs):
-        whole = [world.draw(rng, site, rows)[0] for site in range(world.sites)]
-        try:
-            found.append(estimate(world, whole, estimator))
-        except DataError as reason:
-            refused[str(reason)] += 1
-    estimates, errors, low, high = np.array(found).reshape(-1, 4).T
-    told = len(found) > 1
+    truth = world.truth(np.random.default_rng(seed))
+    rng = np.random.default_rng([seed, WORLDS.index(world.name), world.sites, rows])
+    batches = [
+        of_batch(world, rng, rows, min(BATCH_RUNS, runs - done), estimator)
+        for done in range(0, runs, BATCH_RUNS)
+    ]
+    estimates, errors, widths, refused = map(np.concatenate, zip(*batches, strict=True))
+    told = refused == ""
+    hit = np.abs(estimates - truth) <= widths
+    few = told.sum() < FEWEST_TOLD
     return {
         "world": world.name, "outcome": world.outcome, "sites": world.sites, "rows": rows,
-        "estimator": estimator, "truth": truth, "refused": dict(refused), "told": len(found),
-        "bias": float(estimates.mean() - truth) if told else None,
-        "spread": float(estimates.std(ddof=1)) if told else None,
-        "error": float(errors.mean()) if told else None,
-        "covered": float(((low <= truth) & (truth <= high)).mean()) if told else None,
+        "estimator": estimator, "truth": truth, "told": int(told.sum()), "runs": runs,
+        "refused": dict(Counter(refused[~told].tolist())),
+        "bias": None if few else float(estimates[told].mean() - truth),
+        "spread": None if few else float(estimates[told].std(ddof=1)),
+        "error": None if few else float(errors[told].mean()),
+        "covered": None if few else float(hit[told].mean()),
     }  # fmt: skip
+
+
+def of_batch(
+    world: World, rng: np.random.Generator, rows: int, runs: int, estimator: str
+) -> tuple[NDArray, ...]:
+    """Estimates, standard errors, widths, and why a run is refused, of runs at once."""
+    whole = np.array(
+        [[world.draw(rng, k, rows)[0] for k in range(world.sites)] for _ in range(runs)]
+    )
+    treated = whole[..., 2].sum(axis=2)
+    lacking = ((treated == 0) | (treated == rows)).any(axis=1)
+    table_of = whole.reshape(runs, -1, len(NAMES))
+    site = np.repeat(np.eye(world.sites), rows, axis=0)
+    x = np.concatenate([np.broadcast_to(site, (runs, *site.shape)), table_of[..., [0, 3]]], axis=2)
+    y, t = table_of[..., 1], table_of[..., 2]
+    if estimator == "linear":
+        found, refused = one_line(x, t, y), np.zeros(runs, dtype=bool)
+    else:
+        own = batch(x, t, y, estimator, binary=world.outcome == "category")
+        found, refused = own.intervals(x.shape[2]), own.refused
+    why = np.where(lacking, "a site lacks an arm", np.where(refused, "too few rows", ""))
+    for run in range(CHECKED):
+        check(world, whole[run], estimator, [own[run] for own in found], why[run])
+    return (*found, why)
+
+
+def check(world: World, whole: NDArray, estimator: str, known: list, why: str) -> None:
+    """Hold a run of the package against the batch's.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    try:
+        change, error, low, high = estimate(world, list(whole), estimator)
+    except DataError:
+        change = None
+    assert (change is None) == bool(why), (world, estimator, change, known, why)
+    if change is None:
+        return
+    own = np.array([change, error, (high - low) / 2.0])
+    assert np.allclose(own, known, rtol=1e-3, atol=1e-6), (world, estimator, own, known)
+
+
+def markdown(report: dict) -> str:
+    """Coverage by world, with bias and errors."""
+
+    def number(own: float | None, form: str) -> str:
+        return "" if own is None else format(own, form)
+
+    rows = [
+        [
+            own["world"], own["outcome"], f"{own['sites']} x {own['rows']}", own["estimator"],
+            f"{own['truth']:.3f}", number(own["bias"], "+.3f"), number(own["spread"], ".3f"),
+            number(own["error"], ".3f"), number(own["covered"], ".1%"),
+            f"{1.0 - own['told'] / own['runs']:.0%}",
+        ]
+        for own in report["cells"]
+    ]  # fmt: skip
+    heads = ("sites", "outcome", "rows", "estimator", "truth", "bias", "spread", "error",
+             "covered", "refused")  # fmt: skip
+    return "\n".join(table(heads, rows)) + "\n"
+
+
+def main() -> None:
+    made = parser(__doc__, seed=1)
+    made.add_argument("--runs", type=int, default=1000, help="runs of a cell")
+    options = made.parse_args()
+    cells = []
+    for outcome, name, (sites, rows) in product(OUTCOMES, WORLDS, SIZES):
+        for estimator in ESTIMATORS if (outcome, name) != ("number", "rare outcome") else ():
+            own = cell(World(name, outcome, sites), rows, estimator, options.runs, options.seed)
+            cells.append(own)
+            print(own, flush=True)
+    figures = {"seed": options.seed, "runs": options.runs, "cells": cells}
+    write_report(options.out, "effect_sites", figures, markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,8 @@ scores move the fitted models by times what the models move the estimate by; the
 that, over the squared denominator, is the variance (the sandwich of the stacked functions).
 
 Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis, Semiparametric
-Theory and Missing Data (2006), chapters 7 and 13; White, Econometrica 48 (1980) 817-838 (linear).
+Theory and Missing Data (2006), chapters 7 and 13; MacKinnon and White, Journal of
+Econometrics 29 (1985) 305-325 (residuals over one less their leverage: HC3).
 
 Leaks:
     Nothing: pure arithmetic.
@@ -13,7 +14,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -113,15 +113,3 @@ def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
     units = np.eye(len(fit.coefficients))[-k:]
     influence = np.array([fit.influence(own) for own in units])
     return Estimates(fit.coefficients[-k:], np.ones(k), influence)
-
-
-def linear_covariance(robust: FloatMatrix, fit: Fit, constants: int) -> FloatMatrix:
-    """White's covariances times n / (n - coefficients), as HC1 has them; infinite of few rows.
-
-    Args:
-        robust: White's.
-        fit: The model.
-        constants: How many constants sites have beside its own.
-    """
-    spare = fit.scarce - fit.rank - constants
-    return robust * (fit.scarce / spare if spare > 0 else math.inf)

@@ -182,6 +182,11 @@ class Fit:
         own = product(self._free.T, slope[:, None])[:, 0]
         return product(self._free, newton_step(self.information, own)[0][:, None])[:, 0]
 
+    @property
+    def inverse(self) -> FloatMatrix:
+        """Of `information` within what may move and is determined, shape (m, m)."""
+        return np.array([self.influence(own) for own in np.eye(len(self.coefficients))])
+
     def variance(self, place: int) -> float:
         """Of one coefficient of a finished fit; 0 where the rows do not determine it."""
         if self.information is None:

@@ -6,6 +6,7 @@ Source: the delta method, on logarithms for ratios (Agresti, Categorical Data An
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,25 +44,43 @@ def quantile(spare: float) -> float:
     return x * (1.0 + near * (terms[0] + near * (terms[1] + near * terms[2])))
 
 
-def spare_of(weights: FloatVector, variances: FloatVector, spare: FloatVector) -> float:
-    """Degrees of freedom of a weighted sum of means (Satterthwaite, Biometrics 2 (1946) 110)."""
-    parts = (weights * weights * variances).tolist()
-    below = math.fsum(own * own / rows for own, rows in zip(parts, spare.tolist(), strict=True))
-    whole = math.fsum(parts)
-    return whole * whole / below if below > 0.0 else math.inf
+@dataclass(frozen=True, slots=True, eq=False)
+class Uncertainty:
+    """How far k estimates may be off.
+
+    Attributes:
+        covariance: Shape (k, k).
+        worth: Of how many rows' squares each variance is as certain, shape (k,).
+        spare: These less the coefficients that they determine, shape (k,).
+    """
+
+    covariance: FloatMatrix
+    worth: FloatVector
+    spare: FloatVector
+
+    def error(self, weights: FloatVector) -> float:
+        """The standard error of a weighted sum of estimates."""
+        return _root(weights, self.covariance)
+
+    def width(self, weights: FloatVector) -> float:
+        """How far the interval of a weighted sum reaches on either side.
+
+        Variances of few rows are taken larger, by rows over spare ones, and have Student's t with
+        degrees of freedom as Satterthwaite has them (Biometrics Bulletin 2 (1946) 110-114).
+        """
+        larger = np.sqrt(self.worth / self.spare)
+        covariance = self.covariance * larger[:, None] * larger
+        parts = (weights * weights * covariance.diagonal()).tolist()
+        rows = zip(parts, self.spare.tolist(), strict=True)
+        below, whole = math.fsum(own * own / spare for own, spare in rows), math.fsum(parts)
+        spare = whole * whole / below if below > 0.0 else math.inf
+        return quantile(spare) * _root(weights, covariance)
 
 
 def differences(
-    values: FloatVector, covariance: FloatMatrix, reference: int | None, spare: FloatVector
+    values: FloatVector, uncertainty: Uncertainty, reference: int | None
 ) -> Iterator[Contrast]:
-    """Every arm less the reference; of coefficients, where there is none, each by itself.
-
-    Args:
-        values: Means of arms, or coefficients, shape (k,).
-        covariance: Shape (k, k).
-        reference: The arm that others are compared with; None of a number's coefficient.
-        spare: Degrees of freedom of each variance, shape (k,).
-    """
+    """Every arm less the reference; of coefficients, where there is none, each by itself."""
     for arm in range(len(values)):
         if arm == reference:
             continue
@@ -69,51 +88,40 @@ def differences(
         weights[arm] = 1.0
         if reference is not None:
             weights[reference] = -1.0
-        error = _error(weights, covariance)
-        change = dot(weights, values)
-        width = quantile(spare_of(weights, covariance.diagonal(), spare)) * error
-        low, high = change - width, change + width
+        change, width = dot(weights, values), uncertainty.width(weights)
         yield Contrast(
-            arm=None if reference is None else arm,
-            scale="difference", estimate=change, error=error, low=low, high=high,
+            arm=None if reference is None else arm, scale="difference",
+            estimate=change, error=uncertainty.error(weights),
+            low=change - width, high=change + width,
         )  # fmt: skip
 
 
-def ratios(
-    values: FloatVector, covariance: FloatMatrix, reference: int, spare: FloatVector
-) -> Iterator[Contrast]:
+def ratios(values: FloatVector, uncertainty: Uncertainty, reference: int) -> Iterator[Contrast]:
     """Ratios of shares and of odds against the reference; none where a share is 0 or 1."""
     inside = [0.0 < value < 1.0 for value in values.tolist()]
     scales: tuple[Scale, ...] = ("ratio", "odds ratio")
     for scale in scales:
         for arm in range(len(values)):
             if arm != reference and inside[arm] and inside[reference]:
-                yield _ratio(scale, values, covariance, (arm, reference), spare)
+                yield _ratio(scale, values, uncertainty, arm, reference)
 
 
 def _ratio(
-    scale: Scale,
-    values: FloatVector,
-    covariance: FloatMatrix,
-    pair: tuple[int, int],
-    spare: FloatVector,
+    scale: Scale, values: FloatVector, uncertainty: Uncertainty, arm: int, reference: int
 ) -> Contrast:
     """By the delta method, on the logarithm."""
     change, weights = 0.0, np.zeros(len(values))
-    for own, sign in zip(pair, (1.0, -1.0), strict=True):
+    for own, sign in ((arm, 1.0), (reference, -1.0)):
         share = float(values[own])
         odds = 1.0 - share if scale == "odds ratio" else 1.0
         change += sign * logarithm_of(share / odds)
         weights[own] = sign / (share * odds)
-    error = _error(weights, covariance)
-    width = quantile(spare_of(weights, covariance.diagonal(), spare)) * error
+    error, width = uncertainty.error(weights), uncertainty.width(weights)
     ends = [exponential_of(change + own * width) for own in (0.0, -1.0, 1.0)]
-    return Contrast(
-        arm=pair[0], scale=scale, estimate=ends[0], error=error, low=ends[1], high=ends[2]
-    )
+    return Contrast(arm=arm, scale=scale, estimate=ends[0], error=error, low=ends[1], high=ends[2])
 
 
-def _error(weights: FloatVector, covariance: FloatMatrix) -> float:
-    """The standard error of a weighted sum of estimates."""
+def _root(weights: FloatVector, covariance: FloatMatrix) -> float:
+    """The root of a weighted sum's variance."""
     moved = [dot(weights, row) for row in covariance]
     return math.sqrt(max(dot(weights, np.array(moved)), 0.0))

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.effect.contrasts import differences, ratios
+from cipherdag.algorithms.effect.contrasts import FEWEST_SPARE, Uncertainty, differences, ratios
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
 from cipherdag.questions.coverage import Contributors, covered, opened_where
-from cipherdag.questions.estimation.effect_sums import TREATMENT
+from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.statistics.effect_estimates import (
     arm_means,
     coefficient_estimates,
-    linear_covariance,
 )
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 
@@ -41,6 +40,10 @@ EXTREME = 2
 """Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
 DOUBTFUL = 0.1
 """Share of rows with extreme propensities, or of an arm's rows that weights are worth."""
+
+
+LEAST_LEFT_OUT = 1e-6
+"""Share of rows above which it is said: sums are on a grid."""
 
 
 @dataclass(slots=True)
@@ -128,8 +131,7 @@ class Estimation:
         if tell < cohort and not self.leave_out:
             others = ", or leave these sites out (withheld=leave-out)" if tell >= fewest else ""
             return (
-                f"{cohort - tell} of {cohort} sites have a count below their min_cell_size in the "
-                "table of treatment, outcome and what is adjusted for: take fewer or coarser "
+                f"{cohort - tell} of {cohort} sites have {self._lacking}: take fewer or coarser "
                 f"categories{others}"
             )
         if tell < fewest:
@@ -139,6 +141,18 @@ class Estimation:
                 which = f" of arm {arm + 1}" if self.question.arms > 1 else ""
                 return f"{sites} sites have rows{which}, and {max(fewest, 1)} have to"
         return ""
+
+    @property
+    def _lacking(self) -> str:
+        """What a site may have that tells nothing."""
+        small = (
+            "a count below their min_cell_size in the table of treatment, outcome and what is "
+            "adjusted for"
+        )
+        if not self.question.site_effect:
+            return small
+        where = " together with any of what is adjusted for" if self.question.stratified else ""
+        return f"no row of some category of the treatment{where}, or {small}"
 
     def _stage(self, **stage: Any) -> EffectSums:
         return msgspec.structs.replace(self.question, **stage)
@@ -196,6 +210,8 @@ class Estimation:
         asked = self._stage(stage="means", coefficients=self._all_coefficients())
         arms = arm_means(asked, (yield from self._asked(asked)), self.fits)
         known = arms.estimates
+        if why := self._cut(arms):
+            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         covariance = yield from self._covariance(known)
         return self._of_arms(
             known.values,
@@ -204,6 +220,20 @@ class Estimation:
             arms.effective,
             overlap=_whole(arms.overlap),
             doubts=tuple(self._doubts(arms)),
+        )
+
+    def _cut(self, arms: Arms) -> str:
+        """Why weights that are cut are no weights, where nothing but these adjusts."""
+        least, counts = self.question.truncate, arms.overlap
+        bins = sum(edge <= least for edge in OVERLAP[1:])
+        if self.question.estimator != "ipw" or not counts.size or not bins:
+            return ""
+        cut = float(counts[..., :bins].sum() + counts[..., -bins:].sum()) / max(counts.sum(), 1.0)
+        if cut <= DOUBTFUL:
+            return ""
+        return (
+            f"{cut:.0%} of the rows have a propensity beyond {least} or {1.0 - least}, where "
+            "weights are cut, so that they do not adjust: choose aipw, or a smaller truncate"
         )
 
     def _of_arms(
@@ -216,15 +246,16 @@ class Estimation:
     ) -> AdjustedEffect:
         """Means and contrasts, on the outcome's own scale."""
         unit, origin = self._outcome_scale()
-        worth = np.where(effective > 0.0, effective, rows)
-        spare = np.maximum(worth - self._constants_of_arm(), 1.0)
-        larger = np.sqrt(worth / spare)
-        covariance = covariance * larger[:, None] * larger
+        worth = self._worth(values, rows, effective)
+        spare = worth - self._constants_of_arm()
+        if (few := int(spare.argmin())) >= 0 and spare[few] < FEWEST_SPARE:
+            return AdjustedEffect(adjust=(), why=self._too_few(few, rows, worth), sites=self._sites)
         values, covariance = origin + values * unit, covariance * unit * unit
+        uncertainty = Uncertainty(covariance, worth, spare)
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-        contrasts = [*differences(values, covariance, self.reference, spare)]
+        contrasts = [*differences(values, uncertainty, self.reference)]
         if self.question.categories[self.question.outcome]:
-            contrasts += ratios(values, covariance, self.reference, spare)
+            contrasts += ratios(values, uncertainty, self.reference)
         columns = (own.tolist() for own in (rows, values, errors, effective))
         means = tuple(
             ArmMean(arm=a, rows=int(n), mean=mean, error=error, effective=weights or None)
@@ -232,9 +263,31 @@ class Estimation:
         )
         return self._found(contrasts, rows=int(rows.sum()), means=means, **more)
 
+    def _worth(self, shares: FloatVector, rows: FloatVector, effective: FloatVector) -> FloatVector:
+        """Of how many rows' squares the variance of an arm's mean is as certain, shape (arms,).
+
+        That of a share p is as certain as that of 2 n min(p, 1 - p) numbers. Without weights a
+        model speaks of rows unlike the arm's, and these count half.
+        """
+        worth = np.where(effective > 0.0, effective, rows / 2.0)
+        if self.question.categories[self.question.outcome]:
+            worth = worth * 2.0 * np.minimum(shares, 1.0 - shares)
+        return worth
+
+    def _too_few(self, arm: int, rows: FloatVector, worth: FloatVector) -> str:
+        rarer = ", few of them with the rarer outcome," if worth[arm] < rows[arm] / 2.0 else ""
+        return (
+            f"{rows[arm]:.0f} rows of arm {arm + 1}{rarer} are worth {worth[arm]:.0f}, and models "
+            f"with constants of {self._sites} sites have {self._constants_of_arm()} coefficients, "
+            "so that no interval would hold: adjust for fewer or coarser variables"
+        )
+
     def _constants_of_arm(self) -> int:
         """Coefficients that an arm's rows determine, those of the sites among them."""
-        return self.question.size(0) + (self._sites - 1) * self.question.site_effect
+        question = self.question
+        if question.stratified:
+            return 1
+        return question.size(0) + (self._sites - 1) * question.site_effect
 
     def _coefficients(self) -> Estimating:
         (fit,) = self.fits.values()
@@ -245,14 +298,14 @@ class Estimation:
         covariance = yield from self._covariance(known)
         unit = math.ldexp(1.0, self.question.effect_unit)
         constants = self._sites - 1 if self.question.site_effect else 0
-        robust = linear_covariance(covariance, fit, constants) * unit * unit
+        robust = covariance * unit * unit
         values, reference = known.values * unit, None
         if self.question.categories[self.question.treatment]:
             # of the first category, which has no coefficient, it is 0
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
         spare = np.full(len(values), fit.scarce - fit.rank - constants)
-        contrasts = [*differences(values, robust, reference, spare)]
+        contrasts = [*differences(values, Uncertainty(robust, spare, spare), reference)]
         return self._found(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
 
     def _covariance(self, known: Estimates) -> Opening:
@@ -261,6 +314,7 @@ class Estimation:
             stage="spread",
             coefficients=self._all_coefficients(),
             influence=_packed(known.influence),
+            inverses=b"".join(_packed(self.fits[m].inverse) for m in self.question.of_outcome),
         )
         return known.covariance((yield from self._asked(asked)))
 
@@ -268,8 +322,8 @@ class Estimation:
         cohort = self.facts.present.n_sites
         if self._sites < cohort:
             said = (
-                f"{cohort - self._sites} of {cohort} sites may not tell of small counts and are "
-                "left out: the effect is that over the rows of the others."
+                f"{cohort - self._sites} of {cohort} sites are left out, as they have "
+                f"{self._lacking}: the effect is that over the rows of the others."
             )
             more["doubts"] = (said, *more["doubts"])
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
@@ -286,6 +340,12 @@ class Estimation:
     def _doubts(self, arms: Arms) -> Iterator[str]:
         """What makes the estimate doubtful."""
         yield from self._of_models()
+        told = float(arms.estimates.divisors.min()) / max(float(arms.rows.sum()), 1.0)
+        if self.question.stratified and told < 1.0 - LEAST_LEFT_OUT:
+            yield (
+                f"{1.0 - told:.0%} of the rows are in strata in which their site has not every "
+                "arm, and are left out: the effect is that over the others."
+            )
         counts = arms.overlap
         if counts.size:
             extreme = [counts[..., :EXTREME].sum(), counts[..., -EXTREME:].sum()]

@@ -126,6 +126,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         influence: Packed 64-bit floats, in the stage ``spread``: per estimate what is taken off its
             numerator per denominator, and the weights of the scores of the arm's outcome and of
             the treatment; of ``linear`` the weights of its model's scores.
+        inverses: Packed 64-bit floats, in the stage ``spread``: the inverse of minus the Hessian of
+            each model of the outcome, by which a row's leverage is known.
         truncate: Least propensity.
         site_effect: Whether every site has constants of its own. If it restricts small counts it
             then weighs every row by 0.9 to 1.1, by chance, since exact sums of categories within
@@ -151,6 +153,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     models: tuple[int, ...] = ()
     coefficients: bytes = b""
     influence: bytes = b""
+    inverses: bytes = b""
     truncate: float = 0.01
     site_effect: bool = True
     against: int = 0
@@ -206,9 +209,13 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         sizes = {"rows": 0, "apart": 0, "models": sum(map(self.size, self.models))}
         whole = sizes.get(self.stage, sum(map(self.size, self.needed)))
         influence = self.estimates * self._influenced if self.stage == "spread" else 0
-        if (len(self.coefficients), len(self.influence)) != (8 * whole, 8 * influence):
+        spread = self.stage == "spread"
+        square = len(self.of_outcome) * self.size(0) ** 2 if spread and self.of_outcome else 0
+        lengths = map(len, (self.coefficients, self.influence, self.inverses))
+        if [*lengths] != [8 * whole, 8 * influence, 8 * square]:
             raise ValueError("the packed coefficients do not have the length of the models")
-        if not all(np.isfinite(own).all() for own in (self._floats(), self.influences())):
+        numbers = map(_unpacked, (self.coefficients, self.influence, self.inverses))
+        if not all(np.isfinite(own).all() for own in numbers):
             raise ValueError("coefficients must be finite")
         if sum(map(step_length, map(self.size, self.needed))) > 1 << 24:
             raise ValueError("the models have too many coefficients")
@@ -259,6 +266,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         }[self.estimator]  # fmt: skip
 
     @property
+    def of_outcome(self) -> tuple[int, ...]:
+        """Those of the outcome."""
+        return tuple(model for model in self.needed if model != TREATMENT)
+
+    @property
     def named(self) -> tuple[int, ...]:
         """All variables of the question, ascending."""
         return tuple(sorted((self.treatment, self.outcome, *self.adjust, *self.beside)))
@@ -269,7 +281,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         if self.stage == "apart":
             return self
         return msgspec.structs.replace(
-            self, stage="rows", models=(), coefficients=b"", influence=b""
+            self, stage="rows", models=(), coefficients=b"", influence=b"", inverses=b""
         )
 
     def regression(self, model: int) -> Regression:
@@ -295,13 +307,10 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         own = self.categories
         return (*own[: self.outcome], 0, *own[self.outcome + 1 :])
 
-    def _floats(self) -> FloatVector:
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
-
     def by_model(self) -> dict[int, FloatVector]:
         """The coefficients of every model that has some here."""
         models = self.models if self.stage == "models" else self.needed
-        values, found = self._floats(), {}
+        values, found = _unpacked(self.coefficients), {}
         for model in models:
             found[model], values = np.split(values, [self.size(model)])
         return found
@@ -316,8 +325,14 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     def influences(self) -> FloatVector:
         """The influence, shape (estimates, numbers)."""
-        own = np.frombuffer(self.influence, dtype="<f8").astype(np.float64)
+        own = _unpacked(self.influence)
         return own.reshape(self.estimates, -1) if own.size else own
+
+    def inverse(self, model: int) -> FloatVector:
+        """The inverse of minus a Hessian of the outcome, shape (m, m)."""
+        size = self.size(model)
+        place = self.of_outcome.index(model) * size * size
+        return _unpacked(self.inverses)[place : place + size * size].reshape(size, size)
 
     @property
     def derivatives(self) -> tuple[int, int]:
@@ -381,3 +396,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             return np.tile(chosen, 4)
         length = sum(encoding.length for encoding in self.encodings)
         return np.full(length, bool(chosen.all()))
+
+
+def _unpacked(numbers: bytes) -> FloatVector:
+    return np.frombuffer(numbers, dtype="<f8").astype(np.float64)

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     FloatMatrix = NDArray[np.float64]
 
 
+LEAST_WEIGHT = 0.5
+"""Below that of one row."""
+LARGEST_SHARE = 0.9
+"""Of its own fitted outcome that a row is taken to draw; what is left over is 0 at 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Arm:
     """What the rows add to the mean of an arm.
@@ -248,7 +254,13 @@ class _Answer:
 
     def _linear_moves(self) -> FloatMatrix:
         """What every row moves each coefficient by, shape (n, estimates)."""
-        residual = self._outcome - self._design @ self._coefficients[0]
+        design, inverse = self._design, self._question.inverse(0)
+        level = np.zeros(len(design))
+        if self._question.site_effect:
+            # the constant's place is that of all sites' one
+            inverse[0, 0], level = 0.0, self._weights / max(float(self._weights.sum()), 1.0)
+        share = np.minimum(level + ((design @ inverse) * design).sum(axis=1), LARGEST_SHARE)
+        residual = (self._outcome - design @ self._coefficients[0]) / (1.0 - share)
         found: FloatMatrix = (self._design @ self._question.influences().T) * residual[:, None]
         return found
 
@@ -258,14 +270,35 @@ class _Answer:
         for a, influence in enumerate(question.influences()):
             own = self._arms[a]
             numerator, denominator = self._ratio(own)
-            moved, rest = numerator - influence[0] * denominator, influence[1:]
-            fitted, treated = self._scores(own, influence[0], rest)
-            if len(fitted):
-                moved = moved + own.used * (self._outcome - own.fitted) * (self._design @ fitted)
+            moved = numerator - influence[0] * denominator
+            fitted, treated = self._scores(own, influence[0], influence[1:])
+            if question.estimator != "ipw":
+                residual = own.used * (self._outcome - own.fitted)
+                pull = self._design @ fitted if len(fitted) else np.zeros(len(residual))
+                share = self._leverage(own)
+                moved = moved + residual * (pull + share / (1.0 - share) * (pull + own.weight))
             if len(treated):
                 moved = moved + self._treatment_scores(treated)
             found.append(moved * self._weights)
         return np.column_stack(found)
+
+    def _leverage(self, own: _Arm) -> FloatVector:
+        """How far each row's outcome draws its own fitted one, in the rows of an arm, shape (n,).
+
+        Source: MacKinnon and White, Journal of Econometrics 29 (1985) 305-325 (HC3).
+        """
+        question, strength = self._question, self._weights * own.used * own.change
+        if question.stratified:
+            of, by_arm = self._cells
+            share = self._weights * own.used / np.maximum(by_arm[of, own.arm], LEAST_WEIGHT)
+            return np.asarray(np.minimum(share, LARGEST_SHARE))
+        design, inverse = self._design, question.inverse(own.arm)
+        total = float(strength.sum())
+        level = 0.0
+        if question.site_effect and total > 0.0:
+            design, level = design - strength @ design / total, 1.0 / total
+        share = strength * (level + ((design @ inverse) * design).sum(axis=1))
+        return np.asarray(np.minimum(share, LARGEST_SHARE))
 
     def _scores(
         self, own: _Arm, mean: float, weights: FloatVector
@@ -306,7 +339,7 @@ class _Answer:
             weight = used / kept
             own = (np.arange(1, question.arms) == arm) - chance[:, 1:]
             slope = -(weight * (kept == chance[:, arm]))[:, None] * own
-        fitted, change = np.zeros(rows), np.zeros(rows)
+        fitted, change = np.zeros(rows), np.ones(rows)
         if question.stratified:
             of, by_arm = self._cells
             total = np.bincount(of, self._weights * used * self._outcome, len(by_arm))
@@ -314,7 +347,6 @@ class _Answer:
             fitted, weight = total[of] / share, used * by_arm.sum(axis=1)[of] / share
         elif arm in question.needed:
             fitted = self._design @ self._coefficients[arm]
-            change = np.ones(rows)
             if question.categories[question.outcome]:
                 fitted = 0.5 + 0.5 * np.tanh(bounded_logits(fitted) / 2.0)
                 change = fitted * (1.0 - fitted)
