@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, EstimatedEffect
+from cipherdag.findings.effect import (
+    NO_EFFECT,
+    AdjustedEffect,
+    Contrast,
+    EstimatedEffect,
+    LeftOut,
+)
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
@@ -191,7 +197,7 @@ class EffectResult(EstimatedEffect, Run):
 
     def _arms(self, arm: int | None) -> tuple[str, str]:
         if arm is None:
-            return "one unit more", ""
+            return f"{self.treatment} by one unit more", ""
         return self.arm_name(arm), self.arm_name(self.reference)
 
     def _pair(self, arm: int | None) -> str:
@@ -199,10 +205,11 @@ class EffectResult(EstimatedEffect, Run):
 
     @property
     def measured(self) -> str:
-        """What is compared: the outcome, or of two categories the share of the second one."""
+        """What is compared: the outcome, or the share of one of its two categories."""
         for column in Schema.loads(self.schema).variables if self.schema else ():
             if column.name == self.outcome and column.cardinality:
-                return f"the share of {self.outcome} = {column.category_name(1)}"
+                category = column.category_name(self.outcome_category - 1)
+                return f"the share of {self.outcome} = {category}"
         return self.outcome
 
     def arm_name(self, arm: int) -> str:
@@ -219,6 +226,8 @@ class EffectResult(EstimatedEffect, Run):
             "estimator": self.estimator,
             "reference": self.reference,
             "all_rows": self.all_rows,
+            "outcome_category": self.outcome_category,
+            "left_out": [asdict(own) for own in self.left_out],
             "sets": [asdict(own) for own in self.sets],
             "details": dict(self.details),
         }
@@ -228,6 +237,8 @@ class EffectResult(EstimatedEffect, Run):
         plain = {key: report[key] for key in ("treatment", "outcome", "estimator", "reference")}
         sets = msgspec.convert(report["sets"], tuple[AdjustedEffect, ...])
         plain["all_rows"] = report.get("all_rows", 0)
+        plain["outcome_category"] = report.get("outcome_category", 2)
+        plain["left_out"] = msgspec.convert(report.get("left_out", []), tuple[LeftOut, ...])
         return {**plain, "sets": sets, "details": report["details"]}
 
     def _summary(self) -> list[str]:

@@ -57,6 +57,7 @@ class Estimation:
         leave_out: Whether sites that may tell nothing are left out.
         apart: Whether sites are asked for what their own rows tell alone.
         whole: That of the rows as they are, where these are changed; it hears its counts first.
+        first: Whether shares are of the outcome's first category, not of its second.
         fits: The models so far, by number.
         telling: How many sites tell, once they are known to be enough.
     """
@@ -67,6 +68,7 @@ class Estimation:
     leave_out: bool
     apart: bool
     whole: Estimation | None = None
+    first: bool = False
     fits: dict[int, Fit] = field(default_factory=dict)
     telling: int = 0
     _sites: int = 0
@@ -91,7 +93,7 @@ class Estimation:
         """How far the sites' own effects lie apart."""
         asked = self._stage(stage="apart", against=self.reference)
         sums = yield from covered(asked, self.facts.fewest)
-        unit = math.ldexp(1.0, asked.effect_unit)
+        unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
         others = [a for a in range(asked.arms) if number or a != self.reference]
         return tuple(
@@ -99,7 +101,7 @@ class Estimation:
                 arm=None if number else arm,
                 sites=round(sites),
                 estimate=mean / weight * unit,
-                error=unit / math.sqrt(weight),
+                error=abs(unit) / math.sqrt(weight),
                 q=max(square - mean * mean / weight, 0.0),
             )
             for arm, weight, mean, square, sites in zip(
@@ -296,7 +298,7 @@ class Estimation:
             why = "the treatment is constant, or a linear combination of what is adjusted for"
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         covariance = yield from self._covariance(known)
-        unit = math.ldexp(1.0, self.question.effect_unit)
+        unit = self._effect_scale()
         constants = self._sites - 1 if self.question.site_effect else 0
         robust = covariance * unit * unit
         values, reference = known.values * unit, None
@@ -332,10 +334,16 @@ class Estimation:
         return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
 
     def _outcome_scale(self) -> tuple[float, float]:
-        """The outcome's unit and origin; those of categories are 1 and 0."""
+        """The outcome's unit and origin; those of categories are 1 and 0, or turn them round."""
         question, own = self.question, self.question.outcome
+        if self.first:
+            return -1.0, 1.0
         unit = math.ldexp(1.0, int(question.unit_array()[own]))
         return unit, float(question.origin_array()[own])
+
+    def _effect_scale(self) -> float:
+        """The unit of a difference."""
+        return math.ldexp(-1.0 if self.first else 1.0, self.question.effect_unit)
 
     def _doubts(self, arms: Arms) -> Iterator[str]:
         """What makes the estimate doubtful."""

@@ -28,7 +28,7 @@ from cipherdag.questions.pooled_data import (
 from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
-Stage = Literal["rows", "models", "means", "spread", "apart"]
+Stage = Literal["rows", "models", "means", "spread", "apart", "missing"]
 Drawn = Literal["", "placebo", "cause", "part"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -70,10 +70,13 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
       every category of the treatment but 0;
     - ``spread``: of every row what it moves the estimates by, summed, and the sums of squares and
       products, the upper triangle by rows;
-
     - ``apart``: per category of the treatment but the reference, or of a number once, of what the
       site's own rows tell alone: 1 over its variance, that times the effect, and times its square;
       then whether they tell it;
+    - ``missing``: of the treatment, then the outcome, in the rows that have it: how far its sum
+      over rows that do not count is from that of as many drawn by chance; its variance if they
+      were; and whether the site tells that, which needs rows of both kinds, and if it restricts
+      small counts enough in every category: it then moves its sum first, as its own effect;
 
     and in every other stage, whether the site tells anything, and whether it has rows of each arm.
     A row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w,
@@ -194,7 +197,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("a reference is a category")
 
     def _check_drawn(self) -> None:
-        if self.drawn and self.stage == "apart":
+        if self.drawn and self.by_part:
             raise ValueError("sites' own estimates are of their rows as they are")
         if not 0 <= self.part < (PARTS if self.drawn == "part" else 1):
             raise ValueError(f"there are {PARTS} parts, and they are of rows that are dealt")
@@ -206,7 +209,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         known = (TREATMENT, *range(self.arms))
         if not set(self.models) <= set(self.needed) or list(self.models) != sorted(self.models):
             raise ValueError(f"models must ascend and be among {known}")
-        sizes = {"rows": 0, "apart": 0, "models": sum(map(self.size, self.models))}
+        sizes = {"rows": 0, "apart": 0, "missing": 0, "models": sum(map(self.size, self.models))}
         whole = sizes.get(self.stage, sum(map(self.size, self.needed)))
         influence = self.estimates * self._influenced if self.stage == "spread" else 0
         spread = self.stage == "spread"
@@ -219,6 +222,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("coefficients must be finite")
         if sum(map(step_length, map(self.size, self.needed))) > 1 << 24:
             raise ValueError("the models have too many coefficients")
+
+    @property
+    def by_part(self) -> bool:
+        """Whether what a site tells of each part is counted by itself."""
+        return self.stage in ("apart", "missing")
 
     @property
     def linear(self) -> bool:
@@ -260,10 +268,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def needed(self) -> tuple[int, ...]:
         """The models that the estimator needs."""
         outcomes = (0,) if self.linear else tuple(range(self.arms))
-        return {
-            "regression": outcomes, "linear": outcomes, "ipw": (TREATMENT,),
-            "aipw": (TREATMENT, *outcomes), "standardise": (),
-        }[self.estimator]  # fmt: skip
+        weighted = (TREATMENT,) * (self.estimator in ("ipw", "aipw"))
+        return weighted + outcomes * (self.estimator not in ("ipw", "standardise"))
 
     @property
     def of_outcome(self) -> tuple[int, ...]:
@@ -277,8 +283,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     @property
     def scope(self) -> Self:
-        """The question of which sites add rows, the same in every stage but ``apart``."""
-        if self.stage == "apart":
+        """The question of which sites add rows, the same in every stage of sums over all rows."""
+        if self.by_part:
             return self
         return msgspec.structs.replace(
             self, stage="rows", models=(), coefficients=b"", influence=b"", inverses=b""
@@ -296,24 +302,17 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     def size(self, model: int) -> int:
         """Coefficients of a model."""
-        own = self.regression(model)
-        if self.linear and self.categories[self.outcome]:
-            return coefficient_count(own, self._as_numbers)
-        return coefficient_count(own, self.categories)
-
-    @property
-    def _as_numbers(self) -> tuple[int, ...]:
-        """The categories as a linear model of indicators takes them."""
-        own = self.categories
-        return (*own[: self.outcome], 0, *own[self.outcome + 1 :])
+        own, categories = self.regression(model), list(self.categories)
+        if self.linear:
+            categories[self.outcome] = 0
+        return coefficient_count(own, categories)
 
     def by_model(self) -> dict[int, FloatVector]:
         """The coefficients of every model that has some here."""
         models = self.models if self.stage == "models" else self.needed
-        values, found = _unpacked(self.coefficients), {}
-        for model in models:
-            found[model], values = np.split(values, [self.size(model)])
-        return found
+        ends = np.cumsum([self.size(model) for model in models])
+        parts = np.split(_unpacked(self.coefficients), ends[:-1])
+        return dict(zip(models, parts, strict=False))
 
     @property
     def _influenced(self) -> int:
@@ -325,8 +324,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     def influences(self) -> FloatVector:
         """The influence, shape (estimates, numbers)."""
-        own = _unpacked(self.influence)
-        return own.reshape(self.estimates, -1) if own.size else own
+        return _unpacked(self.influence).reshape(self.estimates, -1)
 
     def inverse(self, model: int) -> FloatVector:
         """The inverse of minus a Hessian of the outcome, shape (m, m)."""
@@ -356,6 +354,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             "means": "means of the arms",
             "spread": "spread of the estimates",
             "apart": "the sites' own estimates",
+            "missing": "rows left out",
         }[self.stage]
         return f"{said} for an effect{_CHANGED[self.drawn]}"
 
@@ -368,6 +367,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
         if self.stage == "apart":
             return 3 * self.contrasts, 0
+        if self.stage == "missing":
+            return 4, 0
         k = self.estimates if self.stage == "spread" else 0
         return k + k * (k + 1) // 2, 0
 
@@ -388,12 +389,12 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         """How many things a site may have to tell of."""
         if self.stage == "apart":
             return self.contrasts
-        return 1 + self.arms
+        return 2 if self.stage == "missing" else 1 + self.arms
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values are told: all, if enough sites tell something and have rows of every arm."""
-        if self.stage == "apart":
-            return np.tile(chosen, 4)
+        if self.by_part:
+            return np.tile(chosen, 4 if self.stage == "apart" else 3)
         length = sum(encoding.length for encoding in self.encodings)
         return np.full(length, bool(chosen.all()))
 

@@ -20,6 +20,7 @@ from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
 from cipherdag.sites.compute.pooled.described import merged
 from cipherdag.sites.compute.pooled.expansion import Expansion
+from cipherdag.sites.compute.pooled.left_out import left_out_answer
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, by_pieces, information
 from cipherdag.sites.compute.pooled.own_effects import own_effect
 from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows, drawn_answer, nothing
@@ -90,9 +91,15 @@ def effect_answer(
             leave moves the effect that they tell alone.
     """
     rows = Rows(codes, values)
+    whole = np.ones(rows.count, dtype=bool)
     if values is not None and least > 1:
         numbers = [v for v in range(values.shape[1]) if not question.categories[v]]
-        rows = rows.take(np.flatnonzero(~np.isnan(values[:, numbers]).any(axis=1)))
+        whole &= ~np.isnan(values[:, numbers]).any(axis=1)
+    if question.stage == "missing":
+        missing = [np.isnan(rows.column(question, v)) for v in question.named]
+        complete = whole & ~np.logical_or.reduce(missing)
+        return left_out_answer(question, rows, complete, least=least, blur=blur)
+    rows = rows.take(np.flatnonzero(whole))
     if least > 1 and rows.fewest(question) < least:
         return nothing(question)
     if least > 1 and question.site_effect:
