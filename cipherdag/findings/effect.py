@@ -136,11 +136,13 @@ class LeftOut:
     Attributes:
         of: Which of the two.
         sites: How many sites tell of it.
+        rows: How many rows these are there.
         z: How far its sum over these rows is from what chance makes it, in standard deviations.
     """
 
     of: Literal["treatment", "outcome"]
     sites: int
+    rows: int
     z: float
 
     @property

@@ -32,16 +32,15 @@ def left_out(
 
     Args:
         scope: Whose rows they are left out of.
-        kinds: The columns: where none misses a value, nothing is asked.
+        kinds: The columns: where none misses a value, nothing is asked, if that is told.
         fewest: How many sites have to tell.
     """
-    missing = kinds.incomplete if kinds.restricted else kinds.incomplete[[*scope.named]]
-    if not missing.any():
+    if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):
         return ()
     asked = msgspec.structs.replace(scope, stage="missing")
-    away, variance, sites = (yield from covered(asked, fewest)).reshape(3, 2).tolist()
+    away, variance, rows, sites = (yield from covered(asked, fewest)).reshape(4, 2).tolist()
     return tuple(
-        LeftOut(of=of, sites=round(n), z=moved / math.sqrt(square))
-        for of, moved, square, n in zip(OF, away, variance, sites, strict=True)
+        LeftOut(of=of, sites=round(n), rows=round(m), z=moved / math.sqrt(square))
+        for of, moved, square, m, n in zip(OF, away, variance, rows, sites, strict=True)
         if square > 0.0
     )

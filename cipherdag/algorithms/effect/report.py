@@ -133,6 +133,12 @@ def _left_out(found: EstimatedEffect) -> Iterator[str]:
             "value, or their site or stratum is left out. It is taken that the others are like "
             "them."
         )
+    elif found.left_out:
+        most = max(found.left_out, key=lambda own: own.rows)
+        yield (
+            f"{most.rows:,} rows of {most.sites} sites miss a value and are not in it. It is taken "
+            "that the others are like them."
+        )
 
 
 def _all_doubts(own: AdjustedEffect) -> Iterator[str]:

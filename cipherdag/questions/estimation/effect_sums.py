@@ -75,9 +75,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
       then whether they tell it;
     - ``missing``: of the treatment, then the outcome, in the rows that have it: how far its sum
       over rows that do not count is from that of as many drawn by chance; its variance if they
-      were; and whether the site tells that, which needs rows of both kinds, and if it restricts
-      small counts enough in every category: it then moves its sum first, as its own effect;
-
+      were; how many rows; and whether the site tells that, which needs rows of both kinds, and if
+      it restricts small counts enough in every category: it then moves its sum first;
     and in every other stage, whether the site tells anything, and whether it has rows of each arm.
     A row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w,
     where w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the
@@ -189,7 +188,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def _check_stage(self) -> None:
         if self.stratified and not all(self.categories[v] for v in self.adjust):
             raise ValueError("strata are of categories")
-        if self.stratified and self.cells > MOST_CELLS:
+        cells = math.prod((*(self.categories[v] for v in self.adjust), self.arms))
+        if self.stratified and cells > MOST_CELLS:
             raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
         if self.stratified and not self.site_effect:
             raise ValueError("strata are those of each site")
@@ -237,11 +237,6 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def stratified(self) -> bool:
         """Whether means are taken stratum by stratum."""
         return self.estimator == "standardise"
-
-    @property
-    def cells(self) -> int:
-        """Strata times arms."""
-        return math.prod((*(self.categories[v] for v in self.adjust), self.arms))
 
     @property
     def arms(self) -> int:
@@ -368,7 +363,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         if self.stage == "apart":
             return 3 * self.contrasts, 0
         if self.stage == "missing":
-            return 4, 0
+            return 6, 0
         k = self.estimates if self.stage == "spread" else 0
         return k + k * (k + 1) // 2, 0
 
@@ -394,7 +389,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values are told: all, if enough sites tell something and have rows of every arm."""
         if self.by_part:
-            return np.tile(chosen, 4 if self.stage == "apart" else 3)
+            return np.tile(chosen, 4)
         length = sum(encoding.length for encoding in self.encodings)
         return np.full(length, bool(chosen.all()))
 

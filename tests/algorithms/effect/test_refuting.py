@@ -303,7 +303,9 @@ def test_sites_that_confound_are_found_by_the_placebo():
     found = federated(data).run(Effect(**OWN, refute=True))
     (own,) = (said for said in found.report.warnings if "placebo" in said)
     assert "sites differ" in own
-    apart = federated(data).run(Effect(**OWN | {"site_effect": True}, estimator="linear", refute=True))
+    apart = federated(data).run(
+        Effect(**OWN | {"site_effect": True}, estimator="linear", refute=True)
+    )
     assert not any("placebo" in said for said in apart.report.warnings)
 
 

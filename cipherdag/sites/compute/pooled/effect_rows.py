@@ -20,10 +20,10 @@ from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
 from cipherdag.sites.compute.pooled.described import merged
 from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.left_out import left_out_answer
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, by_pieces, information
 from cipherdag.sites.compute.pooled.own_effects import own_effect
 from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows, drawn_answer, nothing
+from cipherdag.sites.compute.pooled.refutation.left_out import left_out_answer
 from cipherdag.sites.compute.pooled.site_effects import (
     centred,
     constants_put,
@@ -83,23 +83,20 @@ def effect_answer(
 
     Args:
         question: Stage and coefficients.
-        codes: Codes, shape (n, p), negative where missing; None if no variable is discrete.
+        codes: Codes, shape (n, p), negative where missing; None if no variable is discrete. In the
+            stage ``missing`` those of all rows of the site.
         values: Numbers, shape (n, p), NaN where missing; None if no variable is continuous.
         least: Smallest count that may leave; where that is more than 1, rows that miss any value
             are left out, so that two questions are of the same ones.
         blur: That of the site's rows, by which it changes them, and where small counts may not
             leave moves the effect that they tell alone.
     """
+    if question.stage == "missing":
+        return left_out_answer(question, codes, values, least=least, blur=blur)
     rows = Rows(codes, values)
-    whole = np.ones(rows.count, dtype=bool)
     if values is not None and least > 1:
         numbers = [v for v in range(values.shape[1]) if not question.categories[v]]
-        whole &= ~np.isnan(values[:, numbers]).any(axis=1)
-    if question.stage == "missing":
-        missing = [np.isnan(rows.column(question, v)) for v in question.named]
-        complete = whole & ~np.logical_or.reduce(missing)
-        return left_out_answer(question, rows, complete, least=least, blur=blur)
-    rows = rows.take(np.flatnonzero(whole))
+        rows = rows.take(np.flatnonzero(~np.isnan(values[:, numbers]).any(axis=1)))
     if least > 1 and rows.fewest(question) < least:
         return nothing(question)
     if least > 1 and question.site_effect:

@@ -11,36 +11,46 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.questions.stratified import SPREAD
+from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from cipherdag.questions.encodings import BoolVector, FloatVector
     from cipherdag.questions.estimation.effect_sums import EffectSums
     from cipherdag.sites.compute.pooled.blur import Blur
-    from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows
 
 MOVED = 0.25
 """Standard errors by which a site that restricts small counts moves its own sum at most."""
 
 
 def left_out_answer(
-    question: EffectSums, rows: Rows, complete: BoolVector, *, least: int, blur: Blur
+    question: EffectSums,
+    codes: NDArray[np.integer] | None,
+    values: NDArray[np.float64] | None,
+    *,
+    least: int,
+    blur: Blur,
 ) -> FloatVector:
     """The answer to the stage ``missing``.
 
     Of the rows that have the treatment, and of those that have the outcome: how far the sum of it
     over incomplete rows is from what it would be of as many rows drawn by chance, the variance of
-    that, and whether the site tells it.
+    that, how many these are, and whether the site tells it. Where small counts stay, rows that miss
+    a value of any column are incomplete, as they are left out there.
 
     Args:
         question: The question.
-        rows: All rows of the site.
-        complete: Which of these count, shape (n,).
+        codes: Codes of all rows, shape (n, p), negative where missing; None without categories.
+        values: Numbers, shape (n, p), NaN where missing; None without numbers.
         least: Smallest count that may leave.
         blur: What moves the numbers of a site where that is more than 1.
 
     Source: Agresti, Categorical Data Analysis, 8.4 (the hypergeometric variance).
     """
-    found = np.zeros((3, 2))
+    rows, found = Rows(codes, values), np.zeros((4, 2))
+    columns = range(len(question.categories)) if least > 1 else question.named
+    complete = ~np.logical_or.reduce([np.isnan(rows.column(question, v)) for v in columns])
     for place, variable in enumerate((question.treatment, question.outcome)):
         own = rows.column(question, variable)
         known = ~np.isnan(own)
@@ -60,7 +70,7 @@ def left_out_answer(
             away += MOVED * float(moved[0]) * variance**0.5
             variance *= 1.0 + SPREAD * float(moved[1])
         if variance > 0.0:
-            found[:, place] = away, variance, 1.0
+            found[:, place] = away, variance, m, 1.0
     return found.ravel()
 
 
