@@ -99,7 +99,8 @@ def _stretch(X, used, fitted, *, binary):
     root = np.sqrt(fitted * (1.0 - fitted)) if binary else np.ones(len(X))
     own = (X * root[:, None])[used]
     found = np.ones(len(X))
-    found[used] = 1.0 / (1.0 - (own @ np.linalg.pinv(own.T @ own) * own).sum(axis=1))
+    share = (own @ np.linalg.pinv(own.T @ own) * own).sum(axis=1)
+    found[used] = 1.0 / np.maximum(1.0 - share, 0.1)
     return found
 
 

@@ -154,7 +154,7 @@ class Estimation:
         if not self.question.site_effect:
             return small
         where = " together with any of what is adjusted for" if self.question.stratified else ""
-        return f"no row of some category of the treatment{where}, or {small}"
+        return f"{small}, or no row of some category of the treatment{where}"
 
     def _stage(self, **stage: Any) -> EffectSums:
         return msgspec.structs.replace(self.question, **stage)

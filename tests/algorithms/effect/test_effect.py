@@ -259,7 +259,9 @@ def test_a_site_that_lacks_an_arm_is_named_as_a_cause_and_can_be_left_out():
     data = hospitals(patients(n=6000), sites=4)
     data["site-0"] = data["site-0"][data["site-0"]["drug"] == "one"]
     own = {"treatment": "drug", "outcome": "cost", "adjust": "sex"}
-    with pytest.raises(DataError, match="1 of 4 sites have no row of some category of the treat"):
+    with pytest.raises(
+        DataError, match="1 of 4 sites have .* no row of some category of the treat"
+    ):
         federated(data).run(Effect(**own))
     found = federated(data).run(Effect(**own, withheld="leave-out"))
     assert found.sets[0].sites == 3
