@@ -6,11 +6,12 @@
 Federations are drawn at random: 3 to 10 sites of uneven sizes, numbers on any scale and categories,
 missing values or none, a treatment of two or three categories or numbers, an outcome of numbers or
 of two categories, and any set to adjust for, with constants of each site's own or without. Runs
-that are refused, as where a site lacks an arm, are not compared. Of survival exact or rounded times, two to four
-groups, any bins. Sums are in the clear, on the grid of every protection; every fiftieth federation
-runs under masking, too. The worst of all is given: of an estimate the distance from the other
-program's as a share of the estimate or of its standard error, whichever is larger, and of a
-standard error as a share of it. `statsmodels` has treatments of two categories, without truncation.
+that are refused, as where a site lacks an arm, are not compared. Of survival exact or rounded
+times, two to four groups, any bins. Sums are in the clear, on the grid of every protection; every
+fiftieth federation runs under masking, too. The worst of all is given: of an estimate the distance
+from the other program's as a share of the estimate or of its standard error, whichever is larger,
+and of a standard error as a share of it. `statsmodels` has treatments of two categories, without
+truncation.
 """
 
 from __future__ import annotations

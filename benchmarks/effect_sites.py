@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from effect_batches import batch, one_line
@@ -91,7 +91,7 @@ class World:
         return float(np.mean([(treated - none).mean() for none, treated in found]))
 
 
-def estimate(world: World, whole: list[NDArray], estimator: str) -> tuple[float, ...]:
+def estimate(world: Any, whole: list[NDArray], estimator: str) -> tuple[float, ...]:
     """Estimate, standard error and interval over sites with these rows.
 
     Raises:
@@ -143,16 +143,28 @@ def cell(world: World, rows: int, estimator: str, runs: int, seed: int) -> dict:
 def of_batch(
     world: World, rng: np.random.Generator, rows: int, runs: int, estimator: str
 ) -> tuple[NDArray, ...]:
-    """Estimates, standard errors, widths, and why a run is refused, of runs at once."""
+    """As `over_runs`, of rows drawn anew for every run."""
     whole = np.array(
         [[world.draw(rng, k, rows)[0] for k in range(world.sites)] for _ in range(runs)]
     )
+    return over_runs(world, whole, estimator)
+
+
+def over_runs(world: Any, whole: NDArray, estimator: str) -> tuple[NDArray, ...]:
+    """Estimates, standard errors, widths, and why a run is refused, shape (runs,) each.
+
+    Args:
+        world: Has an outcome and categories.
+        whole: Rows as `NAMES` has them, of as many at each site, shape (runs, sites, rows, 4).
+        estimator: Which.
+    """
+    runs, sites, rows, _ = whole.shape
     treated = whole[..., 2].sum(axis=2)
     lacking = ((treated == 0) | (treated == rows)).any(axis=1)
-    table_of = whole.reshape(runs, -1, len(NAMES))
-    site = np.repeat(np.eye(world.sites), rows, axis=0)
-    x = np.concatenate([np.broadcast_to(site, (runs, *site.shape)), table_of[..., [0, 3]]], axis=2)
-    y, t = table_of[..., 1], table_of[..., 2]
+    columns = whole.reshape(runs, -1, len(NAMES))
+    site = np.repeat(np.eye(sites), rows, axis=0)
+    x = np.concatenate([np.broadcast_to(site, (runs, *site.shape)), columns[..., [0, 3]]], axis=2)
+    y, t = columns[..., 1], columns[..., 2]
     if estimator == "linear":
         found, refused = one_line(x, t, y), np.zeros(runs, dtype=bool)
     else:
@@ -164,7 +176,7 @@ def of_batch(
     return (*found, why)
 
 
-def check(world: World, whole: NDArray, estimator: str, known: list, why: str) -> None:
+def check(world: Any, whole: NDArray, estimator: str, known: list, why: str) -> None:
     """Hold a run of the package against the batch's.
 
     Raises:

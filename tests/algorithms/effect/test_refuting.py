@@ -234,6 +234,17 @@ def test_with_constants_of_their_own_it_is_weighted_least_squares():
     assert abs(found.estimate - before.estimate) < 0.3 * before.standard_error
 
 
+@pytest.mark.parametrize("estimator", ["ipw", "regression", "aipw", "standardise"])
+def test_within_sites_small_counts_are_of_rows_that_weigh_differently(estimator):
+    """Exact sums within three sites would tell their counts; the estimate is hardly another."""
+    own = {"treatment": "drug", "outcome": "cost", "adjust": "sex", "estimator": estimator}
+    data = three(patients())
+    before, found = (federated(data, least=least).run(Effect(**own)) for least in (0, 11))
+    assert 1e-6 < abs(found.estimate - before.estimate) < 0.3 * before.standard_error
+    assert found.standard_error == pytest.approx(before.standard_error, rel=0.05)
+    assert found.sets[0].rows == before.sets[0].rows == 3000
+
+
 def test_it_takes_no_more_rounds_and_leaves_the_estimate_as_it_is():
     federation = federated(three(patients()), least=5)
     plain, refuted = (federation.run(Effect(**OWN, refute=own)) for own in (False, True))
