@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from cipherdag.sites.table.column import Column
+
 
 COLUMNS = (
     "set", "adjusted_for", "parents", "dags", "arm", "against", "scale", "estimate",
@@ -197,7 +199,9 @@ class EffectResult(EstimatedEffect, Run):
 
     def _arms(self, arm: int | None) -> tuple[str, str]:
         if arm is None:
-            return f"{self.treatment} by one unit more", ""
+            column = self._column(self.treatment)
+            unit = column.unit if column and column.unit else "unit"
+            return f"{self.treatment} by one {unit} more", ""
         return self.arm_name(arm), self.arm_name(self.reference)
 
     def _pair(self, arm: int | None) -> str:
@@ -205,19 +209,25 @@ class EffectResult(EstimatedEffect, Run):
 
     @property
     def measured(self) -> str:
-        """What is compared: the outcome, or the share of one of its two categories."""
-        for column in Schema.loads(self.schema).variables if self.schema else ():
-            if column.name == self.outcome and column.cardinality:
-                category = column.category_name(self.outcome_category - 1)
-                return f"the share of {self.outcome} = {category}"
-        return self.outcome
+        """What is compared: the outcome in its unit, or the share of one of its two categories."""
+        column = self._column(self.outcome)
+        if column is None:
+            return self.outcome
+        if column.cardinality:
+            return (
+                f"the share of {self.outcome} = {column.category_name(self.outcome_category - 1)}"
+            )
+        return f"{self.outcome} in {column.unit}" if column.unit else self.outcome
 
     def arm_name(self, arm: int) -> str:
         """A category of the treatment; its number from 1 where only the sites know its name."""
-        for column in Schema.loads(self.schema).variables if self.schema else ():
-            if column.name == self.treatment and column.cardinality:
-                return column.category_name(arm)
-        return str(arm + 1)
+        column = self._column(self.treatment)
+        return column.category_name(arm) if column and column.cardinality else str(arm + 1)
+
+    def _column(self, name: str) -> Column | None:
+        """What the schema says of a column; None where only the sites know it."""
+        columns = Schema.loads(self.schema).variables if self.schema else ()
+        return next((own for own in columns if own.name == name), None)
 
     def _found(self) -> dict[str, Any]:
         return {

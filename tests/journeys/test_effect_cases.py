@@ -12,16 +12,17 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 
-from cipherdag import Effect, Federation, Policy, Survival
+from cipherdag import Effect, Federation, Policy, Schema, Survival
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.sites.table.column import Column
 
 ALLOW = Policy(questions=QUESTION_KINDS)
 EXACT = Policy(questions=QUESTION_KINDS, min_cell_size=0)
 
 
-def estimated(rows, *, policy=ALLOW, **asked):
-    federation = Federation.split(rows, 3, seed=1, policy=policy, device="cpu")
+def estimated(rows, *, policy=ALLOW, schema=None, **asked):
+    federation = Federation.split(rows, 3, seed=1, policy=policy, schema=schema, device="cpu")
     return federation.run(Effect(**asked), seed=0)
 
 
@@ -131,11 +132,17 @@ def test_numbers_have_no_category_that_an_effect_could_be_about():
 def test_an_effect_of_a_number_names_its_unit(tmp_path):
     rng = np.random.default_rng(1)
     dose = rng.normal(500.0, 90.0, 900)
-    rows = pd.DataFrame({"dose_mg": dose, "y": 0.0004 * dose + rng.normal(0.0, 0.01, 900)})
-    found = estimated(rows, treatment="dose_mg", outcome="y")
+    rows = pd.DataFrame({"dose": dose, "y": 0.0004 * dose + rng.normal(0.0, 0.01, 900)})
+    asked = {"treatment": "dose", "outcome": "y"}
+    found = estimated(rows, **asked)
     assert found.estimate == pytest.approx(0.0004, rel=0.05)
-    assert "  dose_mg by one unit more, difference: " in "\n".join(found.lines())
-    assert "dose_mg by one unit more" in (found.save(tmp_path / "r") / "effects.csv").read_text()
+    assert "  dose by one unit more, difference: " in "\n".join(found.lines())
+    assert "dose by one unit more" in (found.save(tmp_path / "r") / "effects.csv").read_text()
+    units = (Column(name="dose", kind="continuous", unit="mg"),
+             Column(name="y", kind="continuous", unit="mmol/l"))  # fmt: skip
+    told = "\n".join(estimated(rows, schema=Schema(units), **asked).lines())
+    assert "The effect of dose on y in mmol/l" in told
+    assert "  dose by one mg more, difference: " in told
 
 
 # BiomedSciAI/causallib#9, #60, pymc-labs/CausalPy#645: propensities of 0 or 1

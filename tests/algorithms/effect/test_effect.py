@@ -517,7 +517,7 @@ def federated(data, least=11, **settings):
 
 def test_a_site_with_few_rows_of_an_arm_stops_it_or_is_left_out():
     own = {"treatment": "drug", "outcome": "cost", "adjust": "age"}
-    with pytest.raises(DataError, match="1 of 4 sites have .* a count below their min_cell_size"):
+    with pytest.raises(DataError, match="1 of 4 sites have a count below their min_cell_size"):
         federated(rare(4)).run(Effect(**own))
     found = federated(rare(4)).run(Effect(**own, withheld="leave-out"))
     rest = {name: rows for name, rows in rare(4).items() if name != "site-0"}
