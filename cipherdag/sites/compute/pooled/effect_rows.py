@@ -263,7 +263,7 @@ class _Answer:
         if self._question.site_effect:
             # the constant's place is that of all sites' one
             inverse[0, 0], level = 0.0, self._weights / max(float(self._weights.sum()), 1.0)
-        share = np.minimum(level + ((design @ inverse) * design).sum(axis=1), LARGEST_SHARE)
+        share = np.clip(level + ((design @ inverse) * design).sum(axis=1), 0.0, LARGEST_SHARE)
         residual = (self._outcome - design @ self._coefficients[0]) / (1.0 - share)
         found: FloatMatrix = (self._design @ self._question.influences().T) * residual[:, None]
         return found
@@ -295,14 +295,14 @@ class _Answer:
         if question.stratified:
             of, by_arm = self._cells
             share = self._weights * own.used / np.maximum(by_arm[of, own.arm], LEAST_WEIGHT)
-            return np.asarray(np.minimum(share, LARGEST_SHARE))
+            return np.asarray(np.clip(share, 0.0, LARGEST_SHARE))
         design, inverse = self._design, question.inverse(own.arm)
         total = float(strength.sum())
         level = 0.0
         if question.site_effect and total > 0.0:
             design, level = design - strength @ design / total, 1.0 / total
         share = strength * (level + ((design @ inverse) * design).sum(axis=1))
-        return np.asarray(np.minimum(share, LARGEST_SHARE))
+        return np.asarray(np.clip(share, 0.0, LARGEST_SHARE))
 
     def _scores(
         self, own: _Arm, mean: float, weights: FloatVector
