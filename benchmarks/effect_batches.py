@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 STEPS = 30
 TRUNCATED, MOST_CUT = 0.01, 0.1
 FEWEST_SPARE = 4.0
-FAR = 20.0
+FAR, STILL = 20.0, 1e-3
+SLOPES = 2
 LARGEST_SHARE = 0.9
 WAY = np.array([-1.0, 1.0])
 
@@ -53,8 +54,11 @@ class Batch:
         return self.means @ WAY, errors, width
 
 
-def logistic(y: NDArray, x: NDArray, used: NDArray) -> tuple[NDArray, NDArray]:
-    """Coefficients, shape (R, k), of y (R, n) on x (R, n, k) over some rows, and minus Hessians."""
+def logistic(y: NDArray, x: NDArray, used: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+    """Coefficients, shape (R, k), of y (R, n) on x (R, n, k) over some rows, and minus Hessians.
+
+    And whether slopes, which follow the sites' indicators, have no finite maximum, shape (R,).
+    """
     found = np.zeros((len(x), x.shape[2]))
     ridge = 1e-9 * np.eye(x.shape[2])
     for _ in range(STEPS):
@@ -65,13 +69,15 @@ def logistic(y: NDArray, x: NDArray, used: NDArray) -> tuple[NDArray, NDArray]:
         found += np.clip(step, -3.0, 3.0)
         if np.abs(step).max() < 1e-10:
             break
-    return found, hessian
+    moving = np.abs(step[:, -SLOPES:]).max(axis=1) > STILL
+    return found, hessian, moving | (np.abs(found[:, -SLOPES:]).max(axis=1) > FAR)
 
 
-def linear(y: NDArray, x: NDArray, used: NDArray) -> tuple[NDArray, NDArray]:
+def linear(y: NDArray, x: NDArray, used: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """The same of a linear model."""
     hessian = square(x, used) + 1e-9 * np.eye(x.shape[2])
-    return np.linalg.solve(hessian, ((used * y)[:, None] @ x)[:, 0][..., None])[..., 0], hessian
+    found = np.linalg.solve(hessian, ((used * y)[:, None] @ x)[:, 0][..., None])[..., 0]
+    return found, hessian, np.zeros(len(x), dtype=bool)
 
 
 def square(x: NDArray, weights: NDArray) -> NDArray:
@@ -89,10 +95,10 @@ def batch(x: NDArray, t: NDArray, y: NDArray, estimator: str, *, binary: bool) -
         estimator: ``aipw``, ``ipw`` or ``regression``.
         binary: Whether the outcome has two categories.
     """
-    gamma, treated = logistic(t, x, np.ones_like(t))
+    gamma, treated, astray = logistic(t, x, np.ones_like(t))
     chance = 1.0 / (1.0 + np.exp(-(x @ gamma[..., None])[..., 0]))
     cut = ((chance < TRUNCATED) | (chance > 1.0 - TRUNCATED)).mean(axis=1) > MOST_CUT
-    refused = (np.abs(gamma).max(axis=1) > FAR) & (estimator != "regression")
+    refused = astray & (estimator != "regression")
     refused |= cut & (estimator == "ipw")
     means, moved, worth = [], [], []
     for arm in (0, 1):
@@ -108,7 +114,8 @@ def batch(x: NDArray, t: NDArray, y: NDArray, estimator: str, *, binary: bool) -
         else:
             weight, slope = (weight, slope) if estimator == "aipw" else (0.0 * own, 0.0 * own)
             size = size if estimator == "aipw" else used.sum(axis=1) / 2.0
-            fitted, change, square_of = outcome(y, x, used, binary=binary)
+            fitted, change, square_of, astray = outcome(y, x, used, binary=binary)
+            refused |= astray
             mean, divisor = (fitted + weight * (y - fitted)).mean(axis=1), x.shape[1]
             by_t = slope * (y - fitted)
             of_y = (((1.0 - weight) * change)[:, None] @ x)[:, 0]
@@ -129,13 +136,13 @@ def batch(x: NDArray, t: NDArray, y: NDArray, estimator: str, *, binary: bool) -
 
 
 def outcome(y: NDArray, x: NDArray, used: NDArray, *, binary: bool) -> tuple[NDArray, ...]:
-    """What is fitted, how that changes with its linear part, and minus the Hessian."""
-    beta, hessian = (logistic if binary else linear)(y, x, used)
+    """What is fitted, how that changes with its linear part, minus the Hessian, and a doubt."""
+    beta, hessian, astray = (logistic if binary else linear)(y, x, used)
     fitted = (x @ beta[..., None])[..., 0]
     if not binary:
-        return fitted, np.ones_like(fitted), hessian
+        return fitted, np.ones_like(fitted), hessian, astray
     fitted = 1.0 / (1.0 + np.exp(-np.clip(fitted, -40, 40)))
-    return fitted, fitted * (1.0 - fitted), hessian
+    return fitted, fitted * (1.0 - fitted), hessian, astray
 
 
 def one_line(x: NDArray, t: NDArray, y: NDArray) -> tuple[NDArray, NDArray, NDArray]:
@@ -143,7 +150,7 @@ def one_line(x: NDArray, t: NDArray, y: NDArray) -> tuple[NDArray, NDArray, NDAr
     from scipy import stats
 
     x = np.concatenate([x, t[..., None]], axis=2)
-    beta, hessian = linear(y, x, np.ones_like(t))
+    beta, hessian, _ = linear(y, x, np.ones_like(t))
     inverse = np.linalg.inv(hessian)
     share = ((x @ inverse) * x).sum(axis=2)
     residual = (y - (x @ beta[..., None])[..., 0]) / (1.0 - np.minimum(share, LARGEST_SHARE))

@@ -202,6 +202,12 @@ class Estimation:
                 "or coarser variables"
             )
         for model, own in self.fits.items():
+            if own.astray:
+                return (
+                    f"the model of the outcome in arm {model + 1} has no finite maximum: some "
+                    "values of what is adjusted for occur with one outcome only, and what it says "
+                    "of other rows would be a guess; adjust for fewer or coarser variables"
+                )
             size = len(own.coefficients)
             size += self._sites - 1 if self.question.site_effect else 0
             if model != TREATMENT and not own.discrete and own.scarce <= size:
@@ -374,11 +380,6 @@ class Estimation:
         for model, fit in self.fits.items():
             whose = f"the outcome in arm {model + 1}" if self.question.arms > 1 else "the outcome"
             whose = "the treatment" if model == TREATMENT else whose
-            if fit.astray:
-                yield (
-                    f"The model of {whose} has no finite maximum: some values of what is adjusted "
-                    "for occur with one value only."
-                )
             if not fit.determined:
                 yield (
                     f"The model of {whose} has {len(fit.coefficients)} coefficients, of which the "
