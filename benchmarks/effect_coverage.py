@@ -3,14 +3,15 @@
     python benchmarks/effect_coverage.py --out benchmarks/results/effect_coverage
     python benchmarks/effect_coverage.py --runs 100
 
-Rows are drawn anew in every run, dealt to sites, and answered from without protection by the same
-code that sites run; the estimate, its interval and what they rest on follow by the algorithm's own
-program. A number and a category act on treatment and outcome; all models have main effects.
-*right*: they act so. In *outcome wrong* the number acts on the outcome by its square, too, in
-*treatment wrong* on the treatment, in *both wrong* on both. The treatment does more where the
-category is 1, which `linear` has no term for. `standardise` adjusts for three bands of the number:
-in *bands* these act, in *bands too wide* the number itself does. The truth is that of ten million
-rows. Bias and spread are those of the estimates, the error is the mean of the standard errors.
+Rows are drawn anew in every run, and dealt to sites that are alike. `effect_batches.py` estimates a
+hundred runs at once; of each hundred the first is answered from by the code that sites run, without
+protection, and both have to agree; of `standardise` all are. A number and a category act on
+treatment and outcome; all models have main effects. *right*: they act so. In *outcome wrong* the
+number acts on the outcome by its square, too, in *treatment wrong* on the treatment, in *both
+wrong* on both. The treatment does more where the category is 1, which `linear` has no term for.
+`standardise` adjusts for three bands of the number: in *bands* these act, in *bands too wide* the
+number itself does. The truth is that of ten million rows. Bias and spread are those of the
+estimates, the error is the mean of the standard errors.
 """
 
 from __future__ import annotations
@@ -19,13 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from effect_sites import BATCH_RUNS, NAMES, estimate, over_runs
 from markdown_table import table
 from measuring import parser, write_report
-from plain_runs import driven, pooled_site
-
-from cipherdag import Effect
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +36,6 @@ CASES = (
     *((world, estimator) for world in WORLDS for estimator in ESTIMATORS),
     *((world, "standardise") for world in BANDS),
 )
-NAMES = ("age", "cured", "drug", "sex")
 SITES = 4
 ROWS = 1000
 BATCH = 1_000_000
@@ -83,8 +79,8 @@ class World:
             found.append(float((treated - none).mean()))
         return float(np.mean(found))
 
-    def draw(self, rng: np.random.Generator, rows: int) -> tuple[NDArray, NDArray]:
-        """Codes and values in the order of `NAMES`."""
+    def draw(self, rng: np.random.Generator, rows: int) -> NDArray:
+        """Rows as `NAMES` has their columns, shape (rows, 4)."""
         age, sex = self.causes(rng, rows)
         drug = (rng.random(rows) < self.chance(age, sex)) * 1.0
         expected = self.response(self.mean(age, sex, drug))
@@ -93,12 +89,7 @@ class World:
         else:
             cured = (rng.random(rows) < expected) * 1.0
         age = np.digitize(age, CUTS) if self.name in BANDS else age
-        whole = np.column_stack([age, cured, drug, sex])
-        discrete = np.array(self.categories) > 0
-        return (
-            np.where(discrete, whole, -1.0).astype(np.int64),
-            np.where(discrete, np.nan, whole),
-        )
+        return np.column_stack([age, cured, drug, sex])
 
     @property
     def categories(self) -> tuple[int, ...]:
@@ -107,24 +98,21 @@ class World:
         return age, 0 if self.outcome == "number" else 2, 2, 2
 
 
-def estimate(world: World, drawn: tuple[NDArray, NDArray], estimator: str) -> tuple[float, ...]:
-    """Estimate, standard error and interval over the sites of these rows."""
-    codes, values = (np.array_split(own, SITES) for own in drawn)
-    sites = [
-        pooled_site(PoolableData(*own, world.categories), len(NAMES))
-        for own in zip(codes, values, strict=True)
-    ]
-    algorithm = Effect(treatment="drug", outcome="cured", adjust="age,sex", estimator=estimator)
-    found = driven(algorithm.ask(Facts(len(NAMES), SITES, names=NAMES, fewest=1)), sites)
-    own = found.found[0].contrasts[0]
-    return own.estimate, own.error, own.low, own.high
-
-
 def cell(world: World, estimator: str, truth: float, runs: int, seed: int) -> dict:
     """The figures of an estimator in a world."""
     rng = np.random.default_rng(seed)
-    found = np.array([estimate(world, world.draw(rng, ROWS), estimator) for _ in range(runs)])
-    estimates, errors, low, high = found.T
+    found = []
+    for done in range(0, runs, BATCH_RUNS):
+        count = min(BATCH_RUNS, runs - done)
+        whole = np.array([world.draw(rng, ROWS) for _ in range(count)])
+        whole = whole.reshape(count, SITES, ROWS // SITES, len(NAMES))
+        if estimator == "standardise":
+            found += [estimate(world, [*own], estimator) for own in whole]
+            continue
+        estimates, errors, widths, refused = over_runs(world, whole, estimator)
+        assert (refused == "").all(), (world, estimator, refused)
+        found += zip(estimates, errors, estimates - widths, estimates + widths, strict=True)
+    estimates, errors, low, high = np.array(found).T
     return {
         "world": world.name,
         "outcome": world.outcome,

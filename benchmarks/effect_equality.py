@@ -5,17 +5,20 @@
 
 Federations are drawn at random: 3 to 10 sites of uneven sizes, numbers on any scale and categories,
 missing values or none, a treatment of two or three categories or numbers, an outcome of numbers or
-of two categories, and any set to adjust for; of survival exact or rounded times, two to four
-groups, any bins. Sums are in the clear, on the grid of every protection; every fiftieth federation
-runs under masking, too. The worst of all is given: of an estimate the distance from the other
-program's as a share of the estimate or of its standard error, whichever is larger, and of a
-standard error as a share of it. `statsmodels` has treatments of two categories, without truncation.
+of two categories, and any set to adjust for, with constants of each site's own or without. Runs
+that are refused, as where a site lacks an arm, are not compared. Of survival exact or rounded
+times, two to four groups, any bins. Sums are in the clear, on the grid of every protection; every
+fiftieth federation runs under masking, too. The worst of all is given: of an estimate the distance
+from the other program's as a share of the estimate or of its standard error, whichever is larger,
+and of a standard error as a share of it. `statsmodels` has treatments of two categories, without
+truncation.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 import effect_peers
@@ -151,32 +154,44 @@ def of_effects(rng: np.random.Generator) -> tuple[Drawn, str, str]:
 
 def effect_deviations(rng: np.random.Generator, *, masked: bool) -> Deviations:
     """Estimator, program, worst distance of estimates and of standard errors."""
-    drawn, treatment, _ = of_effects(rng)
+    drawn, treatment, outcome = of_effects(rng)
     adjust = [own for own in ("age", "burden", "sex", "stage") if rng.random() < 0.6]
-    for estimator in ("linear", "site effect", "ipw", "regression", "aipw", "standardise"):
-        if treatment == "number" and estimator not in ("linear", "site effect"):
+    pairs = [*product(("linear", "ipw", "regression", "aipw"), (False, True))]
+    for estimator, site_effect in (*pairs, ("standardise", True)):
+        if treatment == "number" and estimator != "linear":
             continue
         strata = [own for own in adjust if own in ("sex", "stage")]
-        used = strata if estimator == "standardise" else adjust
-        asked = {"treatment": "drug", "outcome": "well", "adjust": ",".join(used)}
-        algorithm = Effect(
-            **asked,
-            estimator="linear" if estimator == "site effect" else estimator,
-            site_effect=estimator == "site effect",
+        asked = Effect(
+            treatment="drug",
+            outcome="well",
+            adjust=",".join(strata if estimator == "standardise" else adjust),
+            estimator=estimator,
+            site_effect=site_effect,
             truncate=float(rng.choice([0.0001, 0.01, 0.1])),
             reference=1 if treatment == "number" else int(rng.integers(1, 3)),
             between=False,
         )
-        complete = drawn.rows[["drug", "well", *used]].notna().all(axis=1).to_numpy()
-        rows, site = drawn.rows[complete], drawn.site[complete]
-        peers = effect_peers.of(algorithm, rows, site)
-        for way in ("plainly", "masked") if masked else ("plainly",):
-            (found,) = getattr(drawn, way)(algorithm).sets
-            assert found.rows == len(rows), (estimator, found)
-            mark = ", masked" if way == "masked" else ""
-            for program, known in peers.items():
-                own = [one for one in found.contrasts if one.scale == "difference"]
-                yield f"{estimator}{mark}", program, *compared(own, known)
+        logistic = outcome == "category" and estimator in ("regression", "aipw")
+        if not (site_effect and logistic):  # a site's share of 0 or 1 has no finite indicator
+            yield from deviations_of(drawn, asked, masked=masked)
+
+
+def deviations_of(drawn: Drawn, asked: Effect, *, masked: bool) -> Deviations:
+    """The same of one estimator; none where the run is refused, as where a site lacks an arm."""
+    used = [own for own in asked.adjust.split(",") if own]
+    complete = drawn.rows[["drug", "well", *used]].notna().all(axis=1).to_numpy()
+    rows, site = drawn.rows[complete], drawn.site[complete]
+    for way in ("plainly", "masked") if masked else ("plainly",):
+        try:
+            (found,) = getattr(drawn, way)(asked).sets
+        except DataError:
+            return
+        assert found.rows == len(rows), (asked, found)
+        strata = ", within sites" if asked.site_effect else ""
+        mark = ", masked" if way == "masked" else ""
+        for program, known in effect_peers.of(asked, rows, site).items():
+            own = [one for one in found.contrasts if one.scale == "difference"]
+            yield f"{asked.estimator}{strata}{mark}", program, *compared(own, known)
 
 
 def compared(own: list, known: tuple[NDArray, NDArray | None]) -> tuple[float, float | None]:

@@ -30,9 +30,14 @@ def of(algorithm, rows, site):
         return {"statsmodels": _linear(y, rows, names, site, algorithm)}
     arm = _numbers(rows["drug"]).astype(int)
     if algorithm.estimator == "standardise":
-        strata = rows[names].sum(axis=1) if names else np.zeros(len(rows))
-        return {"numpy": _against(*_standardised(y, arm, pd.factorize(strata)[0]), reference)}
+        strata = rows[names].sum(axis=1) if names else pd.Series("", rows.index)
+        strata = pd.factorize(strata.to_numpy(str) + np.char.add(" ", site.astype(str)))[0]
+        kept = np.isin(strata, _whole_strata(strata, arm))
+        strata = pd.factorize(strata[kept])[0]
+        return {"numpy": _against(*_standardised(y[kept], arm[kept], strata), reference)}
     X, binary = _design(rows, names), rows["well"].dtype.kind != "f"
+    if algorithm.site_effect:
+        X = np.column_stack([X, plain_effects.design(site.astype(str))[:, 1:]])
     own = {"truncate": algorithm.truncate, "binary": binary}
     plain = plain_effects.arm_means(y, arm, X, algorithm.estimator, **own)
     means = _by_scikit_learn(y, arm, X, algorithm.estimator, **own)
@@ -57,7 +62,7 @@ def _design(rows, names):
 
 
 def _linear(y, rows, names, site, algorithm):
-    """Ordinary least squares with HC1 errors; coefficients of a category as differences."""
+    """Ordinary least squares with HC3 errors; coefficients of a category as differences."""
     drug, reference = rows["drug"].to_numpy(), algorithm.reference - 1
     parts = [_design(rows, names)]
     if algorithm.site_effect:
@@ -67,7 +72,7 @@ def _linear(y, rows, names, site, algorithm):
     own = (drug - drug.mean())[:, None] / unit if number else plain_effects.design(drug)[:, 1:]
     X = np.column_stack([*parts, own])
     size = y.std()
-    fit = sm.OLS((y - y.mean()) / size, X).fit(cov_type="HC1")
+    fit = sm.OLS((y - y.mean()) / size, X).fit(cov_type="HC3")
     k, scale = X.shape[1] - own.shape[1], size / unit
     means, covariance = fit.params[k:] * scale, fit.cov_params()[k:, k:] * scale**2
     if number:
@@ -83,6 +88,13 @@ def _against(means, covariance, reference):
     return ways @ means, np.sqrt(np.diag(ways @ covariance @ ways.T))
 
 
+def _whole_strata(stratum, arm):
+    """Those that have rows of every arm."""
+    filled = np.zeros((stratum.max() + 1, arm.max() + 1), dtype=bool)
+    filled[stratum, arm] = True
+    return np.flatnonzero(filled.all(axis=1))
+
+
 def _standardised(y, arm, stratum):
     """Means of arms over strata, and their covariance from what every row moves them by."""
     arms, n = arm.max() + 1, len(y)
@@ -92,7 +104,8 @@ def _standardised(y, arm, stratum):
         sums = np.bincount(stratum[arm == a], y[arm == a], minlength=len(in_arm))
         fitted, weight = (sums / in_arm)[stratum], (np.bincount(stratum) / in_arm)[stratum]
         means[a] = fitted.mean()
-        moved[:, a] = fitted - means[a] + (arm == a) * weight * (y - fitted)
+        stretch = 1.0 / np.maximum(1.0 - 1.0 / in_arm, 0.1)[stratum]
+        moved[:, a] = fitted - means[a] + (arm == a) * weight * (y - fitted) * stretch
     return means, moved.T @ moved / n**2
 
 
@@ -126,6 +139,6 @@ def _by_statsmodels(y, arm, X, algorithm):
     size = y.std()
     known = TreatmentEffect(sm.OLS((y - y.mean()) / size + 2.0, X), arm, results_select=treated)
     found = getattr(known, own)(disp=False)
-    if own == "ra":  # its covariance breaks down on some draws, to no number or to far too much
+    if own != "ipw":  # its covariance takes residuals as they are, ours over one less leverage
         return found.effect[:1] * size, None
     return found.effect[:1] * size, found.results_gmm.bse[:1] * size

@@ -130,6 +130,28 @@ class BetweenSites:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Whether rows that miss a value go with the treatment, or the outcome.
+
+    Attributes:
+        of: Which of the two.
+        sites: How many sites tell of it.
+        rows: How many rows these are there.
+        z: How far its sum over these rows is from what chance makes it, in standard deviations.
+    """
+
+    of: Literal["treatment", "outcome"]
+    sites: int
+    rows: int
+    z: float
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided."""
+        return math.erfc(abs(self.z) / math.sqrt(2.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustedEffect:
     """The effect as one set of variables tells it.
 
@@ -176,6 +198,9 @@ class EstimatedEffect:
         reference: The category of the treatment that the others are compared with, 0 for the first.
         sets: The effect for every set that the graph leaves possible.
         all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
+        outcome_category: Of which of an outcome's two categories shares are, 1 for the first.
+        left_out: Whether rows that miss a value differ; empty where no site misses one, or too few
+            sites tell.
         details: What else was found.
     """
 
@@ -185,6 +210,8 @@ class EstimatedEffect:
     reference: int
     sets: tuple[AdjustedEffect, ...]
     all_rows: int = 0
+    outcome_category: int = 2
+    left_out: tuple[LeftOut, ...] = ()
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, EstimatedEffect
+from cipherdag.findings.effect import (
+    NO_EFFECT,
+    AdjustedEffect,
+    Contrast,
+    EstimatedEffect,
+    LeftOut,
+)
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pandas as pd
+
+    from cipherdag.sites.table.column import Column
 
 
 COLUMNS = (
@@ -191,7 +199,9 @@ class EffectResult(EstimatedEffect, Run):
 
     def _arms(self, arm: int | None) -> tuple[str, str]:
         if arm is None:
-            return "one unit more", ""
+            column = self._column(self.treatment)
+            unit = column.unit if column and column.unit else "unit"
+            return f"{self.treatment} by one {unit} more", ""
         return self.arm_name(arm), self.arm_name(self.reference)
 
     def _pair(self, arm: int | None) -> str:
@@ -199,18 +209,25 @@ class EffectResult(EstimatedEffect, Run):
 
     @property
     def measured(self) -> str:
-        """What is compared: the outcome, or of two categories the share of the second one."""
-        for column in Schema.loads(self.schema).variables if self.schema else ():
-            if column.name == self.outcome and column.cardinality:
-                return f"the share of {self.outcome} = {column.category_name(1)}"
-        return self.outcome
+        """What is compared: the outcome in its unit, or the share of one of its two categories."""
+        column = self._column(self.outcome)
+        if column is None:
+            return self.outcome
+        if column.cardinality:
+            return (
+                f"the share of {self.outcome} = {column.category_name(self.outcome_category - 1)}"
+            )
+        return f"{self.outcome} in {column.unit}" if column.unit else self.outcome
 
     def arm_name(self, arm: int) -> str:
         """A category of the treatment; its number from 1 where only the sites know its name."""
-        for column in Schema.loads(self.schema).variables if self.schema else ():
-            if column.name == self.treatment and column.cardinality:
-                return column.category_name(arm)
-        return str(arm + 1)
+        column = self._column(self.treatment)
+        return column.category_name(arm) if column and column.cardinality else str(arm + 1)
+
+    def _column(self, name: str) -> Column | None:
+        """What the schema says of a column; None where only the sites know it."""
+        columns = Schema.loads(self.schema).variables if self.schema else ()
+        return next((own for own in columns if own.name == name), None)
 
     def _found(self) -> dict[str, Any]:
         return {
@@ -219,6 +236,8 @@ class EffectResult(EstimatedEffect, Run):
             "estimator": self.estimator,
             "reference": self.reference,
             "all_rows": self.all_rows,
+            "outcome_category": self.outcome_category,
+            "left_out": [asdict(own) for own in self.left_out],
             "sets": [asdict(own) for own in self.sets],
             "details": dict(self.details),
         }
@@ -228,6 +247,8 @@ class EffectResult(EstimatedEffect, Run):
         plain = {key: report[key] for key in ("treatment", "outcome", "estimator", "reference")}
         sets = msgspec.convert(report["sets"], tuple[AdjustedEffect, ...])
         plain["all_rows"] = report.get("all_rows", 0)
+        plain["outcome_category"] = report.get("outcome_category", 2)
+        plain["left_out"] = msgspec.convert(report.get("left_out", []), tuple[LeftOut, ...])
         return {**plain, "sets": sets, "details": report["details"]}
 
     def _summary(self) -> list[str]:

@@ -5,7 +5,8 @@ scores move the fitted models by times what the models move the estimate by; the
 that, over the squared denominator, is the variance (the sandwich of the stacked functions).
 
 Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis, Semiparametric
-Theory and Missing Data (2006), chapters 7 and 13; White, Econometrica 48 (1980) 817-838 (linear).
+Theory and Missing Data (2006), chapters 7 and 13; MacKinnon and White, Journal of
+Econometrics 29 (1985) 305-325 (residuals over one less their leverage: HC3).
 
 Leaks:
     Nothing: pure arithmetic.
@@ -13,7 +14,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,6 @@ import numpy as np
 
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.estimation.effect_sums import PER_ARM, TREATMENT
-from cipherdag.statistics.regression_fits import newton_step
-from cipherdag.statistics.reproducible import dot, product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,53 +104,12 @@ def _influence(
     by_outcome, numerator, denominator = np.split(derivatives, [outcome, outcome + treatment // 2])
     for model, slope in ((arm, by_outcome), (TREATMENT, numerator - mean * denominator)):
         if len(slope):
-            information = fits[model].information
-            assert information is not None, "the model was fitted"
-            yield from newton_step(information, slope)[0].tolist()
+            yield from fits[model].influence(slope).tolist()
 
 
 def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
     """The coefficients of the treatment in a linear model, its last."""
-    k, information = question.estimates, fit.information
-    assert information is not None, "the model was fitted"
-    units = np.eye(len(information))[-k:]
-    influence = np.array([newton_step(information, own)[0] for own in units])
+    k = question.estimates
+    units = np.eye(len(fit.coefficients))[-k:]
+    influence = np.array([fit.influence(own) for own in units])
     return Estimates(fit.coefficients[-k:], np.ones(k), influence)
-
-
-def linear_covariance(robust: FloatMatrix, fit: Fit, constants: int) -> FloatMatrix:
-    """White's covariances times n / (n - coefficients), as HC1 has them; infinite of few rows.
-
-    Args:
-        robust: White's.
-        fit: The model.
-        constants: How many constants sites have beside its own.
-    """
-    spare = fit.scarce - fit.rank - constants
-    return robust * (fit.scarce / spare if spare > 0 else math.inf)
-
-
-def standardised(
-    sums: FloatMatrix, squares: FloatMatrix, rows: FloatMatrix
-) -> tuple[FloatVector, FloatMatrix, FloatVector]:
-    """Means of arms over all strata's rows, their covariances, and rows of the arms.
-
-    As a regression in every arm with a coefficient for every stratum, stacked with the shares of
-    the strata (Robins, Mathematical Modelling 7 (1986) 1393-1512: the g-formula).
-
-    Args:
-        sums: Of the outcome, by stratum and arm, shape (strata, arms).
-        squares: Of its squares, likewise.
-        rows: Likewise, none 0.
-    """
-    arms = rows.shape[1]
-    total = dot(rows.ravel(), np.ones(rows.size))
-    share = product(rows, np.ones((arms, 1)))[:, 0] / total
-    mean = sums / rows
-    values = np.array([dot(share, own) for own in mean.T])
-    about = mean - values
-    within = np.maximum(squares / rows - mean * mean, 0.0) / rows
-    covariance = np.array([[dot(share, a * b) / total for b in about.T] for a in about.T])
-    for arm in range(arms):
-        covariance[arm, arm] += dot(share * share, within[:, arm])
-    return values, covariance, np.array([dot(own, np.ones(len(own))) for own in rows.T])

@@ -169,13 +169,30 @@ class Fit:
             self.coefficients[constants] = marginal_thresholds(rows)
         self._count(rows, constants)
 
+    @property
+    def determined(self) -> bool:
+        """Whether the rows determine every coefficient that may move."""
+        return self.rank == (len(self.coefficients) if self._free is None else self._free.shape[1])
+
+    def influence(self, slope: FloatVector) -> FloatVector:
+        """What scores move a number by, that has this slope by the coefficients, shape (m,)."""
+        assert self.information is not None, "the model was fitted"
+        if self._free is None:
+            return newton_step(self.information, slope)[0]
+        own = product(self._free.T, slope[:, None])[:, 0]
+        return product(self._free, newton_step(self.information, own)[0][:, None])[:, 0]
+
+    @property
+    def inverse(self) -> FloatMatrix:
+        """Of `information` within what may move and is determined, shape (m, m)."""
+        return np.array([self.influence(own) for own in np.eye(len(self.coefficients))])
+
     def variance(self, place: int) -> float:
         """Of one coefficient of a finished fit; 0 where the rows do not determine it."""
         if self.information is None:
             return 0.0
         unit = np.eye(len(self.coefficients))[place]
-        own = unit if self._free is None else product(self._free.T, unit[:, None])[:, 0]
-        return dot(own, newton_step(self.information, own)[0])
+        return dot(unit, self.influence(unit))
 
     def start_from(self, near: Fit, places: Places, count: int) -> None:
         """Begin where another fit of the same rows ended, and where its coefficients go to.

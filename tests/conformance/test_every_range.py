@@ -123,6 +123,7 @@ RUNS = [
         )
         for own in ("regression", "ipw", "aipw", "linear")
     ),
+    (Effect(treatment="e", outcome="a", adjust="b,c", site_effect=False), "mixed"),
     (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
     (GraphCheck(CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])), "discrete"),
     (FedBOSS(within_sites=False, restarts=1), "discrete"),

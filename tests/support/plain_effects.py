@@ -49,12 +49,16 @@ def multinomial(X, t, arms):
 
 
 def arm_means(y, t, X, estimator, *, truncate=0.0, binary=False):
-    """Means of all arms and their covariance, by the stacked estimating functions."""
+    """Means of all arms and their covariance, by the stacked estimating functions.
+
+    In the sandwich, residuals of the outcome are divided by one less their leverage (HC3).
+    """
     arms, (n, m) = int(t.max()) + 1, X.shape
     q = (arms - 1) * m
     link = (lambda x: 1.0 / (1.0 + np.exp(-x))) if binary else (lambda x: x)
 
-    def psi(theta):
+    def psi(theta, stretch=None):
+        stretch = np.ones((arms, n)) if stretch is None else stretch
         gamma, betas, means = np.split(theta, [q, q + arms * m])
         chance = np.exp(np.column_stack([np.zeros(n), X @ gamma.reshape(arms - 1, m).T]))
         chance = chance / chance.sum(axis=1, keepdims=True)
@@ -64,14 +68,15 @@ def arm_means(y, t, X, estimator, *, truncate=0.0, binary=False):
         scores, rest = [], []
         for a, beta in enumerate(betas.reshape(arms, m)):
             fitted = link(X @ beta)
-            scores.append(((t == a) * (y - fitted))[:, None] * X)
+            residual = (y - fitted) * stretch[a]
+            scores.append(((t == a) * residual)[:, None] * X)
             weight = (t == a) / kept[:, a]
             if estimator == "regression":
                 rest.append(fitted - means[a])
             elif estimator == "ipw":
                 rest.append(weight * (y - means[a]))
             else:
-                rest.append(fitted + weight * (y - fitted) - means[a])
+                rest.append(fitted + weight * residual - means[a])
         return np.column_stack([*parts, *scores, *rest])
 
     gamma = multinomial(X, t, arms)
@@ -82,10 +87,21 @@ def arm_means(y, t, X, estimator, *, truncate=0.0, binary=False):
     slope = at_zero - psi(theta)[:, -arms:].mean(axis=0)
     theta[-arms:] = at_zero / slope  # linear in the means
     bread = np.column_stack([_slope(psi, theta, k) for k in range(len(theta))])
-    own = psi(theta)
+    own = psi(theta, [_stretch(X, t == a, link(X @ beta), binary=binary)
+                      for a, beta in enumerate(betas)])  # fmt: skip
     inverse = np.linalg.inv(bread)
     whole = inverse @ (own.T @ own / n) @ inverse.T / n
     return theta[-arms:], whole[-arms:, -arms:]
+
+
+def _stretch(X, used, fitted, *, binary):
+    """1 / (1 - h) with the leverages h of the rows that a model is fitted to; 1 elsewhere."""
+    root = np.sqrt(fitted * (1.0 - fitted)) if binary else np.ones(len(X))
+    own = (X * root[:, None])[used]
+    found = np.ones(len(X))
+    share = (own @ np.linalg.pinv(own.T @ own) * own).sum(axis=1)
+    found[used] = 1.0 / np.maximum(1.0 - share, 0.1)
+    return found
 
 
 def _slope(psi, theta, k):

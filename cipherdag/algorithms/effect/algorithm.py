@@ -15,6 +15,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
+from cipherdag.algorithms.effect.left_out import left_out
 from cipherdag.algorithms.effect.refuting import refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
 from cipherdag.algorithms.effect.sets import read_sets, written_sets
@@ -30,7 +31,7 @@ from cipherdag.questions.estimation.effect_sums import (
     EffectSums,
     Estimator,
 )
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.lockstep import beside, lockstep
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, Columns
 from cipherdag.questions.question import pack_integers
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.effect.sets import PossibleSet
     from cipherdag.findings.conclusion import Report
-    from cipherdag.findings.effect import Refutation
+    from cipherdag.findings.effect import LeftOut, Refutation
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, Question
 
@@ -59,6 +60,7 @@ class EffectOutcome:
         adjust: What each set has.
         parents: Causes of the treatment in the DAGs of each set; None of the only one.
         all_rows: How many rows the sites hold.
+        left_out: Whether rows that miss a value differ.
     """
 
     treatment: int
@@ -68,6 +70,7 @@ class EffectOutcome:
     adjust: tuple[tuple[int, ...], ...]
     parents: tuple[tuple[int, ...] | None, ...]
     all_rows: int
+    left_out: tuple[LeftOut, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,12 +89,16 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             ``standardise``: means stratum by stratum of the categories adjusted for;
             ``auto``: aipw of a treatment with categories, linear of a number.
         reference: The treatment's category that others are compared with, 1 for the first.
+        outcome_category: Which of an outcome's two categories shares are of, 1 for the first; of
+            "no" and "yes", or "0" and "1", the second, as by default.
         truncate: Least propensity, below which a row weighs no more: 0.0001, 0.001, 0.01, 0.05 or
             0.1.
-        site_effect: Whether every site has a constant of its own, with ``linear``.
+        site_effect: Whether sites are strata: every model has constants of each site's own. If
+            not, a difference between sites in treatment and outcome counts as an effect.
         between: Whether to ask how widely the effects scatter that sites' own rows tell.
-        refute: Whether to estimate it once more after changes that should, or should not, matter:
-            a placebo, a random common cause, parts of the rows left out, each variable left out.
+        refute: Whether to estimate it once more not only of a placebo, as always, but after other
+            changes that should, or should not, matter: a random common cause, parts of the rows
+            left out, each variable left out.
         withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
             estimated; ``leave-out``: the others estimate it without them.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -100,8 +107,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
         of these rows, the models of treatment and outcome step by step, the means of the arms and
         how rows spread about them, and counts of propensities by arm; with `between` how widely the
-        sites' own effects scatter; with `refute` the models, means and spreads once more for every
-        change, by subtraction those of every fifth of the rows too. With ``leave-out``, two runs
+        sites' own effects scatter; the models, means and spreads once more of a placebo; with
+        `refute` for every change, by subtraction those of every fifth of the rows too; where values
+        are missing what `left_out` asks. With ``leave-out``, two runs
         in which other sites tell show these sites' sums by subtraction.
     """
 
@@ -116,8 +124,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     graph: str = graph_text()
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
+    outcome_category: int = within(TWO, 1, TWO)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
-    site_effect: bool = False
+    site_effect: bool = True
     between: bool = True
     refute: bool = False
     withheld: Literal["refuse", "leave-out"] = "refuse"
@@ -146,8 +155,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def check(self) -> None:
         """Refuse what is adjusted for where it cannot be read, and what does not go together."""
         require(
-            not self.site_effect or self.estimator == "linear",
-            "site_effect goes with estimator linear",
+            self.site_effect or self.estimator != "standardise",
+            "standardise compares rows within their sites: it goes with site_effect",
         )
         require(
             self.truncate in TRUNCATIONS,
@@ -189,13 +198,19 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
         estimations = {
             number: Estimation(
-                scope, facts, self.reference - 1, self.withheld == "leave-out", self.between
+                scope,
+                facts,
+                self.reference - 1,
+                self.withheld == "leave-out",
+                self.between,
+                first=self.outcome_category == 1,
             )
             for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
             if not own.why
         }
-        told = yield from lockstep(
-            [refuted(own) if self.refute else own.run() for own in estimations.values()]
+        told, left = yield from beside(
+            lockstep([refuted(own, every=self.refute) for own in estimations.values()]),
+            left_out(scopes[0], kinds, facts.fewest),
         )
         by_number = dict(zip(estimations, told, strict=True))
         found = [by_number.get(n, _untold(own)) for n, own in enumerate(sets)]
@@ -208,6 +223,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             tuple(adjust),
             tuple(_places(facts, own.parents) for own in sets),
             kinds.rows,
+            left,
         )
 
     def _chosen(self, kinds: ColumnKinds, treatment: int, outcome: int) -> Estimator:
@@ -217,6 +233,11 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             values <= TWO,
             f"the outcome '{self.outcome}' has {values} categories; an effect is estimated on "
             "numbers or two categories",
+        )
+        require(
+            TWO in (values, self.outcome_category),
+            f"outcome_category goes with two categories, and the outcome '{self.outcome}' has "
+            "numbers",
         )
         require(values != 1, f"the outcome '{self.outcome}' has one category only")
         require(arms != 1, f"the treatment '{self.treatment}' has one category only")
@@ -287,7 +308,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             outcome=names[outcome.outcome],
             estimator=outcome.estimator,
             reference=self.reference - 1,
+            outcome_category=self.outcome_category,
             all_rows=outcome.all_rows,
+            left_out=outcome.left_out,
             sets=tuple(
                 replace(
                     own,

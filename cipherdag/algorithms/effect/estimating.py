@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.effect.contrasts import differences, ratios
+from cipherdag.algorithms.effect.contrasts import FEWEST_SPARE, Uncertainty, differences, ratios
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
 from cipherdag.questions.coverage import Contributors, covered, opened_where
-from cipherdag.questions.estimation.effect_sums import TREATMENT
+from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.statistics.effect_estimates import (
     arm_means,
     coefficient_estimates,
-    linear_covariance,
-    standardised,
 )
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cipherdag.algorithms.algorithm import Facts
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.questions.encodings import FloatVector
     from cipherdag.questions.estimation.effect_sums import EffectSums
     from cipherdag.questions.question import Question
     from cipherdag.statistics.effect_estimates import Arms, Estimates
@@ -44,6 +42,10 @@ DOUBTFUL = 0.1
 """Share of rows with extreme propensities, or of an arm's rows that weights are worth."""
 
 
+LEAST_LEFT_OUT = 1e-6
+"""Share of rows above which it is said: sums are on a grid."""
+
+
 @dataclass(slots=True)
 class Estimation:
     """The estimate given one set.
@@ -55,6 +57,7 @@ class Estimation:
         leave_out: Whether sites that may tell nothing are left out.
         apart: Whether sites are asked for what their own rows tell alone.
         whole: That of the rows as they are, where these are changed; it hears its counts first.
+        first: Whether shares are of the outcome's first category, not of its second.
         fits: The models so far, by number.
         telling: How many sites tell, once they are known to be enough.
     """
@@ -65,10 +68,10 @@ class Estimation:
     leave_out: bool
     apart: bool
     whole: Estimation | None = None
+    first: bool = False
     fits: dict[int, Fit] = field(default_factory=dict)
     telling: int = 0
     _sites: int = 0
-    _cells: IndexArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def run(self) -> Estimating:
         """The effect, or why there is none."""
@@ -83,15 +86,14 @@ class Estimation:
 
     @property
     def determined(self) -> bool:
-        """Whether the rows determine every model, and no stratum was left out."""
-        whole = all(not f.astray and f.rank == len(f.coefficients) for f in self.fits.values())
-        return whole and bool((self._cells > 0).all())
+        """Whether the rows determine every model."""
+        return all(not f.astray and f.determined for f in self.fits.values())
 
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
         """How far the sites' own effects lie apart."""
         asked = self._stage(stage="apart", against=self.reference)
         sums = yield from covered(asked, self.facts.fewest)
-        unit = math.ldexp(1.0, asked.effect_unit)
+        unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
         others = [a for a in range(asked.arms) if number or a != self.reference]
         return tuple(
@@ -99,7 +101,7 @@ class Estimation:
                 arm=None if number else arm,
                 sites=round(sites),
                 estimate=mean / weight * unit,
-                error=unit / math.sqrt(weight),
+                error=abs(unit) / math.sqrt(weight),
                 q=max(square - mean * mean / weight, 0.0),
             )
             for arm, weight, mean, square, sites in zip(
@@ -115,14 +117,14 @@ class Estimation:
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         if self.question.linear:
             return (yield from self._coefficients())
-        return (yield from (self._strata() if self.question.stratified else self._means()))
+        return (yield from self._means())
 
     def _count(self) -> Generator[Question, FloatVector, str]:
         """How many sites add rows; in words why they are too few."""
         scope = self.question.scope
         asked = scope if self.facts.fewest <= 1 else Contributors(question=scope)
         counts = np.rint((yield asked)).astype(np.int64)
-        (tell, *arms), self._cells = counts[: 1 + scope.arms].tolist(), counts[1 + scope.arms :]
+        tell, *arms = counts.tolist()
         self._sites, cohort, fewest = tell, self.facts.present.n_sites, self.facts.fewest
         if self.whole is not None and tell != self.whole.telling:
             if not self.whole.telling:
@@ -131,8 +133,7 @@ class Estimation:
         if tell < cohort and not self.leave_out:
             others = ", or leave these sites out (withheld=leave-out)" if tell >= fewest else ""
             return (
-                f"{cohort - tell} of {cohort} sites have a count below their min_cell_size in the "
-                "table of treatment, outcome and what is adjusted for: take fewer or coarser "
+                f"{cohort - tell} of {cohort} sites have {self._lacking}: take fewer or coarser "
                 f"categories{others}"
             )
         if tell < fewest:
@@ -143,16 +144,26 @@ class Estimation:
                 return f"{sites} sites have rows{which}, and {max(fewest, 1)} have to"
         return ""
 
+    @property
+    def _lacking(self) -> str:
+        """What a site may have that tells nothing."""
+        small = (
+            "a count below their min_cell_size in the table of treatment, outcome and what is "
+            "adjusted for"
+        )
+        if not self.question.site_effect:
+            return small
+        where = " together with any of what is adjusted for" if self.question.stratified else ""
+        return f"{small}, or no row of some category of the treatment{where}"
+
     def _stage(self, **stage: Any) -> EffectSums:
         return msgspec.structs.replace(self.question, **stage)
 
-    def _asked(self, question: EffectSums, cells: BoolVector | None = None) -> Opening:
-        """The sums of a question; of strata those of some cells."""
+    def _asked(self, question: EffectSums) -> Opening:
+        """The sums of a question."""
         if self.facts.fewest <= 1:
             return (yield question)
-        enough = np.ones(1 + question.arms, dtype=bool)
-        enough = enough if cells is None else np.concatenate([enough, cells])
-        return (yield from opened_where(question, enough))
+        return (yield from opened_where(question, np.ones(1 + question.arms, dtype=bool)))
 
     def _fit(self) -> Generator[Question, FloatVector, None]:
         """All models at their maxima, side by side, one round per step."""
@@ -162,7 +173,13 @@ class Estimation:
                 model == TREATMENT or question.categories[question.outcome] > 0
             )
             start = np.zeros(question.size(model))
-            self.fits[model] = Fit(question.regression(model), discrete, start, converged=CONVERGED)
+            self.fits[model] = Fit(
+                question.regression(model),
+                discrete,
+                start,
+                site_effect=question.site_effect,
+                converged=CONVERGED,
+            )
         while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
             proposed = [self.fits[model].proposed for model in active]
             packed = _packed(np.concatenate(proposed))
@@ -185,6 +202,12 @@ class Estimation:
                 "or coarser variables"
             )
         for model, own in self.fits.items():
+            if own.astray:
+                return (
+                    f"the model of the outcome in arm {model + 1} has no finite maximum: some "
+                    "values of what is adjusted for occur with one outcome only, and what it says "
+                    "of other rows would be a guess; adjust for fewer or coarser variables"
+                )
             size = len(own.coefficients)
             size += self._sites - 1 if self.question.site_effect else 0
             if model != TREATMENT and not own.discrete and own.scarce <= size:
@@ -195,6 +218,8 @@ class Estimation:
         asked = self._stage(stage="means", coefficients=self._all_coefficients())
         arms = arm_means(asked, (yield from self._asked(asked)), self.fits)
         known = arms.estimates
+        if why := self._cut(arms):
+            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         covariance = yield from self._covariance(known)
         return self._of_arms(
             known.values,
@@ -205,24 +230,19 @@ class Estimation:
             doubts=tuple(self._doubts(arms)),
         )
 
-    def _strata(self) -> Estimating:
-        arms, fewest = self.question.arms, max(self.facts.fewest, 1)
-        sites = self._cells.reshape(-1, arms)
-        told = (sites >= fewest).all(axis=1)
-        if not told.any():
-            why = f"in no stratum has every arm rows at {fewest} sites"
-            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
-        asked = self._stage(stage="strata")
-        sums = yield from self._asked(asked, np.repeat(told, arms))
-        parts = np.split(sums[: 3 * asked.cells], 3)
-        own = standardised(*(part.reshape(-1, arms)[told] for part in parts))
-        filled: BoolVector = np.asarray((sites > 0).any(axis=1))
-        left, all_filled = int((filled & ~told).sum()), int(filled.sum())
-        doubt = (
-            f"{left} of {all_filled} strata with rows are left out: not every arm has rows there "
-            f"at {fewest} sites. The effect is that over the rows of the others."
+    def _cut(self, arms: Arms) -> str:
+        """Why weights that are cut are no weights, where nothing but these adjusts."""
+        least, counts = self.question.truncate, arms.overlap
+        bins = sum(edge <= least for edge in OVERLAP[1:])
+        if self.question.estimator != "ipw" or not counts.size or not bins:
+            return ""
+        cut = float(counts[..., :bins].sum() + counts[..., -bins:].sum()) / max(counts.sum(), 1.0)
+        if cut <= DOUBTFUL:
+            return ""
+        return (
+            f"{cut:.0%} of the rows have a propensity beyond {least} or {1.0 - least}, where "
+            "weights are cut, so that they do not adjust: choose aipw, or a smaller truncate"
         )
-        return self._of_arms(*own, np.zeros(arms), doubts=(doubt,) if left else ())
 
     def _of_arms(
         self,
@@ -234,17 +254,48 @@ class Estimation:
     ) -> AdjustedEffect:
         """Means and contrasts, on the outcome's own scale."""
         unit, origin = self._outcome_scale()
+        worth = self._worth(values, rows, effective)
+        spare = worth - self._constants_of_arm()
+        if (few := int(spare.argmin())) >= 0 and spare[few] < FEWEST_SPARE:
+            return AdjustedEffect(adjust=(), why=self._too_few(few, rows, worth), sites=self._sites)
         values, covariance = origin + values * unit, covariance * unit * unit
+        uncertainty = Uncertainty(covariance, worth, spare)
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
-        contrasts = [*differences(values, covariance, self.reference)]
+        contrasts = [*differences(values, uncertainty, self.reference)]
         if self.question.categories[self.question.outcome]:
-            contrasts += ratios(values, covariance, self.reference)
+            contrasts += ratios(values, uncertainty, self.reference)
         columns = (own.tolist() for own in (rows, values, errors, effective))
         means = tuple(
             ArmMean(arm=a, rows=int(n), mean=mean, error=error, effective=weights or None)
             for a, (n, mean, error, weights) in enumerate(zip(*columns, strict=True))
         )
         return self._found(contrasts, rows=int(rows.sum()), means=means, **more)
+
+    def _worth(self, shares: FloatVector, rows: FloatVector, effective: FloatVector) -> FloatVector:
+        """Of how many rows' squares the variance of an arm's mean is as certain, shape (arms,).
+
+        That of a share p is as certain as that of 2 n min(p, 1 - p) numbers. Without weights a
+        model speaks of rows unlike the arm's, and these count half.
+        """
+        worth = np.where(effective > 0.0, effective, rows / 2.0)
+        if self.question.categories[self.question.outcome]:
+            worth = worth * 2.0 * np.minimum(shares, 1.0 - shares)
+        return worth
+
+    def _too_few(self, arm: int, rows: FloatVector, worth: FloatVector) -> str:
+        rarer = ", few of them with the rarer outcome," if worth[arm] < rows[arm] / 2.0 else ""
+        return (
+            f"{rows[arm]:.0f} rows of arm {arm + 1}{rarer} are worth {worth[arm]:.0f}, and models "
+            f"with constants of {self._sites} sites have {self._constants_of_arm()} coefficients, "
+            "so that no interval would hold: adjust for fewer or coarser variables"
+        )
+
+    def _constants_of_arm(self) -> int:
+        """Coefficients that an arm's rows determine, those of the sites among them."""
+        question = self.question
+        if question.stratified:
+            return 1
+        return question.size(0) + (self._sites - 1) * question.site_effect
 
     def _coefficients(self) -> Estimating:
         (fit,) = self.fits.values()
@@ -253,15 +304,16 @@ class Estimation:
             why = "the treatment is constant, or a linear combination of what is adjusted for"
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         covariance = yield from self._covariance(known)
-        unit = math.ldexp(1.0, self.question.effect_unit)
+        unit = self._effect_scale()
         constants = self._sites - 1 if self.question.site_effect else 0
-        robust = linear_covariance(covariance, fit, constants) * unit * unit
+        robust = covariance * unit * unit
         values, reference = known.values * unit, None
         if self.question.categories[self.question.treatment]:
             # of the first category, which has no coefficient, it is 0
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
-        contrasts = [*differences(values, robust, reference)]
+        spare = np.full(len(values), fit.scarce - fit.rank - constants)
+        contrasts = [*differences(values, Uncertainty(robust, spare, spare), reference)]
         return self._found(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
 
     def _covariance(self, known: Estimates) -> Opening:
@@ -270,6 +322,7 @@ class Estimation:
             stage="spread",
             coefficients=self._all_coefficients(),
             influence=_packed(known.influence),
+            inverses=b"".join(_packed(self.fits[m].inverse) for m in self.question.of_outcome),
         )
         return known.covariance((yield from self._asked(asked)))
 
@@ -277,24 +330,36 @@ class Estimation:
         cohort = self.facts.present.n_sites
         if self._sites < cohort:
             said = (
-                f"{cohort - self._sites} of {cohort} sites may not tell of small counts and are "
-                "left out: the effect is that over the rows of the others."
+                f"{cohort - self._sites} of {cohort} sites are left out, as they have "
+                f"{self._lacking}: the effect is that over the rows of the others."
             )
             more["doubts"] = (said, *more["doubts"])
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
 
     def _all_coefficients(self) -> bytes:
-        return _packed(np.concatenate([fit.coefficients for fit in self.fits.values()]))
+        return _packed(np.concatenate([np.zeros(0), *(f.coefficients for f in self.fits.values())]))
 
     def _outcome_scale(self) -> tuple[float, float]:
-        """The outcome's unit and origin; those of categories are 1 and 0."""
+        """The outcome's unit and origin; those of categories are 1 and 0, or turn them round."""
         question, own = self.question, self.question.outcome
+        if self.first:
+            return -1.0, 1.0
         unit = math.ldexp(1.0, int(question.unit_array()[own]))
         return unit, float(question.origin_array()[own])
+
+    def _effect_scale(self) -> float:
+        """The unit of a difference."""
+        return math.ldexp(-1.0 if self.first else 1.0, self.question.effect_unit)
 
     def _doubts(self, arms: Arms) -> Iterator[str]:
         """What makes the estimate doubtful."""
         yield from self._of_models()
+        told = float(arms.estimates.divisors.min()) / max(float(arms.rows.sum()), 1.0)
+        if self.question.stratified and told < 1.0 - LEAST_LEFT_OUT:
+            yield (
+                f"{1.0 - told:.0%} of the rows are in strata in which their site has not every "
+                "arm, and are left out: the effect is that over the others."
+            )
         counts = arms.overlap
         if counts.size:
             extreme = [counts[..., :EXTREME].sum(), counts[..., -EXTREME:].sum()]
@@ -315,12 +380,7 @@ class Estimation:
         for model, fit in self.fits.items():
             whose = f"the outcome in arm {model + 1}" if self.question.arms > 1 else "the outcome"
             whose = "the treatment" if model == TREATMENT else whose
-            if fit.astray:
-                yield (
-                    f"The model of {whose} has no finite maximum: some values of what is adjusted "
-                    "for occur with one value only."
-                )
-            if fit.rank < len(fit.coefficients):
+            if not fit.determined:
                 yield (
                     f"The model of {whose} has {len(fit.coefficients)} coefficients, of which the "
                     f"rows determine {fit.rank}: what it says of other rows is a guess, unless two "

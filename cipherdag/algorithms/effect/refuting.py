@@ -29,11 +29,19 @@ NO_UNIT = b"\x00" * 8
 """Of a column of numbers that lie about 0 and spread about 1: origin 0, or the unit 2 to the 0."""
 
 
-def refuted(own: Estimation) -> Estimating:
-    """The effect, and what it is after every change; all in the same rounds."""
-    changed = list(_changes(own.question))
+def refuted(own: Estimation, *, every: bool) -> Estimating:
+    """The effect, and of a placebo, or after every change; all in the same rounds."""
+    changed = list(_changes(own.question))[: None if every else 1]
     doubts = [
-        Estimation(question, own.facts, own.reference, own.leave_out, apart=False, whole=own)
+        Estimation(
+            question,
+            own.facts,
+            own.reference,
+            own.leave_out,
+            apart=False,
+            whole=own,
+            first=own.first,
+        )
         for _, question in changed
     ]
     found, *others = yield from lockstep([own.run(), *(doubt.run() for doubt in doubts)])
@@ -55,7 +63,7 @@ def refuted(own: Estimation) -> Estimating:
 
 
 def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
-    """The question after every change; variables left out in their order.
+    """The question after every change, a placebo first; variables left out in their order.
 
     No constants of the sites' own are dropped: exact sums with and without them differ by those of
     the sites' means, which for categories over three sites have one solution in whole numbers.

@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from cipherdag.findings.conclusion import Report
@@ -37,7 +38,7 @@ _OF = {
     "do not, these models speak of rows that nobody saw; ipw and aipw count propensities.",
     "ipw": "The treatment's model takes its form for right.",
     "aipw": "The models of treatment and outcome take their form for right; one of them suffices.",
-    "standardise": "Effects are those over the strata in which every arm has rows at enough sites.",
+    "standardise": "Effects are those over the rows in whose stratum their site has every arm.",
     "linear": "The outcome is taken to be linear in the treatment and in what is adjusted for.",
 }
 _MODELS = {
@@ -58,23 +59,19 @@ _MEANS = (
     "The rows and the mean of every arm, how single rows spread about it together, and how many "
     "rows have a propensity in each of ten ranges; no row's weight or propensity."
 )
-_STRATA = (
-    "At how many sites every arm has rows in every stratum of what is adjusted for; of those "
-    "strata where enough sites have rows of every arm, rows, mean and squares of the outcome by "
-    "arm."
-)
-
-
 _BETWEEN = (
     "How many sites' own rows tell the effect, and if enough do, their weighted mean and how "
     "widely they scatter; not which site's lies where."
 )
-_CHANGED = (
+_PLACEBO = (
     "The same models, means and spreads once more where every site deals the treatment out anew "
-    "among its rows, adds a column of random numbers, leaves out one of five parts of its rows, "
-    "or where a variable is not adjusted for; less one another these are sums over a fifth of the "
-    "rows. Which rows these are follows from all rows of a site, and only the site knows it. How "
-    "many sites have enough rows for each."
+    "among its rows; how it does follows from all of them, and only the site knows it. How many "
+    "sites have enough rows for that."
+)
+_CHANGED = (
+    "Once more also where every site adds a column of random numbers, leaves out one of five parts "
+    "of its rows, or where a variable is not adjusted for; less one another these are sums over a "
+    "fifth of the rows. Which rows these are only the site knows."
 )
 DIFFER = 0.01
 """p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
@@ -99,12 +96,10 @@ def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -
             "How many sites may tell of the rows of treatment, outcome and what is adjusted for, "
             "and have rows of each arm."
         ),
-        *(
-            (_STRATA,)
-            if estimator == "standardise"
-            else (_STEPS.format(_MODELS[estimator]), _MEANS)
-        ),
+        *((_STEPS.format(_MODELS[estimator]),) if estimator in _MODELS else ()),
+        _MEANS,
         *((_BETWEEN,) if between else ()),
+        _PLACEBO,
         *((_CHANGED,) if refute else ()),
         *((_LEFT_OUT,) if leave_out else ()),
     )
@@ -113,9 +108,13 @@ def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -
 def reported(found: EstimatedEffect) -> Report:
     """What is doubtful is said first."""
     doubts = [
-        (own, said) for own in found.sets for said in (*own.doubts, *_apart(own), *_refuted(own))
+        (own, said)
+        for told in (disagreeing, _all_doubts)
+        for own in found.sets
+        for said in told(own)
     ]
     several = len(found.sets) > 1
+    doubts += [(found.sets[0], said) for said in _differing(found)]
     warnings = tuple(
         f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
         for own, said in doubts
@@ -134,6 +133,50 @@ def _left_out(found: EstimatedEffect) -> Iterator[str]:
             "value, or their site or stratum is left out. It is taken that the others are like "
             "them."
         )
+    elif found.left_out:
+        most = max(found.left_out, key=lambda own: own.rows)
+        yield (
+            f"{most.rows:,} rows of {most.sites} sites miss a value and are not in it. It is taken "
+            "that the others are like them."
+        )
+
+
+def _all_doubts(own: AdjustedEffect) -> Iterator[str]:
+    yield from own.doubts
+    yield from _apart(own)
+    yield from _refuted(own)
+
+
+def disagreeing(own: AdjustedEffect) -> Iterator[str]:
+    """Whether the effect over all rows and the mean of the sites' own are not one.
+
+    Both are taken for independent, which they are not: so it is said too seldom, never too often.
+    """
+    for spread in own.between:
+        for one in own.contrasts:
+            if one.scale == "difference" and one.arm == spread.arm:
+                error = math.hypot(one.error, spread.error)
+                away = abs(one.estimate - spread.estimate)
+                chance = math.erfc(away / error / math.sqrt(2.0)) if error > 0.0 else 1.0
+                if chance < DIFFER:
+                    yield (
+                        f"The effect over all rows, {one.estimate:.4g}, and the mean of those that "
+                        f"each site's rows tell alone, {spread.estimate:.4g}, disagree beyond "
+                        f"chance (p {chance:.2g}): do not rely on either before it is known what "
+                        "differs between sites."
+                    )
+
+
+def _differing(found: EstimatedEffect) -> Iterator[str]:
+    """Whether rows that miss a value are not like the others."""
+    for one in found.left_out:
+        if one.p_value < DIFFER:
+            name = found.outcome if one.of == "outcome" else found.treatment
+            yield (
+                f"Which rows miss a value, and are left out, goes with the {one.of} {name} by more "
+                f"than chance (p {one.p_value:.2g}): the rows that are in it are not like the "
+                "others, and what is adjusted for may not mend that."
+            )
 
 
 def _apart(own: AdjustedEffect) -> Iterator[str]:

@@ -28,7 +28,7 @@ from cipherdag.questions.pooled_data import (
 from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
-Stage = Literal["rows", "models", "means", "spread", "strata", "apart"]
+Stage = Literal["rows", "models", "means", "spread", "apart", "missing"]
 Drawn = Literal["", "placebo", "cause", "part"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -70,20 +70,24 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
       every category of the treatment but 0;
     - ``spread``: of every row what it moves the estimates by, summed, and the sums of squares and
       products, the upper triangle by rows;
-
-    - ``strata``, of ``standardise`` alone: for every combination of the categories adjusted for,
-      the last variable's fastest, and every arm the sum and the squares of the outcome; and rows;
-
     - ``apart``: per category of the treatment but the reference, or of a number once, of what the
       site's own rows tell alone: 1 over its variance, that times the effect, and times its square;
       then whether they tell it;
-
-    and in every other stage, whether the site tells anything, and whether it has rows of each arm,
-    for ``standardise`` also in each stratum: strata that too few sites have in an arm are not told.
+    - ``missing``: of the treatment, then the outcome, in the rows that have it: how far its sum
+      over rows that do not count is from that of as many drawn by chance; its variance if they
+      were; how many rows; and whether the site tells that, which needs rows of both kinds, and if
+      it restricts small counts enough in every category: it then moves its sum first;
+    and in every other stage, whether the site tells anything, and whether it has rows of each arm.
     A row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w,
     where w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the
     fitted outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
-    ``truncate``.
+    ``truncate``. ``standardise`` has no models: a row's fitted outcome is the mean of the arm in
+    its site's rows with the same categories of what is adjusted for, w how many times these are the
+    arm's; numerator and denominator are 0 where not every arm has such rows.
+
+    With ``site_effect`` every model has constants of each site's own, which the site takes out
+    of steps and derivatives and puts into fitted outcomes and propensities; the constants' places
+    in coefficients and derivatives are then empty. A site without rows of every arm tells nothing.
 
     A site tells nothing where the table of all discrete variables named has a count below its
     ``min_cell_size`` but 0; and of the bins of an arm it leaves out such counts, with the smallest
@@ -93,15 +97,15 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     of them and its key, so that nobody else can tell how, and another run changes them alike: with
     ``placebo`` it deals the treatment out anew; with ``cause`` it adds a column of standard normal
     numbers, which the question has as one more than the study; with ``part`` it leaves out one of
-    `PARTS` parts, drawn row by row. It then has rows of an arm, or in a stratum, if every part
-    does. Where numbers are named, the rule on counts holds of the treatment dealt, and of every
-    part, and each arm in each part has four rows per coefficient of the largest model. Of
-    categories alone what chance makes of their table says nothing that the table does not.
+    `PARTS` parts, drawn row by row. It then has rows of an arm if every part does. Where numbers
+    are named, the rule on counts holds of the treatment dealt, and of every part, and each arm in
+    each part has four rows per coefficient of the largest model. Of categories alone what chance
+    makes of their table says nothing that the table does not.
 
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
-        the arms, and counts of propensities; of strata, rows, means and squares by arm. With
-        discrete variables, the steps add up to the table of them all. How widely the sites' own
+        the arms, and counts of propensities. With discrete variables, the steps without
+        ``site_effect`` add up to the table of them all. How widely the sites' own
         effects scatter, not whose lies where; a site that restricts small counts moves its own
         first, by up to a quarter of its standard error. Counts of propensities given
         two sets may differ by single rows. No row's weight or propensity. With ``part`` all of this
@@ -124,10 +128,12 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         influence: Packed 64-bit floats, in the stage ``spread``: per estimate what is taken off its
             numerator per denominator, and the weights of the scores of the arm's outcome and of
             the treatment; of ``linear`` the weights of its model's scores.
+        inverses: Packed 64-bit floats, in the stage ``spread``: the inverse of minus the Hessian of
+            each model of the outcome, by which a row's leverage is known.
         truncate: Least propensity.
-        site_effect: Whether every site has a constant of its own, of ``linear`` alone: it takes its
-            means off, and if it restricts small counts weighs every row by 0.9 to 1.1, by chance,
-            since exact sums of categories about the means of three sites tell every site's counts.
+        site_effect: Whether every site has constants of its own. If it restricts small counts it
+            then weighs every row by 0.9 to 1.1, by chance, since exact sums of categories within
+            three sites tell every site's counts.
         against: In the stage ``apart`` the category that others are compared with.
         max_rows: Declared bound of a site's rows.
         drawn: How a site changes its rows; empty: not at all.
@@ -149,8 +155,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     models: tuple[int, ...] = ()
     coefficients: bytes = b""
     influence: bytes = b""
+    inverses: bytes = b""
     truncate: float = 0.01
-    site_effect: bool = False
+    site_effect: bool = True
     against: int = 0
     max_rows: int = 1 << 20
     drawn: Drawn = ""
@@ -181,15 +188,16 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def _check_stage(self) -> None:
         if self.stratified and not all(self.categories[v] for v in self.adjust):
             raise ValueError("strata are of categories")
-        if self.stratified and self.cells > MOST_CELLS:
+        cells = math.prod((*(self.categories[v] for v in self.adjust), self.arms))
+        if self.stratified and cells > MOST_CELLS:
             raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
-        if self.stage not in ("rows", "apart") and (self.stage == "strata") != self.stratified:
-            raise ValueError("strata are asked of what is standardised, and of nothing else")
-        if (self.site_effect and not self.linear) or not 0 <= self.against < self.arms:
-            raise ValueError("sites' constants are of linear models, a reference is a category")
+        if self.stratified and not self.site_effect:
+            raise ValueError("strata are those of each site")
+        if not 0 <= self.against < self.arms:
+            raise ValueError("a reference is a category")
 
     def _check_drawn(self) -> None:
-        if self.drawn and self.stage == "apart":
+        if self.drawn and self.by_part:
             raise ValueError("sites' own estimates are of their rows as they are")
         if not 0 <= self.part < (PARTS if self.drawn == "part" else 1):
             raise ValueError(f"there are {PARTS} parts, and they are of rows that are dealt")
@@ -201,15 +209,24 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         known = (TREATMENT, *range(self.arms))
         if not set(self.models) <= set(self.needed) or list(self.models) != sorted(self.models):
             raise ValueError(f"models must ascend and be among {known}")
-        sizes = {"rows": 0, "apart": 0, "models": sum(map(self.size, self.models))}
+        sizes = {"rows": 0, "apart": 0, "missing": 0, "models": sum(map(self.size, self.models))}
         whole = sizes.get(self.stage, sum(map(self.size, self.needed)))
         influence = self.estimates * self._influenced if self.stage == "spread" else 0
-        if (len(self.coefficients), len(self.influence)) != (8 * whole, 8 * influence):
+        spread = self.stage == "spread"
+        square = len(self.of_outcome) * self.size(0) ** 2 if spread and self.of_outcome else 0
+        lengths = map(len, (self.coefficients, self.influence, self.inverses))
+        if [*lengths] != [8 * whole, 8 * influence, 8 * square]:
             raise ValueError("the packed coefficients do not have the length of the models")
-        if not all(np.isfinite(own).all() for own in (self._floats(), self.influences())):
+        numbers = map(_unpacked, (self.coefficients, self.influence, self.inverses))
+        if not all(np.isfinite(own).all() for own in numbers):
             raise ValueError("coefficients must be finite")
         if sum(map(step_length, map(self.size, self.needed))) > 1 << 24:
             raise ValueError("the models have too many coefficients")
+
+    @property
+    def by_part(self) -> bool:
+        """Whether what a site tells of each part is counted by itself."""
+        return self.stage in ("apart", "missing")
 
     @property
     def linear(self) -> bool:
@@ -220,11 +237,6 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def stratified(self) -> bool:
         """Whether means are taken stratum by stratum."""
         return self.estimator == "standardise"
-
-    @property
-    def cells(self) -> int:
-        """Strata times arms."""
-        return math.prod((*(self.categories[v] for v in self.adjust), self.arms))
 
     @property
     def arms(self) -> int:
@@ -251,10 +263,13 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     def needed(self) -> tuple[int, ...]:
         """The models that the estimator needs."""
         outcomes = (0,) if self.linear else tuple(range(self.arms))
-        return {
-            "regression": outcomes, "linear": outcomes, "ipw": (TREATMENT,),
-            "aipw": (TREATMENT, *outcomes), "standardise": (),
-        }[self.estimator]  # fmt: skip
+        weighted = (TREATMENT,) * (self.estimator in ("ipw", "aipw"))
+        return weighted + outcomes * (self.estimator not in ("ipw", "standardise"))
+
+    @property
+    def of_outcome(self) -> tuple[int, ...]:
+        """Those of the outcome."""
+        return tuple(model for model in self.needed if model != TREATMENT)
 
     @property
     def named(self) -> tuple[int, ...]:
@@ -263,11 +278,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     @property
     def scope(self) -> Self:
-        """The question of which sites add rows, the same in every stage but ``apart``."""
-        if self.stage == "apart":
+        """The question of which sites add rows, the same in every stage of sums over all rows."""
+        if self.by_part:
             return self
         return msgspec.structs.replace(
-            self, stage="rows", models=(), coefficients=b"", influence=b""
+            self, stage="rows", models=(), coefficients=b"", influence=b"", inverses=b""
         )
 
     def regression(self, model: int) -> Regression:
@@ -282,27 +297,17 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     def size(self, model: int) -> int:
         """Coefficients of a model."""
-        own = self.regression(model)
-        if self.linear and self.categories[self.outcome]:
-            return coefficient_count(own, self._as_numbers)
-        return coefficient_count(own, self.categories)
-
-    @property
-    def _as_numbers(self) -> tuple[int, ...]:
-        """The categories as a linear model of indicators takes them."""
-        own = self.categories
-        return (*own[: self.outcome], 0, *own[self.outcome + 1 :])
-
-    def _floats(self) -> FloatVector:
-        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+        own, categories = self.regression(model), list(self.categories)
+        if self.linear:
+            categories[self.outcome] = 0
+        return coefficient_count(own, categories)
 
     def by_model(self) -> dict[int, FloatVector]:
         """The coefficients of every model that has some here."""
         models = self.models if self.stage == "models" else self.needed
-        values, found = self._floats(), {}
-        for model in models:
-            found[model], values = np.split(values, [self.size(model)])
-        return found
+        ends = np.cumsum([self.size(model) for model in models])
+        parts = np.split(_unpacked(self.coefficients), ends[:-1])
+        return dict(zip(models, parts, strict=False))
 
     @property
     def _influenced(self) -> int:
@@ -314,8 +319,13 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     def influences(self) -> FloatVector:
         """The influence, shape (estimates, numbers)."""
-        own = np.frombuffer(self.influence, dtype="<f8").astype(np.float64)
-        return own.reshape(self.estimates, -1) if own.size else own
+        return _unpacked(self.influence).reshape(self.estimates, -1)
+
+    def inverse(self, model: int) -> FloatVector:
+        """The inverse of minus a Hessian of the outcome, shape (m, m)."""
+        size = self.size(model)
+        place = self.of_outcome.index(model) * size * size
+        return _unpacked(self.inverses)[place : place + size * size].reshape(size, size)
 
     @property
     def derivatives(self) -> tuple[int, int]:
@@ -338,8 +348,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             "models": f"a step of {len(self.models)} model{'s' if len(self.models) > 1 else ''}",
             "means": "means of the arms",
             "spread": "spread of the estimates",
-            "strata": "strata",
             "apart": "the sites' own estimates",
+            "missing": "rows left out",
         }[self.stage]
         return f"{said} for an effect{_CHANGED[self.drawn]}"
 
@@ -352,8 +362,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
         if self.stage == "apart":
             return 3 * self.contrasts, 0
-        if self.stage == "strata":
-            return 2 * self.cells, self.cells
+        if self.stage == "missing":
+            return 6, 0
         k = self.estimates if self.stage == "spread" else 0
         return k + k * (k + 1) // 2, 0
 
@@ -374,15 +384,15 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         """How many things a site may have to tell of."""
         if self.stage == "apart":
             return self.contrasts
-        return 1 + self.arms + self.cells * self.stratified
+        return 2 if self.stage == "missing" else 1 + self.arms
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values are told: all, if enough sites tell something and have rows of every arm."""
-        if self.stage == "apart":
+        if self.by_part:
             return np.tile(chosen, 4)
         length = sum(encoding.length for encoding in self.encodings)
-        if not self.stratified or self.stage == "rows":
-            return np.full(length, bool(chosen.all()))
-        head, cells = np.split(chosen, [1 + self.arms])
-        told = np.repeat(cells.reshape(-1, self.arms).all(axis=1) & head.all(), self.arms)
-        return np.concatenate([told, told, told, np.ones(len(chosen), dtype=bool)])
+        return np.full(length, bool(chosen.all()))
+
+
+def _unpacked(numbers: bytes) -> FloatVector:
+    return np.frombuffer(numbers, dtype="<f8").astype(np.float64)

@@ -267,7 +267,8 @@ class PoolableData:
             raise MalformedMessageError("an effect on other columns than the site's schema has")
         self._spend(1)
         least = self._min_cell_size
-        return effect_answer(question, self._codes, self._values, least=least, blur=self.blur)
+        rows = self._all if question.stage == "missing" else (self._codes, self._values)
+        return effect_answer(question, *rows, least=least, blur=self.blur)
 
     def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""

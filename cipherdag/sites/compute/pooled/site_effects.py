@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     FloatMatrix = NDArray[np.float64]
 
+ENDLESS = 1024.0
+"""A constant, in logits, of a category that no row of the site has, or that all have."""
+
 
 def centred(
     design: FloatMatrix, response: FloatVector, weights: FloatVector | None = None
@@ -56,7 +59,11 @@ def centred(
 
 
 def profile_step(
-    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+    design: FloatMatrix,
+    response: FloatVector,
+    coefficients: FloatVector,
+    categories: int,
+    weights: FloatVector | None = None,
 ) -> FloatVector:
     """Profile log likelihood, gradient and minus the Hessian's upper triangle.
 
@@ -66,6 +73,7 @@ def profile_step(
         coefficients: Output by output, shape ((categories - 1) d,); those of constants are not
             used.
         categories: Categories of the response.
+        weights: Of the rows, if they differ, shape (n,).
 
     Returns:
         As `RegressionSteps` lays it out. In the places of constants, which have no derivative here,
@@ -74,37 +82,78 @@ def profile_step(
     count, columns = outputs(categories), design.shape[1]
     beta = coefficients.reshape(count, columns).copy()
     beta[:, 0] = 0.0
-    seen = (response[:, None] == np.arange(categories)).astype(np.float64)
+    seen = _weighed(response, categories, weights)
     offsets = np.column_stack([np.zeros(len(response)), bounded_logits(design @ beta.T)])
     present = np.flatnonzero(seen.any(axis=0))
     gradient = np.zeros((count, columns))
     hessian = np.zeros((count, columns, count, columns))
     value = 0.0
     if len(present) > 1:
-        value, chance = _at_best_intercepts(offsets[:, present], seen[:, present])
-        whole = np.zeros_like(seen)
+        moved = offsets[:, present] + _best_intercepts(offsets[:, present], seen[:, present])
+        value, chance = _likelihood(moved, seen[:, present])
+        whole, rows = np.zeros_like(seen), seen.sum(axis=1)
         whole[:, present] = chance
-        gradient[:] = (seen - whole)[:, 1:].T @ design
-        hessian[:] = _profile_hessian(design, whole, present)
+        gradient[:] = (seen - rows[:, None] * whole)[:, 1:].T @ design
+        hessian[:] = _profile_hessian(design, whole, present, rows)
     _count_categories(gradient, hessian, seen)
     square = hessian.reshape(count * columns, -1)
     return pack_step(value, gradient.ravel(), square)
 
 
-def _at_best_intercepts(offsets: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
-    """Log likelihood and chances, shape (n, c), at the best intercepts of c present categories."""
-    rows = seen.sum(axis=0)
+def with_own_constants(
+    design: FloatMatrix,
+    response: FloatVector,
+    coefficients: FloatMatrix,
+    categories: int,
+    weights: FloatVector,
+) -> FloatMatrix:
+    """Coefficients with the site's own constants at their best in the places of these.
+
+    Args:
+        design: Columns, the constant first, shape (n, d).
+        response: Codes, or numbers, shape (n,).
+        coefficients: Output by output, shape (outputs, d).
+        categories: Of the response; 0 of numbers.
+        weights: Of the rows, shape (n,).
+    """
+    own: FloatMatrix = coefficients.copy()
+    own[:, 0] = 0.0
+    offsets = bounded_logits(design @ own.T)
+    if not categories:
+        own[0, 0] = np.average(response - offsets[:, 0], weights=weights)
+        return own
+    seen = _weighed(response, categories, weights)
+    present = np.flatnonzero(seen.any(axis=0))
+    found = np.full(categories, -ENDLESS)
+    found[present] = _best_intercepts(
+        np.column_stack([np.zeros(len(response)), offsets])[:, present], seen[:, present]
+    )
+    own[:, 0] = np.clip(found[1:] - found[0], -ENDLESS, ENDLESS)
+    return own
+
+
+def _weighed(response: FloatVector, categories: int, weights: FloatVector | None) -> FloatMatrix:
+    """What every row adds to each category, shape (n, categories)."""
+    rows = np.ones(len(response)) if weights is None else weights
+    return np.where(response[:, None] == np.arange(categories), rows[:, None], 0.0)
+
+
+def _best_intercepts(offsets: FloatMatrix, seen: FloatMatrix) -> FloatVector:
+    """The best intercepts of c present categories, that of the first 0, shape (c,)."""
+    rows, weights = seen.sum(axis=0), seen.sum(axis=1)
 
     def derivatives(rest: FloatMatrix) -> Derivatives:
         def at(intercepts: FloatVector) -> tuple[float, FloatVector, FloatMatrix]:
             value, chance = _likelihood(rest + np.append(0.0, intercepts), seen)
-            return value, (seen - chance).sum(axis=0)[1:], _information(chance)
+            gradient = (seen - weights[:, None] * chance).sum(axis=0)[1:]
+            return value, gradient, _information(chance, weights)
 
         return at
 
     middle = offsets.mean(axis=0)
     best = best_constants(offsets - middle, np.log(rows[1:] / rows[0]), derivatives)
-    return _likelihood(offsets - middle + np.append(0.0, best), seen)
+    found: FloatVector = np.append(0.0, best) - middle + middle[0]
+    return found
 
 
 def _likelihood(logits: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
@@ -114,17 +163,18 @@ def _likelihood(logits: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMat
     return float((seen * (relative - np.log(total))).sum()), weights / total
 
 
-def _information(chance: FloatMatrix) -> FloatMatrix:
+def _information(chance: FloatMatrix, rows: FloatVector) -> FloatMatrix:
     """Minus the second derivative by the intercepts of all present categories but the first."""
     own = chance[:, 1:]
-    return np.diag(own.sum(axis=0)) - own.T @ own
+    weighed: FloatMatrix = own * rows[:, None]
+    return np.diag(weighed.sum(axis=0)) - weighed.T @ own
 
 
 def _profile_hessian(
-    design: FloatMatrix, chance: FloatMatrix, present: NDArray[np.intp]
+    design: FloatMatrix, chance: FloatMatrix, present: NDArray[np.intp], rows: FloatVector
 ) -> FloatMatrix:
     """Shape (outputs, d, outputs, d): coefficients, less what the intercepts take up of them."""
-    hessian = information(design, chance[:, 1:])
+    hessian = information(design, chance[:, 1:], rows)
     # the constant in front stands for the intercepts of all present categories but the first
     free = present[1:] - 1
     inner = hessian[free, 0][:, free, 0]
@@ -134,10 +184,51 @@ def _profile_hessian(
     return hessian
 
 
+def constants_taken(slope: FloatVector, square: FloatMatrix, outputs_of: int) -> FloatVector:
+    """Derivatives of a sum over a site's rows where its constants follow the other coefficients.
+
+    Args:
+        slope: By all coefficients as if none followed, shape (m,).
+        square: Minus the Hessian of the site's likelihood, shape (m, m).
+        outputs_of: How many of them are constants, each in front of its output's.
+    """
+    own, rest = _places(len(slope), outputs_of)
+    found = np.zeros(len(slope))
+    inner = np.linalg.pinv(square[np.ix_(own, own)], hermitian=True)
+    found[rest] = slope[rest] - square[np.ix_(rest, own)] @ (inner @ slope[own])
+    return found
+
+
+def constants_put(
+    weights: FloatVector, slope: FloatVector, square: FloatMatrix, outputs_of: int
+) -> FloatVector:
+    """The weights of the scores of all coefficients, those of the site's constants among them.
+
+    By the inverse of the whole Hessian in blocks.
+
+    Args:
+        weights: Of the scores of the other coefficients, over all sites, shape (m,).
+        slope: As `constants_taken` takes it.
+        square: Likewise.
+        outputs_of: Likewise.
+    """
+    own, rest = _places(len(weights), outputs_of)
+    found = weights.copy()
+    inner = np.linalg.pinv(square[np.ix_(own, own)], hermitian=True)
+    found[own] = inner @ (slope[own] - square[np.ix_(own, rest)] @ weights[rest])
+    return found
+
+
+def _places(length: int, outputs_of: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where constants stand, and where the others do."""
+    own = np.arange(0, length, length // outputs_of)
+    return own, np.setdiff1d(np.arange(length), own)
+
+
 def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, seen: FloatMatrix) -> None:
     """Put into the places of the constants what `Fit` reads the categories' rows from."""
     count = len(gradient)
-    rows, equal = float(len(seen)), 1.0 / (count + 1)
+    rows, equal = float(seen.sum()), 1.0 / (count + 1)
     hessian[:, 0, :, :] = 0.0
     hessian[:, :, :, 0] = 0.0
     for output in range(count):
