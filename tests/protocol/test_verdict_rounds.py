@@ -152,20 +152,7 @@ def test_a_commitment_is_for_one_plan_and_one_site():
 @pytest.mark.parametrize("liar", ["hospital-0", "hospital-3"])
 def test_sites_refuse_a_set_up_in_which_a_site_changed_its_number(liar):
     ward = Ward(n_sites=N_SITES)
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("offers", liar):
-            return reply
-        seals = decode(read_envelope(reply).body, Seals)
-        return seal_envelope(
-            ward.identities[site],
-            session=ward.session._plan.session,
-            sender=site,
-            topic="seals",
-            body=msgspec.structs.replace(seals, chance=new_chance()),
-        )
-
-    ward.engine.forge = forge
+    send_instead(ward, liar, "offers", chance=lambda _: new_chance())
     with pytest.raises(KeyAgreementError, match="committed to"):
         ward.session.open()
 
@@ -499,18 +486,7 @@ def test_a_dealer_whose_sealed_keys_have_another_length_is_left_out(place, chang
 def test_a_holder_whose_shares_are_no_shares_of_the_round_is_named(holder, changes, error):
     ward = opened()
     liar = NAMES[roles(ward, step=1).holders[holder]]
-
-    def forge(operation, site, reply):
-        if (operation, site) != ("compare", liar):
-            return reply
-        told = decode(read_envelope(reply).body, Compared)
-        body = msgspec.structs.replace(told, **{key: new(told) for key, new in changes.items()})
-        return seal_envelope(
-            ward.identities[site], session=ward.session._plan.session, sender=site,
-            topic="compared", body=body,
-        )  # fmt: skip
-
-    ward.engine.forge = forge
+    send_instead(ward, liar, "compare", **changes)
     with pytest.raises(error) as told:
         ward.session.ask(verdicts())
     assert told.value.site == liar
