@@ -7,6 +7,9 @@ DEMO := $(VENV)/.demo
 RUNTIME := .venv-runtime
 TOOLS := .venv-release
 
+# a worker or process that may keep nothing of what it compiled compiles it again: half of collecting all tests
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-rest test-all durations check docs links sbom audit clean
 .DEFAULT_GOAL := demo
 

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.statistics.chi_square_moments import conditional_variances
+
+if TYPE_CHECKING:
+    import torch
 
 FloatVector = NDArray[np.float64]
 
@@ -135,6 +137,8 @@ class GSquared:
         return terms
 
     def _rounded(self, counts: NDArray[np.int64]) -> torch.Tensor:
+        import torch
+
         return torch.from_numpy(np.rint(_k_ln_k(counts) * self._unit).astype(np.int64))
 
 
@@ -187,6 +191,8 @@ class PearsonChiSquare:
 
     def sparse_variance(self, table: SparseTable) -> int:
         """As `dense_variances`, of one table."""
+        import torch
+
         totals = table.slice_totals
 
         def side(margins: torch.Tensor, levels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,7 @@ import hospital_folders
 import msgspec
 import numpy as np
 import pytest
-from adversary import Ward, refused, tags_for, votes
+from adversary import Ward, refused, send_instead, tags_for, votes
 from halfway import Halfway
 
 from cipherdag import FedPC
@@ -30,7 +30,6 @@ from cipherdag.errors import (
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import (
     Ask,
-    Closed,
     Envelope,
     Finish,
     Share,
@@ -581,20 +580,7 @@ def test_a_site_that_comes_to_another_result_ends_the_run_by_name():
 @pytest.mark.parametrize("result", [b"", bytes(32), bytes(31)])
 def test_a_site_that_says_another_result_ends_the_run_by_name(result):
     ward = Ward(algorithm=PLANNED)
-
-    def forge(operation, site, reply):
-        if operation != "finish" or site != LIAR:
-            return reply
-        closed = decode(read_envelope(reply).body, Closed)
-        return seal_envelope(
-            ward.identities[LIAR],
-            session=ward.session._plan.session,
-            sender=LIAR,
-            topic="closed",
-            body=msgspec.structs.replace(closed, result=result),
-        )
-
-    ward.engine.forge = forge
+    send_instead(ward, LIAR, "finish", result=lambda _: result)
     with pytest.raises(ResultMismatchError) as caught:
         carried_out(ward)
     assert caught.value.site == LIAR

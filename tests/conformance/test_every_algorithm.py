@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -113,6 +115,17 @@ def test_all_replay_alike_on_another_processor_with_other_threads(tmp_path):
     here = {name: replaying.replayed_digest(path) for name, path in saved.items()}
     assert replaying.in_process_of_its_own(saved, 1, older=True) == here
     assert replaying.in_process_of_its_own(saved, 2) == here
+
+
+def test_what_sites_compute_with_is_not_loaded_to_plan_approve_or_read_a_run():
+    """Of a second and a half that such a command takes, torch would be one."""
+    script = (
+        "import sys; from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class;"
+        "[algorithm_class(name) for name in ALGORITHMS];"
+        "print([m for m in ('torch', 'pandas', 'nvflare') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert run.stdout.decode().strip() == "[]"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

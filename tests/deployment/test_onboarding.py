@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -917,8 +918,8 @@ def flare():
 
 
 @pytest.fixture(scope="module")
-def enrolled(flare, tmp_path_factory):
-    """A coordinator and three sites, of which the first two are activated."""
+def folders(flare, tmp_path_factory):
+    """Of a coordinator and three sites, of which the first two are activated."""
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.deployment.enrolment import activate, request_enrolment
 
@@ -934,7 +935,21 @@ def enrolled(flare, tmp_path_factory):
     approvals = coordinator.approve(requests)
     for name in ("north", "south"):
         activate(sites[name], approvals[name], code=coordinator.fingerprint)
-    return coordinator, sites, approvals
+    return folder, {name: path.relative_to(folder) for name, path in approvals.items()}
+
+
+@pytest.fixture
+def enrolled(folders, tmp_path):
+    """The coordinator, the sites and their approvals, for one test alone to change."""
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    made, approvals = folders
+    folder = shutil.copytree(made, tmp_path / "enrolled")
+    return (
+        CoordinatorFolder(folder / "coordinator"),
+        {name: SiteFolder(folder / name) for name in approvals},
+        {name: folder / path for name, path in approvals.items()},
+    )
 
 
 def test_private_keys_stay_where_they_were_made(enrolled):

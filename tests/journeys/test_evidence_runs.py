@@ -206,10 +206,12 @@ def test_parameters_out_of_range_are_named(wrong):
 
 
 def test_mixed_columns_are_refused_before_a_test_is_asked():
-    data = tables()["continuous"].assign(cough=tables()["discrete"]["cough"][:300])
-    with pytest.raises(MixedTypesError) as caught:
-        Federation.split(data, 3, device="cpu").run(FedPC(evidence="pooled"))
-    assert caught.value.exit_code == 6
+    numbers = tables()["continuous"]
+    mixed = numbers.assign(cough=tables()["discrete"]["cough"][:300])
+    for data, test, what in ((mixed, "auto", "discrete and continuous"), (numbers, "g2", "these")):
+        with pytest.raises(MixedTypesError, match=f"test {what} columns by '{test}'") as caught:
+            Federation.split(data, 3, device="cpu").run(FedPC(evidence="pooled", test=test))
+        assert caught.value.exit_code == 6
 
 
 def test_the_command_line_runs_pooled_evidence_and_repeats_it(call, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,14 @@ from statsmodels.stats.multitest import multipletests
 from cipherdag.statistics.corrections import corrected
 
 P_VALUES = st.lists(st.floats(0.0, 1.0) | st.just(np.nan), max_size=30)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_to_collect():
+    """Statsmodels collects garbage at every call, among all that the suite has made."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.mark.parametrize(("by", "theirs"), [("holm", "holm"), ("benjamini-hochberg", "fdr_bh")])

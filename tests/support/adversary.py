@@ -20,6 +20,8 @@ from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
+    Closed,
+    Compared,
     Share,
     Unmask,
     Unmasked,
@@ -31,6 +33,7 @@ from cipherdag.protocol.messages import (
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.protocol.set_up.bodies import Seals
 from cipherdag.protocol.wire import decode, encode, pack
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
@@ -165,21 +168,23 @@ class Ward:
         )
 
 
-def send_instead(ward, site, **changes):
-    """From now on the site's shares are others than it made; each change is made of the old."""
+REPLIES = {"offers": Seals, "ask": Share, "compare": Compared, "finish": Closed}
 
-    def forge(operation, sender, reply):
-        if operation != "ask" or sender != site:
+
+def send_instead(ward, site, operation="ask", **changes):
+    """From now on the site signs other replies than it made; each change is made of the old."""
+
+    def forge(asked, sender, reply):
+        if (asked, sender) != (operation, site):
             return reply
-        share = decode(read_envelope(reply).body, Share)
+        envelope = read_envelope(reply)
+        said = decode(envelope.body, REPLIES[operation])
         return seal_envelope(
             ward.identities[site],
             session=ward.session._plan.session,
             sender=site,
-            topic="share",
-            body=msgspec.structs.replace(
-                share, **{key: new(share) for key, new in changes.items()}
-            ),
+            topic=envelope.topic,
+            body=msgspec.structs.replace(said, **{key: new(said) for key, new in changes.items()}),
         )
 
     ward.engine.forge = forge

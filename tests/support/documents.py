@@ -44,7 +44,8 @@ HEADING = re.compile(r"^#{1,6} +(.+?) *#*$|^\(([\w-]+)\)=$", re.MULTILINE)
 NO_SLUG = re.compile(r"[^\w\- ]")
 PATIENCE_S = 60.0
 THIS = (sys.executable, "-m", "cipherdag")
-NETWORKED = {"coordinator", "site"}  # what FLARE does to a process outlasts the command
+# what FLARE does to a process outlasts the command
+NETWORKED = {"coordinator start", "coordinator sites", "coordinator run", "site start"}
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class Reader:
 
     def answer(self, words):
         """The exit code of a cipherdag command, and all that it printed."""
-        return (call_alone if words[0] in NETWORKED else call)(words)
+        return (call_alone if " ".join(words[:2]) in NETWORKED else call)(words)
 
     def _cipherdag(self, block, words):
         wanted = block.how.get("until", "")

@@ -6,8 +6,21 @@ import contextlib
 import os
 
 import pytest
+from documents import NETWORKED, call
 from hospitals import Hospitals
 from loopback import free_port
+
+
+class Near(Hospitals):
+    """Hospitals of which only what talks to others is a process; people's commands run here."""
+
+    def command(self, *words, code=0):
+        words = [str(word) for word in words]
+        if " ".join(words[:2]) in NETWORKED:
+            return super().command(*words, code=code)
+        found, said = call(words)
+        assert found == code, said
+        return said
 
 
 @contextlib.contextmanager
@@ -19,7 +32,7 @@ def connected_hospitals(work, tables, schema, **enrolling):
     if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
         pytest.importorskip("nvflare", reason="needs the extra 'flare'")
     address = ("--host", "localhost", "--port", str(free_port()))
-    made = Hospitals(work, address, dict.fromkeys(tables, address))
+    made = Near(work, address, dict.fromkeys(tables, address))
     made.enrol(tables, schema, **enrolling)
     with contextlib.ExitStack() as up:
         up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
