@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 from cipherdag.algorithms.parameters import check_parameters, require
 from cipherdag.findings.conclusion import Finding, LearntGraph, Report
 from cipherdag.questions.presence import Measured, Presence
+from cipherdag.questions.relations import NOTHING, Determined
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from cipherdag.questions.question import FloatVector, Question
 
-Reading = Literal["labels", "interventions"]
+Reading = Literal["labels", "interventions", "relations"]
 Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
 
@@ -39,6 +40,7 @@ class Facts:
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
+        determined: Which of them follow from others, by the schema.
     """
 
     n_variables: int
@@ -48,6 +50,7 @@ class Facts:
     seed: int = 0
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
+    determined: Determined = NOTHING
     present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:
@@ -64,7 +67,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         name: What questions, policies and results call it.
         title: What people call it.
         reads: What it reads of a schema beside the columns. The coordinator of an algorithm that
-            reads labels learns their positions.
+            reads labels or relations between variables learns their positions.
         retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
         takes_overlap: Whether sites may lack variables with some of its parameters.

@@ -86,6 +86,7 @@ class FinishedRun(Generic[Outcome]):
             ledgers=self.ledgers,
             heads=self.heads,
             keys=self.keys,
+            relations=self.facts.determined.named(self.names),
             **more,
         )
         for said in run.report.warnings:
@@ -118,7 +119,7 @@ def carry_out(
     """
     began = time.perf_counter()
     n_variables = (opened or session.open)()
-    facts = plan_facts(plan, n_variables, session.labels, names)
+    facts = plan_facts(plan, n_variables, session.labels, names, session.determined)
     program = programs(facts)
     outcome: Outcome = session.run(program.replay)
     closed = session.finish()

@@ -1,10 +1,10 @@
 """One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts on them.
 
 Leaks:
-    The coordinator sees signed public keys, equality of schemas, the number of variables, which of
-    them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
-    nothing but the agreed sum, and each round's aggregate; of a blinded one only verdicts. It holds
-    no key that opens a share, or compares.
+    The coordinator sees signed public keys, equality of schemas, the number of variables, which are
+    labels or follow from others if the algorithm needs it, shares that say nothing on their own,
+    seeds that open nothing but the agreed sum, and each round's aggregate; of a blinded one only
+    verdicts. It holds no key that opens a share, or compares.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from cipherdag.protocol.verdict_rounds import Roles
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import FloatVector, Question, finds_verdicts, question_kinds
+from cipherdag.questions.relations import NOTHING, Determined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,7 +107,7 @@ class Session:
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
-        self._labels: tuple[int, ...] = ()
+        self._opened: log.Opened | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
 
@@ -138,7 +139,12 @@ class Session:
     @property
     def labels(self) -> tuple[int, ...]:
         """Positions of the labels, once open; empty where the algorithm needs none."""
-        return self._labels
+        return () if self._opened is None else self._opened.labels
+
+    @property
+    def determined(self) -> Determined:
+        """Which variables follow from others, once open; none where the algorithm needs none."""
+        return NOTHING if self._opened is None else Determined(self._opened.relations)
 
     def open(self) -> int:
         """Agree keys and check that all sites follow one schema.
@@ -158,7 +164,7 @@ class Session:
             self._graph = graph_of(self._plan, self._beacon)
             self._aggregation = protection.coordinator(opened.public_context)
             self._before.update(opened.received)
-            self._labels = opened.labels
+            self._opened = opened
             return opened.n_variables
         if self._resumed.started is None:
             # once: while people have not approved it, the set-up is tried again and again
@@ -172,17 +178,16 @@ class Session:
         for member, reply in zip(self._plan.cohort, ready, strict=True):
             if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
-        self._write(
-            log.Opened(
-                transcript=self._transcript,
-                beacon=self._beacon,
-                public_context=agreed.public_context,
-                n_variables=ready[0].n_variables,
-                received=self._courier.bytes_received,
-                labels=ready[0].labels,
-            )
+        self._opened = log.Opened(
+            transcript=self._transcript,
+            beacon=self._beacon,
+            public_context=agreed.public_context,
+            n_variables=ready[0].n_variables,
+            received=self._courier.bytes_received,
+            labels=ready[0].labels,
+            relations=ready[0].relations,
         )
-        self._labels = ready[0].labels
+        self._write(self._opened)
         return ready[0].n_variables
 
     def run(self, replay: Replay[Outcome]) -> Outcome:

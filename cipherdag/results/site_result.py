@@ -21,7 +21,7 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.results.kinds import run_of
 from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
-from cipherdag.sites.plan_facts import plan_facts
+from cipherdag.sites.plan_facts import facts_by
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.program import computed_with, installed_program
@@ -63,7 +63,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
     closed = [own.digest for own in left if own.kind == "closed"]
     if closed and record.digest.hex() not in closed:
         raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
-    facts = plan_facts(plan, len(schema.names), schema.label_positions)
+    facts = facts_by(plan, schema)
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
     compared: list[tuple[SiteDifferences, FloatVector]] = []
@@ -96,6 +96,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         heads={name: ledger.head},
         schema=schema.dumps(),
         keys=plan.keys_sentence,
+        relations=facts.determined.named(schema.names),
     )
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.evidence.closed import DOUBTED
-from cipherdag.algorithms.evidence.source import MeasuredTogether
+from cipherdag.algorithms.evidence.source import WherePossible
 from cipherdag.questions.presence import Measured, Presence
+from cipherdag.questions.relations import NOTHING, Determined
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
@@ -45,6 +46,7 @@ class EvidenceSettings:
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
+        determined: Which of them follow from others.
         ranked: Whether anyone asks how dependent pairs are, which takes 16 bytes of every pair.
     """
 
@@ -58,6 +60,7 @@ class EvidenceSettings:
     present: Presence = field(default_factory=lambda: Presence(0))
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
+    determined: Determined = NOTHING
     ranked: bool = False
 
 
@@ -108,13 +111,14 @@ class EvidenceKind:
     ) -> Generator[Question, FloatVector, EvidenceSource]:
         """The source of p-values, or of verdicts where sums stay ``closed``.
 
-        A test whose variables no site measured together is never asked.
+        A test whose variables no site measured together is never asked, nor one given what
+        determines a variable.
         """
         opening = self.close if closed and self.close is not None else self.open
         source = yield from opening(settings)
-        if settings.measured.everywhere:
+        if settings.measured.everywhere and not settings.determined:
             return source
-        return MeasuredTogether(source, settings.measured)
+        return WherePossible(source, settings.measured, settings.determined)
 
     def told(self, *, closed: bool, joining: bool = False) -> str:
         """What is learnt of it, in a sentence; of triples that ``joining`` judges in two."""

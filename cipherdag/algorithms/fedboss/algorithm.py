@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.fedboss.budget import Budget
@@ -107,6 +107,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedboss"
     title: ClassVar[str] = "FedBOSS"
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
     scores: Literal["pooled", "sites"] = "pooled"
     score: Literal["auto", "bic", "bdeu", "qnml"] = "auto"
@@ -164,7 +165,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and what every edge is worth."""
-        return concluded(outcome, facts.names)
+        return concluded(outcome, facts)
 
     def disclosures(self) -> tuple[str, ...]:
         """What the scores open."""

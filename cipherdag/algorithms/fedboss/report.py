@@ -16,11 +16,12 @@ from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.knowledge import KNOWN, known_of
+from cipherdag.graphs.knowledge import KNOWN, Constraints, known_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 
@@ -77,8 +78,10 @@ def disclosed(own: FedBOSS) -> tuple[str, ...]:
     return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
 
 
-def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
+def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
+    names, known = facts.names, outcome.known or Constraints.none(facts.n_variables)
+    edges = known.open(outcome.arcs | outcome.arcs.T)
     details: dict[str, Any] = {
         "score": outcome.curve[-1],
         "score_curve": list(outcome.curve),
@@ -91,6 +94,7 @@ def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
         names,
         outcome.dag,
         cpdag=outcome.arcs,
+        open_edges=facts.determined.without_direction(edges),
         evidence=_evidence(outcome, names),
         details=details,
     )

@@ -50,7 +50,8 @@ class FedPCOutcome:
         skeleton: Symmetric adjacency, shape (p, p).
         arcs: The CPDAG, or with knowledge the maximal PDAG, shape (p, p): True where i -> j or
             i - j (undirected edges both ways); but edges that no site measured both ends of have no
-            direction. By the reference ``code`` what its program makes.
+            direction, nor those of columns that write one variable several times. By the reference
+            ``code`` what its program makes.
         separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
@@ -77,6 +78,8 @@ class FedPCOutcome:
         known: What was known before; None for nothing.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
+        undirected: All edges that have no direction whatever the tests say, shape (p, p); None for
+            none.
         fallen: Pairs that count as independent though too few sites could test them, shape (p, p);
             None where there are none.
     """
@@ -99,6 +102,7 @@ class FedPCOutcome:
     apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
+    undirected: BoolMatrix | None = field(repr=False, default=None)
     fallen: BoolMatrix | None = field(repr=False, default=None)
 
     @property
@@ -109,5 +113,5 @@ class FedPCOutcome:
     def with_class(self, found: ClassOfDags) -> Self:
         """The same with the class of DAGs that was made of it, whose edges it then has."""
         skeleton = found.arcs | found.arcs.T
-        arcs = found.arcs if self.untested is None else found.arcs | self.untested & skeleton
+        arcs = found.arcs if self.undirected is None else found.arcs | self.undirected & skeleton
         return replace(self, skeleton=skeleton, arcs=arcs, in_class=found)

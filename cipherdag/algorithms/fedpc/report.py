@@ -108,7 +108,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             names,
             outcome.in_class.dag,
             cpdag=outcome.in_class.arcs,
-            open_edges=outcome.untested,
+            open_edges=outcome.undirected,
             dag_note=contradicted(triples),
             evidence=evidence,
             details=details,

@@ -37,6 +37,7 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
+from cipherdag.questions.relations import NOTHING
 from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cipherdag.questions.regrets import ScoreSpec
+    from cipherdag.questions.relations import Determined
     from cipherdag.sites.answers.resampling import Resamples
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
     from cipherdag.sites.compute.ci_tests.separator_scores import BestSeparators
@@ -89,6 +91,7 @@ class Respondent:
         resamples: Answers questions about drawn rows; None for a site that draws none.
         move: Makes of a test, and how a question names it, the one whose outcomes are told in sums;
             None: these are its own. Votes are of its own.
+        determined: Which variables follow from others: given these no test of them is done.
     """
 
     def __init__(
@@ -101,9 +104,11 @@ class Respondent:
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
         resamples: Resamples | None = None,
         move: Callable[[CITestSpec, CITest], CITest] | None = None,
+        determined: Determined = NOTHING,
     ) -> None:
         self.n_variables = n_variables
         self._move = move
+        self._determined = determined
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._learn = learn
@@ -249,12 +254,20 @@ class Respondent:
             raise MalformedMessageError("the question speaks of another number of variables")
 
     def _test(self, spec: CITestSpec) -> CITest:
+        return self._where_possible(self._made_once(spec))
+
+    def _told(self, spec: CITestSpec) -> CITest:
+        test = self._made_once(spec)
+        return self._where_possible(test if self._move is None else self._move(spec, test))
+
+    def _made_once(self, spec: CITestSpec) -> CITest:
         # the outcomes do not depend on alpha
         return self._made(msgspec.structs.replace(spec, alpha=0.5))
 
-    def _told(self, spec: CITestSpec) -> CITest:
-        test = self._test(spec)
-        return test if self._move is None else self._move(spec, test)
+    def _where_possible(self, test: CITest) -> CITest:
+        from cipherdag.sites.compute.ci_tests.possible_test import PossibleTest
+
+        return PossibleTest(test, self._determined) if self._determined else test
 
 
 def _asked(test: str) -> str:

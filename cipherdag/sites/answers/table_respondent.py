@@ -101,7 +101,8 @@ def table_respondent(
     def respond_drawn(own: SiteTable) -> Respondent:
         own_pool = pooled(own, pool)
         move = partial(moved, drawn=moved_z(own, own_pool))
-        return Respondent(len(own.names), tests(own), pool=own_pool, move=move)
+        by = table.schema.determined
+        return Respondent(len(own.names), tests(own), pool=own_pool, move=move, determined=by)
 
     return Respondent(
         len(table.names),
@@ -119,4 +120,5 @@ def table_respondent(
         ),
         resamples=Resamples(observed, respond_drawn, keyed=keyed),
         move=moved,
+        determined=table.schema.determined,
     )
