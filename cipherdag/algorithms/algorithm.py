@@ -8,7 +8,7 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters, require
@@ -19,6 +19,7 @@ from cipherdag.questions.relations import NOTHING, Determined
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.question import FloatVector, Question
 
 Reading = Literal["labels", "interventions", "relations"]
@@ -41,6 +42,8 @@ class Facts:
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
         determined: Which of them follow from others, by the schema.
+        coded: Of every variable of two categories these, in their order, else None; empty where
+            only the sites know them.
     """
 
     n_variables: int
@@ -51,6 +54,7 @@ class Facts:
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
     determined: Determined = NOTHING
+    coded: tuple[tuple[str, str] | None, ...] = ()
     present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +62,14 @@ class Facts:
         if not self.names:
             numbers = tuple(str(number) for number in range(1, self.n_variables + 1))
             object.__setattr__(self, "names", numbers)
+
+    def referred(self, effect: Effect | None, *pair: int) -> Effect | None:
+        """The effect of two variables with the categories that its sign is of."""
+        if effect is None or not self.coded:
+            return effect
+        two = [(self.names[v], *own) for v in pair if (own := self.coded[v]) is not None]
+        said = (f"{name} = {second} (against {first})" for name, first, second in two)
+        return replace(effect, of=" and ".join(said))
 
 
 class Algorithm(ABC, Generic[Outcome, Conclusion]):

@@ -57,17 +57,28 @@ class Effect:
             where nothing but the sign is told.
         low: Lower end of its interval at 95 %, of this test alone; None for a sign.
         high: Upper end.
+        of: Which category of two the sign is of, and against which, of those that have two; "" for
+            numbers, and where only the sites know the categories.
     """
 
     measure: str
     value: float
     low: float | None
     high: float | None
+    of: str = ""
+
+    @property
+    def sign(self) -> str:
+        """Whether the two go together or against each other, in a word."""
+        none = 0.0 if self.low is None or "correlation" in self.measure else 1.0
+        return "positive" if self.value > none else "negative"
 
     def __str__(self) -> str:
+        of = f" of {self.of}" if self.of else ""
         if self.low is None:
-            return f"{self.measure} {'positive' if self.value > 0 else 'negative'}"
-        return f"{self.measure} {self.value:.3g} (95 % interval {self.low:.3g} to {self.high:.3g})"
+            return f"{self.measure} {self.sign}{of}"
+        ends = f"(95 % interval {self.low:.3g} to {self.high:.3g})"
+        return f"{self.measure} {self.value:.3g} {ends}{of}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,9 +148,7 @@ def told(own: ColumnSummary) -> str:
         return f"{own.categories} categories, {missing}"
     spread = "-" if own.deviation is None else shown(own.deviation)
     beside = own.deviation or 0.0
-    low, middle, high = (
-        "-" if q is None else shown_beside(q, beside) for q in own.quantiles[1:4]
-    )
+    low, middle, high = ("-" if q is None else shown_beside(q, beside) for q in own.quantiles[1:4])
     mean = "-" if own.mean is None else shown_beside(own.mean, beside)
     return f"mean {mean}, sd {spread}, quartiles about {low} | {middle} | {high}, {missing}"
 

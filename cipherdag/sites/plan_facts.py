@@ -52,6 +52,14 @@ def facts_by(plan: Plan, schema: Schema) -> Facts:
     return plan_facts(plan, n_variables, schema.label_positions, determined=determined)
 
 
+def two_categories(schema: Schema) -> tuple[tuple[str, str] | None, ...]:
+    """Of every variable of two categories or bins these, in their order, else None."""
+    return tuple(
+        (own.category_name(0), own.category_name(1)) if own.cardinality == len(("0", "1")) else None
+        for own in schema.variables
+    )
+
+
 def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a plan by which a site measured other variables than by this site's schema.
 

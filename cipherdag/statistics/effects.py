@@ -43,8 +43,8 @@ def of_correlation(score: float, deviation: float) -> Effect | None:
     """
     if not (math.isfinite(score) and math.isfinite(deviation)):
         return None
-    ends = (math.tanh(score + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
-    return Effect(CORRELATION, *ends)
+    value, low, high = (math.tanh(score + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    return Effect(CORRELATION, value, low, high)
 
 
 def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | None:
@@ -52,8 +52,8 @@ def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | Non
     most = abs(log_odds) + WIDTH * deviation
     if not (deviation > 0.0 and most < LARGEST_LOG):
         return None
-    ends = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
-    return Effect(measure, *ends)
+    value, low, high = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    return Effect(measure, value, low, high)
 
 
 def per_units(log_odds: float, deviation: float) -> Effect | None:

@@ -96,8 +96,8 @@ class Spreads:
 def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
     """Marks of columns, shape (c, M): a quarter of the deviation apart, which is rounded itself.
 
-    Between the two about zero they go on as powers of two, for columns whose few large numbers make
-    up their deviation. Zero, and whole numbers beside whole deviations, lie in the middle between two marks.
+    About zero there are powers of two as well, for columns whose few large numbers make up their
+    deviation. Zero, and whole numbers where deviations are whole, lie in the middle between two.
     A few rows more or less do not move marks, but where a mean or a deviation is about to round
     otherwise. So counts of two runs cannot be subtracted at marks that lie close to one another.
     """

@@ -90,6 +90,12 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     } | incomplete_detail(outcome.incomplete, names)
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+    effects = {
+        pair: told
+        for pair, own in outcome.effects.items()
+        if (told := facts.referred(own, *pair)) is not None
+    }
+    outcome = replace(outcome, effects=effects)
     found = LearntGraph.of_dag(
         names,
         outcome.dag,

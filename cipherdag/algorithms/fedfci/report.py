@@ -16,6 +16,7 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests
 from cipherdag.algorithms.fedpc.graph_evidence import VERDICT
+from cipherdag.algorithms.fedpc.report import referred
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, supported, untested_details
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
@@ -57,7 +58,7 @@ UNSELECTED = (
 
 def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
     """The graph by name with its evidence, and what a report makes something of."""
-    names = facts.names
+    names, outcome = facts.names, replace(outcome, weakest=referred(outcome.weakest, facts))
     details: dict[str, Any] = {"evidence": algorithm.evidence, "tests": dict(outcome.tests)}
     marks, fitting = outcome.marks, None
     if algorithm.integrate:

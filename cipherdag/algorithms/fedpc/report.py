@@ -38,10 +38,12 @@ from cipherdag.findings.unresolved import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 
 VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
@@ -71,7 +73,7 @@ SEPARATORS = {
 
 def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
     """The graph by name with its evidence, and what `reported` makes a report of."""
-    names = facts.names
+    names, outcome = facts.names, replace(outcome, weakest=referred(outcome.weakest, facts))
     details: dict[str, Any] = {"evidence": algorithm.decided_by}
     if algorithm.closed:
         details["reveal"] = algorithm.reveal
@@ -117,6 +119,16 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         return found
     drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
     return replace(found, evidence=drawn_anew)
+
+
+def referred(
+    weakest: Mapping[tuple[int, int], WeakestTest], facts: Facts
+) -> dict[tuple[int, int], WeakestTest]:
+    """The tests of edges, whose effects say which categories their signs are of."""
+    return {
+        pair: replace(own, effect=facts.referred(own.effect, *pair))
+        for pair, own in weakest.items()
+    }
 
 
 def evidence_disclosed(algorithm: FedPC | FedFCI) -> tuple[str, ...]:

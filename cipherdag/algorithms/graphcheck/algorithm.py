@@ -167,7 +167,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
                 p_value=None if np.isnan(p) else p,
                 adjusted=None if np.isnan(p) else q,
                 fails=q < self.alpha,
-                effect=effect,
+                effect=facts.referred(effect, x, y),
             )
             for (x, y, *given), p, q, effect in zip(
                 outcome.tests,

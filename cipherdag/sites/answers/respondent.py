@@ -92,6 +92,7 @@ class Respondent:
         move: Makes of a test, and how a question names it, the one whose outcomes are told in sums;
             None: these are its own. Votes are of its own.
         determined: Which variables follow from others: given these no test of them is done.
+        explain: Says which column makes an answer exceed its bound, where one does.
     """
 
     def __init__(
@@ -105,10 +106,12 @@ class Respondent:
         resamples: Resamples | None = None,
         move: Callable[[CITestSpec, CITest], CITest] | None = None,
         determined: Determined = NOTHING,
+        explain: Callable[[], BoundExceededError | None] = lambda: None,
     ) -> None:
         self.n_variables = n_variables
         self._move = move
         self._determined = determined
+        self.explain = explain
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._learn = learn

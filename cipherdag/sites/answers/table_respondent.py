@@ -13,6 +13,7 @@ import msgspec
 
 from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.sites.answers.belief_answers import table_beliefs
+from cipherdag.sites.answers.odd_column import far_number
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent, table_tests
@@ -121,4 +122,5 @@ def table_respondent(
         resamples=Resamples(observed, respond_drawn, keyed=keyed),
         move=moved,
         determined=table.schema.determined,
+        explain=lambda: far_number(table),
     )

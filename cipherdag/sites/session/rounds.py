@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import (
+    BoundExceededError,
     CohortError,
     InconsistentQuestionError,
     KeyAgreementError,
@@ -174,7 +175,10 @@ class Rounds:
         blinds, dealt = None, None
         if part is not None:
             blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus(declared))
-        share = self.aggregation.share(answer, declared, blinds)
+        try:
+            share = self.aggregation.share(answer, declared, blinds)
+        except BoundExceededError as error:
+            raise self.respondent.explain() or error from None
         escrow = self.aggregation.escrow(declared)
         tags = self.agreement.tags(self._others(declared), bound_to)
         self._number = ask.number
