@@ -96,8 +96,7 @@ def _opened(own: EdgeEvidence) -> dict[str, Any]:
     values["strength"] = own.strength if own.stands_on_evidence else None
     values |= {"p_value": own.p_value, "given": "; ".join(own.given)}
     if (effect := own.effect) is not None:
-        size = None if effect.low is None else effect.value
-        told = (size, effect.low, effect.high, effect.measure, effect.sign, effect.of)
+        told = (effect.size, effect.low, effect.high, effect.measure, effect.sign, effect.of)
         values |= zip(EFFECT, told, strict=True)
     return values
 

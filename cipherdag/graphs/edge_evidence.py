@@ -18,6 +18,8 @@ by knowledge. "" where edges do not stand on tests."""
 NO_EVIDENCE = ("undone", "untested")
 """Of which p-values and shares of replicates say nothing: what could say otherwise was not done."""
 Name = TypeVar("Name", int, str)
+SIGN = "association"
+"""The measure of effects of which nothing but the sign is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class Effect:
             each, an odds ratio above 1 says that the second ones go together.
         value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none; 1 or -1
             where nothing but the sign is told.
-        low: Lower end of its interval at 95 %, of this test alone; None for a sign.
+        low: Lower end of its interval at 95 %, of this test alone; None for a sign, and where a
+            search chose the edge by these rows, so that no interval is valid.
         high: Upper end.
         of: Which category of two the sign is of, and against which, of those that have two; "" for
             numbers, and where only the sites know the categories.
@@ -68,15 +71,22 @@ class Effect:
     of: str = ""
 
     @property
+    def size(self) -> float | None:
+        """The value; None where nothing but the sign is told."""
+        return None if self.measure == SIGN else self.value
+
+    @property
     def sign(self) -> str:
         """Whether the two go together or against each other, in a word."""
-        none = 0.0 if self.low is None or "correlation" in self.measure else 1.0
+        none = 1.0 if "odds ratio" in self.measure else 0.0
         return "positive" if self.value > none else "negative"
 
     def __str__(self) -> str:
         of = f" of {self.of}" if self.of else ""
-        if self.low is None:
+        if self.size is None:
             return f"{self.measure} {self.sign}{of}"
+        if self.low is None:
+            return f"{self.measure} {self.value:.3g}{of}"
         ends = f"(95 % interval {self.low:.3g} to {self.high:.3g})"
         return f"{self.measure} {self.value:.3g} {ends}{of}"
 

@@ -109,6 +109,6 @@ class GraphCheckResult(CheckedGraph, Run):
 def _told(own: ImpliedIndependence) -> tuple[Any, ...]:
     assert own.effect is not None, "an effect is told"
     effect = own.effect
-    size = None if effect.low is None else effect.value
+    size = effect.size
     said = f"{effect.measure} {effect.sign}" if size is None else effect.measure
     return (f"{said} of {effect.of}" if effect.of else said), size, effect.low, effect.high

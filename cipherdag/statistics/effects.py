@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import SIGN, Effect
 
 if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"
 ONE_STEP_PER_DEVIATION = "one-step odds ratio per standard deviation"
-SIGN = "association"
 LEAST_SHOWN, MOST_POWER = 0.05, 9
 MOST_ONE_STEP = math.log(2.0)
 """Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""

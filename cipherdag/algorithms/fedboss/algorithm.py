@@ -208,7 +208,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     def _run(self, facts: Facts) -> Searching:
         known = (self.knowledge or Knowledge()).over(facts.names)
         budget = Budget(self.max_rounds, self.max_values)
-        scores, incomplete = yield from open_scores(self, facts, budget)
+        scores, kinds = yield from open_scores(self, facts, budget)
         required = dag_of(known.required)
         trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
         if self.search == "ges":
@@ -229,7 +229,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             sets=dict(scores.tally),
             cut_short=budget.refused,
             known=known,
-            incomplete=incomplete,
+            incomplete=tuple(np.flatnonzero(kinds.incomplete).tolist()),
+            rows=kinds.rows,
         )
 
     def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:

@@ -13,6 +13,7 @@ from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
@@ -82,20 +83,18 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
     names, known = facts.names, outcome.known or Constraints.none(facts.n_variables)
     edges = known.open(outcome.arcs | outcome.arcs.T)
-    details: dict[str, Any] = {
-        "score": outcome.curve[-1],
-        "score_curve": list(outcome.curve),
-        "sets": dict(outcome.sets),
-        "cut_short": outcome.cut_short,
-    } | incomplete_detail(outcome.incomplete, names)
+    details: dict[str, Any] = (
+        {
+            "score": outcome.curve[-1],
+            "score_curve": list(outcome.curve),
+            "sets": dict(outcome.sets),
+            "cut_short": outcome.cut_short,
+        }
+        | incomplete_detail(outcome.incomplete, names)
+        | few_rows_detail(outcome.rows)
+    )
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
-    effects = {
-        pair: told
-        for pair, own in outcome.effects.items()
-        if (told := facts.referred(own, *pair)) is not None
-    }
-    outcome = replace(outcome, effects=effects)
     found = LearntGraph.of_dag(
         names,
         outcome.dag,
@@ -127,7 +126,7 @@ def reported(own: FedBOSS, found: LearntGraph) -> Report:
         panels=(_curve(curve, steps),),
         notes=tuple(notes),
         limits=tuple(limits),
-        warnings=scores_warnings(details),
+        warnings=(*few_rows_warnings(details, len(found.graph.nodes)), *scores_warnings(details)),
     )
 
 

@@ -374,6 +374,7 @@ def _told_of(
     return replace(
         outcome,
         tests=dict(source.tally),
+        rows=0 if source.kinds is None else source.kinds.rows,
         differences=differences,
         fallen=fallen_untested(source.never_tested(), tested_pairs(known)),
     )

@@ -323,6 +323,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             weakest=found.tested(source),
             decisive=found.decisive.of(found.skeleton, known.joined, *reasons),
             apart=() if drawn else found.apart,
+            rows=0 if source.kinds is None else source.kinds.rows,
             known=known,
             untested=untested,
             undirected=undirected,

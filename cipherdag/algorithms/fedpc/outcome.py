@@ -75,6 +75,7 @@ class FedPCOutcome:
             were not done; empty where that is not known.
         apart: Every pair x < z that tests over all sites separated, ascending, with the set that
             did and its p-value; empty with ``vote``.
+        rows: Rows of all sites, where they were opened; else 0.
         known: What was known before; None for nothing.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
@@ -100,6 +101,7 @@ class FedPCOutcome:
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
     decisive: Mapping[tuple[int, int], TestsOfEdge[int]] = field(repr=False, default_factory=dict)
     apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
+    rows: int = 0
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
     undirected: BoolMatrix | None = field(repr=False, default=None)

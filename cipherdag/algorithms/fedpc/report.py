@@ -22,6 +22,7 @@ from cipherdag.algorithms.fedpc.untested import (
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.edge_status import undone_warnings
+from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.site_differences import (
     DETAIL,
     OWN_DETAIL,
@@ -99,6 +100,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= untested_details(outcome.untested, outcome.fallen, names)
+    details |= few_rows_detail(outcome.rows)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
@@ -168,7 +170,8 @@ def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Repor
         limits.append(DRAWN_TWICE)
     fallen = int(found.details.get(FALLEN_DETAIL, {}).get("pairs", 0))
     standing = undone_warnings(found.evidence.edges, fallen)
-    warnings = (*standing, *warnings, *untested_warnings(found.details))
+    few = few_rows_warnings(found.details, len(found.graph.nodes))
+    warnings = (*few, *standing, *warnings, *untested_warnings(found.details))
     if triples := unresolved_of(found.details):
         notes.append(unresolved_note(triples))
         panels.append(unresolved_panel(triples))
