@@ -140,6 +140,14 @@ class Determined:
             found[part] = np.take_along_axis(known, rows[part, :2], axis=1).any(axis=1)
         return found
 
+    def follows(self, target: int, given: Sequence[int]) -> bool:
+        """Whether a set determines a variable that is none of it."""
+        if target in given or not given:
+            return False
+        width = 1 + max(target, *given, *(v for each in self.relations for v in each.columns), 0)
+        known = self._closed(np.array([given], dtype=np.int64), width)
+        return bool(known[0, target])
+
     def _closed(self, given: IndexArray, width: int) -> BoolMatrix:
         """What sets of variables determine, themselves among it, shape (B, width)."""
         known = np.zeros((len(given), width), dtype=bool)

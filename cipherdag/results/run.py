@@ -136,7 +136,7 @@ class Run(ABC):
         """What the algorithm adds to the account of this run."""
         known = self._algorithm
         report = Report() if known is None else known.report(self)
-        said = relation_warnings(self.relations)
+        said = relation_warnings(self.relations) if self.of_causes else ()
         return replace(report, warnings=(*said, *report.warnings)) if said else report
 
     @property
