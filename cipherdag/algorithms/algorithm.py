@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters, require
 from cipherdag.findings.conclusion import Finding, LearntGraph, Report
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.relations import NOTHING, Determined
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import CohortError, ConstantColumnError, ParameterError, SchemaError
-from cipherdag.questions.relations import LEFT_OUT
+from cipherdag.graphs.relations import LEFT_OUT
 from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from cipherdag.errors import OutputError, writing
+from cipherdag.graphs.relations import Relation
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.plan import PLAN_FORMAT, Plan
 from cipherdag.protocol.progress import DropOut, RoundReport
-from cipherdag.questions.relations import Relation
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,6 +25,7 @@ from cipherdag.errors import (
     ShareError,
     SiteUnreachableError,
 )
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
@@ -48,7 +49,6 @@ from cipherdag.protocol.verdict_rounds import Roles
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import FloatVector, Question, finds_verdicts, question_kinds
-from cipherdag.questions.relations import NOTHING, Determined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,9 +22,9 @@ import msgspec
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import Report
+from cipherdag.graphs.relations import Relation, relation_warnings
 from cipherdag.pages.numerals import counted, size
 from cipherdag.protocol.progress import DropOut, RoundReport
-from cipherdag.questions.relations import Relation, relation_warnings
 from cipherdag.results import folder as saved
 from cipherdag.results.run_page import run_page
 from cipherdag.results.sentences import dropout_line

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import reads_labels, reads_relations
 from cipherdag.errors import KeyAgreementError
-from cipherdag.questions.relations import NOTHING
+from cipherdag.graphs.relations import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cipherdag.graphs.relations import Determined
     from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.relations import Determined
     from cipherdag.sites.table.schema import Schema
 
 

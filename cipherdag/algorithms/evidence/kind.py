@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.evidence.closed import DOUBTED
 from cipherdag.algorithms.evidence.source import WherePossible
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.relations import NOTHING, Determined
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource

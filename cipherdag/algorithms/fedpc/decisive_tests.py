@@ -16,7 +16,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.remembering import triplet_keys
 from cipherdag.graphs.edge_evidence import TestsOfEdge
-from cipherdag.questions.relations import NOTHING
+from cipherdag.graphs.relations import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.remembering import Keys
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.relations import Determined
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.presence import Measured
-    from cipherdag.questions.relations import Determined
 
 Pair = tuple[int, int]
 

@@ -11,8 +11,8 @@ Leaks:
 
 from __future__ import annotations
 
+from cipherdag.graphs.relations import Relation  # noqa: TC001 - decoded at run time
 from cipherdag.protocol.wire import Body
-from cipherdag.questions.relations import Relation  # noqa: TC001 - decoded at run time
 
 
 class Offer(Body, frozen=True):

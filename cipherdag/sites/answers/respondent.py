@@ -18,6 +18,7 @@ from cipherdag.errors import (
     MixedTypesError,
     PolicyRefusedError,
 )
+from cipherdag.graphs.relations import NOTHING
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
 from cipherdag.questions.combined_evidence import SUMMED
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
@@ -37,7 +38,6 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
-from cipherdag.questions.relations import NOTHING
 from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
@@ -45,13 +45,14 @@ from cipherdag.questions.stratified import TableCells
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.sites.answers.kept_cells import KeptCells
 from cipherdag.sites.answers.odd_column import odd_column
+from cipherdag.sites.answers.possible_test import PossibleTest
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cipherdag.graphs.relations import Determined
     from cipherdag.questions.regrets import ScoreSpec
-    from cipherdag.questions.relations import Determined
     from cipherdag.sites.answers.resampling import Resamples
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
     from cipherdag.sites.compute.ci_tests.separator_scores import BestSeparators
@@ -268,8 +269,6 @@ class Respondent:
         return self._made(msgspec.structs.replace(spec, alpha=0.5))
 
     def _where_possible(self, test: CITest) -> CITest:
-        from cipherdag.sites.compute.ci_tests.possible_test import PossibleTest
-
         return PossibleTest(test, self._determined) if self._determined else test
 
 

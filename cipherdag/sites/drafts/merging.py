@@ -19,7 +19,7 @@ from cipherdag.sites.table.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.questions.relations import Relation
+    from cipherdag.graphs.relations import Relation
     from cipherdag.sites.table.column import Listed
 
     Drafts = Mapping[str, Column]

@@ -13,17 +13,17 @@ from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatur
 from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
+from cipherdag.graphs.relations import NOTHING
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
-from cipherdag.questions.relations import NOTHING
 from cipherdag.sites.plan_facts import plan_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
+    from cipherdag.graphs.relations import Determined
     from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.relations import Determined
     from cipherdag.sites.policy.policy import Policy
 
 _RESULTS = {

@@ -21,6 +21,7 @@ from cipherdag.errors import (
     PrivacyError,
     SiteComputationError,
 )
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
@@ -44,7 +45,6 @@ from cipherdag.protocol.set_up.bodies import (
     Ready,
     Sealed,
 )
-from cipherdag.questions.relations import NOTHING, Determined
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cipherdag.errors import SchemaError
-from cipherdag.questions.relations import FORMS, LEFT_OUT, Determined, Relation
+from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
@@ -245,16 +245,19 @@ class Schema:
     def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
         """A first schema for one table, or a list of them, for the user to look through and edit.
 
-        See ``cipherdag.sites.drafts.drafting.drafted_schema`` for the rules.
+        See ``cipherdag.sites.drafts.inference.infer_columns`` for the rules of columns, and
+        ``cipherdag.sites.drafts.drafting.looked_at`` for those of rows and relations.
 
         Raises:
             DataError: See there.
             SchemaError: If there is no table, or no column carries information.
         """
-        from cipherdag.sites.drafts.drafting import drafted_schema
+        from cipherdag.sites.drafts.drafting import looked_at
+        from cipherdag.sites.drafts.inference import infer_columns
 
-        several = isinstance(sources, Sequence) and not isinstance(sources, str)
-        return drafted_schema(sources if several else [sources])  # type: ignore[arg-type, list-item]
+        if isinstance(sources, Sequence) and not isinstance(sources, str):
+            return looked_at(cls(infer_columns(sources).runnable), sources)
+        return looked_at(cls(infer_columns([sources]).runnable), [sources])
 
 
 _Texts = tuple[str | int | float, ...]

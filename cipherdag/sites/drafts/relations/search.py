@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.relations import Relation
+from cipherdag.graphs.relations import Relation
 from cipherdag.sites.drafts.relations.pairs import is_function, steps
 from cipherdag.sites.drafts.relations.sums import constant_sums
 from cipherdag.sites.drafts.relations.values import column_values, comparable

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.relations import FEWEST_ONE_HOT, Relation
+from cipherdag.graphs.relations import FEWEST_ONE_HOT, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.relations import Form
+    from cipherdag.graphs.relations import Form
     from cipherdag.sites.drafts.relations.values import ColumnValues
 
     Numbers = NDArray[np.float64]

@@ -22,7 +22,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from cipherdag.questions.encodings import BoolMatrix, BoolVector, IndexArray
+    from numpy.typing import NDArray
+
+    from cipherdag.graphs.edges import BoolMatrix, IndexArray
+
+    BoolVector = NDArray[np.bool_]
 
 Form = Literal["coded", "one-hot", "sum", "product", "function"]
 """``coded``: the first column and all others together are one variable, as a copy, a code and its

@@ -16,7 +16,7 @@ import numpy as np
 from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 
 if TYPE_CHECKING:
-    from cipherdag.questions.relations import Determined
+    from cipherdag.graphs.relations import Determined
     from cipherdag.sites.compute.ci_tests.ci_test import CITest, FloatVector, IndexArray
 
 
