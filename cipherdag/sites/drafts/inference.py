@@ -194,7 +194,7 @@ def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
     if column.kind == "discrete":
         found += suspicious_categories(column.categories) + suspicious_dates(texts)
         padded = [text for text in odd if (text.lstrip("0") or "0") in plain]
-        found += [_padded(padded)] * bool(padded)
+        found += [_padded(padded)] if padded else []
         others = [text for text in odd if not (text in padded or stands_for_missing(text))]
         found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
     return found

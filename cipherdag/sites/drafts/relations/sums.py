@@ -110,8 +110,9 @@ def _related(columns: Sequence[ColumnValues], form: Form) -> Iterator[Relation[s
         named = [matrix.columns[v] for v in sorted(own)]
         if _beyond_chance(named, len(matrix.values)):
             yield _named(named, form)
-    for target, by in _rounded(matrix, exact):
-        yield Relation("function", tuple(matrix.columns[v].name for v in (target, *by)))
+    for target, by, each in _rounded(matrix, exact):
+        columns = [matrix.columns[v] for v in (target, *by)]
+        yield _named(columns, form if each else "function")
 
 
 def _circuits(values: Numbers, order: Iterable[int]) -> Iterator[tuple[int, ...]]:
@@ -143,8 +144,11 @@ def _beyond_chance(columns: Sequence[ColumnValues], rows: int) -> bool:
     return bool(rows * together > FEWEST_TOGETHER)
 
 
-def _rounded(matrix: _Matrix, exact: set[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Columns that follow from others up to their last digit, with these."""
+def _rounded(matrix: _Matrix, exact: set[int]) -> Iterator[tuple[int, tuple[int, ...], bool]]:
+    """Columns that follow from others up to their last digit, with these.
+
+    And whether each of the others follows as nearly from the rest.
+    """
     kept = [v for v in range(matrix.values.shape[1]) if v not in exact]
     values = matrix.values[:, kept]
     if len(kept) <= 1 or not matrix.digits[kept].any():
@@ -160,11 +164,14 @@ def _rounded(matrix: _Matrix, exact: set[int]) -> Iterator[tuple[int, tuple[int,
         weights = np.linalg.lstsq(values[:, others], values[:, place], rcond=None)[0]
         misses = np.abs(values[:, place] - values[:, others] @ weights).max()
         if misses < 0.75 * matrix.digits[kept[place]]:
-            yield kept[place], tuple(kept[v] for v in others.tolist())
+            each = bool((np.abs(weights) * ROUNDED > matrix.digits[kept[place]]).all())
+            yield kept[place], tuple(kept[v] for v in others.tolist()), each
 
 
 def _named(columns: Sequence[ColumnValues], form: Form) -> Relation[str]:
     names = tuple(own.name for own in columns)
+    if form == "function":
+        return Relation(form, names)
     if len(names) == PAIR:
         return Relation("coded", names)
     if len(names) >= FEWEST_ONE_HOT and all(own.two_valued for own in columns):
