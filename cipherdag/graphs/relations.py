@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
 import msgspec
 import numpy as np
 
+from cipherdag.pages.numerals import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -126,7 +128,7 @@ class Determined:
         several = sorted({v + 1 for relation in self.relations for v in relation.columns})
         return (
             "The coordinator learns which variables the schema says to determine one another: "
-            f"{len(self.relations)} relations of numbers {', '.join(map(str, several))}."
+            f"{counted(len(self.relations), 'relation')} of numbers {', '.join(map(str, several))}."
         )
 
     def undone(self, rows: IndexArray) -> BoolVector:
