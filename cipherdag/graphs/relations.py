@@ -171,15 +171,22 @@ class Determined:
         """The relations by name."""
         return tuple(relation.named(names) for relation in self.relations)
 
-    def without_direction(self, edges: BoolMatrix) -> BoolMatrix:
-        """Edges of columns that write one variable several times, shape (p, p) as given.
+    def without_direction(self, edges: BoolMatrix, *, by_scores: bool = False) -> BoolMatrix:
+        """Edges between columns that write one variable several times, shape (p, p) as given.
 
-        Which column of the variable an edge belongs to is no question of causes, so none of its
-        ends can be told.
+        Neither causes the other. A collider with such an edge is none: of two columns of a one-hot
+        set one is 0 where the other is 1, whatever else they depend on. ``by_scores`` all edges of
+        such columns: a score of a column given its copy is one of rounding.
         """
-        written = sorted({v for own in self.relations if own.one_variable for v in own.columns})
         found = np.zeros_like(edges)
-        found[written], found[:, written] = edges[written], edges[:, written]
+        for relation in self.relations:
+            if relation.one_variable:
+                own = list(relation.columns)
+                between = np.ix_(own, own)
+                found[between] |= edges[between]
+                if by_scores:
+                    found[own] |= edges[own]
+                    found[:, own] |= edges[:, own]
         return found
 
 
@@ -199,9 +206,9 @@ def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
     said = (
         f"Columns determine one another: {shown}{more}. Given what determines a "
         "column nothing can be tested of it: such a test is not done, and takes no edge away. "
-        "Edges of columns that write one variable several times have no direction; arrows within a "
-        "sum or product say which of its columns are independent, not which was computed. Leave "
-        'out (in the schema, kind = "ignore") all but one, and of a sum the total or a part.'
+        "Edges between columns that write one variable several times have no direction; arrows "
+        "in a sum or product say which of its columns are independent, not which was computed. "
+        'Leave out (in the schema, kind = "ignore") all but one, and of a sum the total or a part.'
     )
     return (said,)
 

@@ -99,7 +99,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         names,
         outcome.dag,
         cpdag=outcome.arcs,
-        open_edges=facts.determined.without_direction(edges),
+        open_edges=facts.determined.without_direction(edges, by_scores=True),
         evidence=_evidence(outcome, names),
         details=details,
     )

@@ -50,8 +50,8 @@ class FedPCOutcome:
         skeleton: Symmetric adjacency, shape (p, p).
         arcs: The CPDAG, or with knowledge the maximal PDAG, shape (p, p): True where i -> j or
             i - j (undirected edges both ways); but edges that no site measured both ends of have no
-            direction, nor those of columns that write one variable several times. By the reference
-            ``code`` what its program makes.
+            direction, nor those between columns that write one variable several times. By the
+            reference ``code`` what its program makes.
         separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.

@@ -22,7 +22,9 @@ def concluded(outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
         facts.names,
         outcome.dag,
         cpdag=outcome.arcs,
-        open_edges=facts.determined.without_direction(outcome.arcs | outcome.arcs.T),
+        open_edges=facts.determined.without_direction(
+            outcome.arcs | outcome.arcs.T, by_scores=True
+        ),
         details={
             "regret": outcome.regret,
             "regret_curve": list(outcome.curve),
