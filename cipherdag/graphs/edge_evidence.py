@@ -19,7 +19,7 @@ NO_EVIDENCE = ("undone", "untested")
 """Of which p-values and shares of replicates say nothing: what could say otherwise was not done."""
 Name = TypeVar("Name", int, str)
 SIGN = "association"
-"""The measure of effects of which nothing but the sign is told."""
+"""The measure of effects that have nothing but a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Effect:
 
     @property
     def size(self) -> float | None:
-        """The value; None where nothing but the sign is told."""
+        """The value; None where there is nothing but a sign."""
         return None if self.measure == SIGN else self.value
 
     @property

@@ -86,7 +86,7 @@ class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields
 
     def said(self) -> str:
         """The relation in words, of names."""
-        first, *rest = (f"'{own}'" for own in self.columns)
+        first, *rest = (f"'{entry}'" for entry in self.columns)
         others = _listed(rest)
         match self.form:
             case "coded" if len(rest) == 1:
@@ -139,7 +139,7 @@ class Determined:
         targets = np.array(sorted({target for target, _ in self._rules}))
         some = np.flatnonzero(np.isin(rows[:, :2], targets).any(axis=1))
         width = 1 + int(
-            max(rows.max(initial=0), *(v for own in self.relations for v in own.columns))
+            max(rows.max(initial=0), *(v for entry in self.relations for v in entry.columns))
         )
         for part in np.array_split(some, max(1, len(some) * width // _MOST_CELLS)):
             known = self._closed(rows[part, 2:], width)
@@ -181,12 +181,12 @@ class Determined:
         found = np.zeros_like(edges)
         for relation in self.relations:
             if relation.one_variable:
-                own = list(relation.columns)
-                between = np.ix_(own, own)
+                entry = list(relation.columns)
+                between = np.ix_(entry, entry)
                 found[between] |= edges[between]
                 if by_scores:
-                    found[own] |= edges[own]
-                    found[:, own] |= edges[:, own]
+                    found[entry] |= edges[entry]
+                    found[:, entry] |= edges[:, entry]
         return found
 
 
@@ -198,7 +198,7 @@ NOTHING = Determined()
 
 def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
     """What to know of a graph over columns that determine one another, in a sentence."""
-    listed = [own.said() for own in relations]
+    listed = [entry.said() for entry in relations]
     if not listed:
         return ()
     shown, left = "; ".join(listed[:MOST_SHOWN]), len(listed) - MOST_SHOWN

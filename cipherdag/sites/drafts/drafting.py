@@ -1,4 +1,4 @@
-"""What a draft of a schema says beside its columns: which follow from others, and odd rows.
+"""A draft of a schema says which columns follow from others, and what is odd about rows.
 
 Leaks:
     Nothing leaves the site but the draft, if a person sends it: it names columns and categories,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def looked_at(schema: Schema, sources: Sequence[TableSource]) -> Schema:
-    """A drafted schema with what the rows of its tables say beside the columns.
+    """A drafted schema with what the rows of its tables say of relations and of themselves.
 
     Relations are declared that hold in every row of all tables, and a comment says behind "LOOK:"
     what is odd about the rows of some. Where the tables cannot be read by the draft before a person

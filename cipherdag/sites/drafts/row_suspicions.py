@@ -63,9 +63,9 @@ def _equal(table: SiteTable) -> Iterator[Suspicion]:
     _, first, times = np.unique(_marks(table), return_index=True, return_counts=True)
     each = int(np.gcd.reduce(times))
     told_apart = table.values is not None and any(
-        len(np.unique(own)) > MOSTLY_DISTINCT * len(first)
-        for own in table.values[first].T
-        if not np.isnan(own).any()
+        len(np.unique(entry)) > MOSTLY_DISTINCT * len(first)
+        for entry in table.values[first].T
+        if not np.isnan(entry).any()
     )
     repeats = table.rows - len(first)
     if (each > 1 and len(first) >= FEWEST_KINDS) or (
@@ -95,11 +95,11 @@ def _serial(table: SiteTable) -> Iterator[Suspicion]:
         return
     first = table.take(np.arange(min(table.rows, MOST_ROWS)))
     columns = column_values([first])
-    ranked = [_ranked(own) for own in columns]
-    sorted_by = [own for own in ranked if _in_order(own)]
+    ranked = [_ranked(entry) for entry in columns]
+    sorted_by = [entry for entry in ranked if _in_order(entry)]
     following = [
-        own.name
-        for own, ranks in zip(columns, ranked, strict=True)
+        entry.name
+        for entry, ranks in zip(columns, ranked, strict=True)
         if not _in_order(ranks) and _follows_itself(_without_trend(ranks, sorted_by))
     ]
     if following:
@@ -112,9 +112,9 @@ def _serial(table: SiteTable) -> Iterator[Suspicion]:
         )
 
 
-def _ranked(own: ColumnValues) -> Numbers:
+def _ranked(entry: ColumnValues) -> Numbers:
     """Ranks of numbers, or codes of two or more categories, NaN where missing, shape (n,)."""
-    values = comparable(own)
+    values = comparable(entry)
     missing = np.isnan(values)
     ranks = np.unique(values[~missing], return_inverse=True)[1].astype(np.float64)
     found = np.full(len(values), np.nan)
@@ -142,10 +142,10 @@ def _without_trend(ranks: Numbers, sorted_by: Sequence[Numbers]) -> Numbers:
 
 def _follows_itself(values: Numbers) -> bool:
     """Whether the correlation of one row with the next is beyond chance, and not small."""
-    own = values - np.nanmean(values)
-    both = ~np.isnan(own[1:]) & ~np.isnan(own[:-1])
-    spread = np.nanmean(own**2)
+    entry = values - np.nanmean(values)
+    both = ~np.isnan(entry[1:]) & ~np.isnan(entry[:-1])
+    spread = np.nanmean(entry**2)
     if not both.any() or spread == 0.0:
         return False
-    correlation = float((own[1:] * own[:-1])[both].mean() / spread)
+    correlation = float((entry[1:] * entry[:-1])[both].mean() / spread)
     return bool(correlation > max(SERIAL, BEYOND_CHANCE / both.sum() ** 0.5))

@@ -22,7 +22,7 @@ Step = tuple[int, int]
 CHANCE = -40.0
 """Logarithm of the chance, were they independent, above which a relation is none."""
 FEW_ROWS = 400
-"""Rows by which most pairs are told apart before all rows are looked at."""
+"""Rows that rule most pairs out before all rows are looked at."""
 
 
 def steps(columns: Sequence[ColumnValues]) -> set[Step]:
@@ -40,15 +40,15 @@ def log_factorials(most: int) -> NDArray[np.float64]:
 
 
 def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
-    coded = [v for v, own in enumerate(columns) if own.codes is not None]
+    coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
     if not coded:
         return
     sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
     for place, a in enumerate(coded):
-        own = sample[:, place]
-        _, first, back = np.unique(own, return_index=True, return_inverse=True)
+        entry = sample[:, place]
+        _, first, back = np.unique(entry, return_index=True, return_inverse=True)
         ahead = sample[first][back]
-        fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (own < 0)[:, None]
+        fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
         for other in np.flatnonzero(fits.all(axis=0)).tolist():
             if other != place and _determines(columns[a], columns[coded[other]]):
                 yield a, coded[other]
@@ -58,11 +58,11 @@ def _determines(a: ColumnValues, b: ColumnValues) -> bool:
     """Whether every code of a has one code of b, in more rows than by chance."""
     assert a.codes is not None and b.codes is not None  # noqa: PT018 - of columns of few values
     both = (a.codes >= 0) & (b.codes >= 0)
-    own, then = a.codes[both], b.codes[both]
-    if not is_function(own, then) or not len(own):
+    entry, then = a.codes[both], b.codes[both]
+    if not is_function(entry, then) or not len(entry):
         return False
     shares = np.bincount(then) / len(then)
-    groups = np.bincount(own)
+    groups = np.bincount(entry)
     logs = np.log(shares[shares > 0])
     # a group of m rows agrees with the chance of the sum of all shares to the power of m
     sizes, times = np.unique(groups[groups > 0], return_counts=True)
@@ -80,14 +80,14 @@ def is_function(given: Codes, then: Codes) -> bool:
 
 def _by_order(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
     """Columns that stand in few blocks, or in order, where rows are sorted by another's numbers."""
-    numbers = [v for v, own in enumerate(columns) if own.continuous]
+    numbers = [v for v, entry in enumerate(columns) if entry.continuous]
     if not numbers:
         return
-    ranked = np.column_stack([_ranks(own, few) for own in columns])
-    kinds = np.array([own.continuous for own in columns])
+    ranked = np.column_stack([_ranks(entry, few) for entry in columns])
+    kinds = np.array([entry.continuous for entry in columns])
     for a in numbers:
-        own = ranked[:, a]
-        sample = ranked[np.argsort(own, kind="stable")][int((own < 0).sum()) :]
+        entry = ranked[:, a]
+        sample = ranked[np.argsort(entry, kind="stable")][int((entry < 0).sum()) :]
         there = (sample[1:] >= 0) & (sample[:-1] >= 0)
         change = np.diff(sample, axis=0) * there
         ordered = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
@@ -102,11 +102,11 @@ def _in_order(a: ColumnValues, b: ColumnValues) -> bool:
     assert a.number is not None, "a column of numbers"
     then: Numbers = b.number if b.continuous else b.codes.astype(np.float64)  # type: ignore[union-attr, assignment]
     missing = np.isnan(a.number) | (np.isnan(then) if b.continuous else then < 0)
-    own, then = a.number[~missing], then[~missing]
-    order = np.lexsort((then, own))
-    own, then = own[order], then[order]
+    entry, then = a.number[~missing], then[~missing]
+    order = np.lexsort((then, entry))
+    entry, then = entry[order], then[order]
     change = np.diff(then)
-    if (change[np.diff(own) == 0] != 0).any():
+    if (change[np.diff(entry) == 0] != 0).any():
         return False
     counts = np.unique(then, return_counts=True)[1]
     turns = len(counts)
@@ -122,13 +122,13 @@ def _in_order(a: ColumnValues, b: ColumnValues) -> bool:
     return bool(arrangements - logs[-1] + logs[counts].sum() < CHANCE)
 
 
-def _ranks(own: ColumnValues, few: Codes) -> Codes:
+def _ranks(entry: ColumnValues, few: Codes) -> Codes:
     """Whole numbers in the order of some rows' numbers, or their codes; -1 where missing."""
-    if not own.continuous:
-        assert own.codes is not None, "categories have codes"
-        return own.codes[few]
-    assert own.number is not None, "a column of numbers"
-    number = own.number[few]
+    if not entry.continuous:
+        assert entry.codes is not None, "categories have codes"
+        return entry.codes[few]
+    assert entry.number is not None, "a column of numbers"
+    number = entry.number[few]
     there = ~np.isnan(number)
     ranks = np.full(len(few), -1, dtype=np.int64)
     ranks[there] = np.unique(number[there], return_inverse=True)[1]
@@ -141,7 +141,7 @@ def _distinct(sample: Codes) -> Codes:
     return found
 
 
-def _length(own: ColumnValues) -> int:
-    held = own.codes if own.number is None else own.number
+def _length(entry: ColumnValues) -> int:
+    held = entry.codes if entry.number is None else entry.number
     assert held is not None, "a column has codes or numbers"
     return len(held)

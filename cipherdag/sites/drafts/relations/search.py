@@ -38,7 +38,7 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
     columns = column_values(tables)
     found = steps(columns)
     leader = _leaders(len(columns), found)
-    kept = [v for v, own in enumerate(leader) if own == v]
+    kept = [v for v, entry in enumerate(leader) if entry == v]
     relations = [
         _relation("coded", columns, (leader[v], v)) for v in range(len(columns)) if leader[v] != v
     ]
@@ -50,7 +50,7 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
             direct -= {(v, b) for b in dummies}
     relations += [_relation("function", columns, (b, a)) for a, b in direct]
     relations += constant_sums([columns[v] for v in kept])
-    return tuple(sorted(set(relations), key=lambda own: (own.form, own.columns)))
+    return tuple(sorted(set(relations), key=lambda entry: (entry.form, entry.columns)))
 
 
 def contradicted(relation: Relation[str], table: SiteTable) -> bool:
@@ -58,13 +58,13 @@ def contradicted(relation: Relation[str], table: SiteTable) -> bool:
     held = {column.name: column for column in column_values([table])}
     for target, by in relation.rules:
         columns = [held[name] for name in by if name in held]
-        own = held.get(target)
-        if own is None:
+        entry = held.get(target)
+        if entry is None:
             continue  # of one value: it follows from anything
         given = np.column_stack([np.zeros(table.rows), *map(comparable, columns)])
-        there = ~np.isnan(np.column_stack([given, comparable(own)])).any(axis=1)
+        there = ~np.isnan(np.column_stack([given, comparable(entry)])).any(axis=1)
         groups = np.unique(given[there], axis=0, return_inverse=True)[1].reshape(-1)
-        values = comparable(own)[there]
+        values = comparable(entry)[there]
         low, high = np.full(len(values), np.inf), np.full(len(values), -np.inf)
         np.minimum.at(low, groups, values)
         np.maximum.at(high, groups, values)
@@ -97,11 +97,11 @@ def _direct(found: set[Step]) -> set[Step]:
 
 def _together(columns: Sequence[ColumnValues], dummies: Sequence[int], whole: int) -> bool:
     """Whether a category follows from its dummies together."""
-    own = columns[whole].codes
+    entry = columns[whole].codes
     codes = [columns[v].codes for v in dummies]
-    if own is None or any(each is None for each in codes):
+    if entry is None or any(each is None for each in codes):
         return False
-    stacked = np.column_stack([own, *codes])  # type: ignore[list-item]
+    stacked = np.column_stack([entry, *codes])  # type: ignore[list-item]
     stacked = stacked[(stacked >= 0).all(axis=1)]
     joint = np.unique(stacked[:, 1:], axis=0, return_inverse=True)[1].reshape(-1)
     return is_function(joint, stacked[:, 0])

@@ -46,16 +46,16 @@ PAIR = 2
 
 def constant_sums(columns: Sequence[ColumnValues]) -> Iterator[Relation[str]]:
     """Relations of numbers: sums, products, and sets of which one is set in every row."""
-    numbers = [own for own in columns if own.number is not None]
+    numbers = [entry for entry in columns if entry.number is not None]
     known = set()
-    for own in _related(numbers, "sum"):
-        known.add(frozenset(own.columns))
-        yield own
-    positive = [own for own in numbers if own.continuous and np.nanmin(_number(own)) > 0.0]
-    for own in _related(positive, "product"):
+    for entry in _related(numbers, "sum"):
+        known.add(frozenset(entry.columns))
+        yield entry
+    positive = [entry for entry in numbers if entry.continuous and np.nanmin(_number(entry)) > 0.0]
+    for entry in _related(positive, "product"):
         # a power of one column has its order, and pairs in the same order are found as such
-        if len(own.columns) > PAIR and frozenset(own.columns) not in known:
-            yield own
+        if len(entry.columns) > PAIR and frozenset(entry.columns) not in known:
+            yield entry
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class _Matrix:
         """Of the rows that lack none; None where they are too few."""
         if not 1 < len(columns) <= MOST_COLUMNS:
             return None
-        values = np.column_stack([_number(own) for own in columns])
+        values = np.column_stack([_number(entry) for entry in columns])
         whole = np.flatnonzero(~np.isnan(values).any(axis=1))
         if len(whole) < len(columns) + MORE_ROWS:
             return None
         values = values[whole[:: max(1, len(whole) // max(MOST_ROWS, 4 * len(columns)))]]
-        digits = np.array([_last_digit(own) for own in values.T])
+        digits = np.array([_last_digit(entry) for entry in values.T])
         if form == "product":
             digits, values = digits / values.min(axis=0), np.log(values)
         spread = values.std(axis=0)
@@ -106,8 +106,8 @@ def _related(columns: Sequence[ColumnValues], form: Form) -> Iterator[Relation[s
         exact.add(circuit[0])
     for circuit in _circuits(matrix.values, range(last, -1, -1)) if seen else ():
         seen[frozenset(circuit)] = None  # as where two totals have parts in common
-    for own in seen:
-        named = [matrix.columns[v] for v in sorted(own)]
+    for entry in seen:
+        named = [matrix.columns[v] for v in sorted(entry)]
         if _beyond_chance(named, len(matrix.values)):
             yield _named(named, form)
     for target, by, each in _rounded(matrix, exact):
@@ -120,15 +120,15 @@ def _circuits(values: Numbers, order: Iterable[int]) -> Iterator[tuple[int, ...]
     basis: list[int] = []
     whole = np.empty(values.shape, order="F")
     for v in order:
-        own, span = values[:, v], whole[:, : len(basis)]
-        left = own - span @ (span.T @ own)
+        entry, span = values[:, v], whole[:, : len(basis)]
+        left = entry - span @ (span.T @ entry)
         left -= span @ (span.T @ left)  # twice, for what rounding left of the first time
-        size = float(np.linalg.norm(left) / np.linalg.norm(own))
+        size = float(np.linalg.norm(left) / np.linalg.norm(entry))
         if size > EXACT:
             whole[:, len(basis)] = left / np.linalg.norm(left)
             basis.append(v)
             continue
-        weights = np.linalg.lstsq(values[:, basis], own, rcond=None)[0]
+        weights = np.linalg.lstsq(values[:, basis], entry, rcond=None)[0]
         yield (v, *(basis[k] for k in np.flatnonzero(np.abs(weights) > WEIGHTS).tolist()))
 
 
@@ -137,9 +137,9 @@ def _beyond_chance(columns: Sequence[ColumnValues], rows: int) -> bool:
 
     Where all but one are rare, no row has two of them, whatever they are.
     """
-    if not all(own.two_valued for own in columns):
+    if not all(entry.two_valued for entry in columns):
         return True
-    rates = np.array(sorted(own.counts.min() / own.counts.sum() for own in columns)[:-1])
+    rates = np.array(sorted(entry.counts.min() / entry.counts.sum() for entry in columns)[:-1])
     together = (rates.sum() ** 2 - (rates**2).sum()) / 2  # two of them, were they independent
     return bool(rows * together > FEWEST_TOGETHER)
 
@@ -169,13 +169,13 @@ def _rounded(matrix: _Matrix, exact: set[int]) -> Iterator[tuple[int, tuple[int,
 
 
 def _named(columns: Sequence[ColumnValues], form: Form) -> Relation[str]:
-    names = tuple(own.name for own in columns)
+    names = tuple(entry.name for entry in columns)
     if form == "function":
         return Relation(form, names)
     if len(names) == PAIR:
         return Relation("coded", names)
-    if len(names) >= FEWEST_ONE_HOT and all(own.two_valued for own in columns):
-        codes = np.column_stack([own.codes for own in columns])  # type: ignore[misc]
+    if len(names) >= FEWEST_ONE_HOT and all(entry.two_valued for entry in columns):
+        codes = np.column_stack([entry.codes for entry in columns])  # type: ignore[misc]
         codes = codes[(codes >= 0).all(axis=1)]
         high = codes == codes.max(axis=0)
         one = high.sum(axis=1)
@@ -193,6 +193,6 @@ def _last_digit(values: Numbers) -> float:
     return 0.0
 
 
-def _number(own: ColumnValues) -> Numbers:
-    assert own.number is not None, "a column of numbers"
-    return own.number
+def _number(entry: ColumnValues) -> Numbers:
+    assert entry.number is not None, "a column of numbers"
+    return entry.number

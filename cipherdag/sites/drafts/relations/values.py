@@ -67,12 +67,12 @@ class ColumnValues:
         return self.codes is not None and len(self.counts) == TWO_VALUES
 
 
-def comparable(own: ColumnValues) -> Numbers:
+def comparable(entry: ColumnValues) -> Numbers:
     """Its numbers, or else its codes, NaN where missing, shape (n,)."""
-    if own.number is not None:
-        return own.number
-    assert own.codes is not None, "a column has codes or numbers"
-    return np.where(own.codes < 0, np.nan, own.codes)
+    if entry.number is not None:
+        return entry.number
+    assert entry.codes is not None, "a column has codes or numbers"
+    return np.where(entry.codes < 0, np.nan, entry.codes)
 
 
 def column_values(tables: Sequence[SiteTable]) -> list[ColumnValues]:
@@ -80,15 +80,15 @@ def column_values(tables: Sequence[SiteTable]) -> list[ColumnValues]:
     found = []
     for position, column in enumerate(tables[0].schema.variables):
         if column.cardinality == 0:
-            number = np.concatenate([own.values[:, position] for own in tables])  # type: ignore[index]
-            own = ColumnValues(column.name, number, _few(number), continuous=True)
+            number = np.concatenate([entry.values[:, position] for entry in tables])  # type: ignore[index]
+            entry = ColumnValues(column.name, number, _few(number), continuous=True)
         else:
-            codes = np.concatenate([own.codes[:, position] for own in tables])  # type: ignore[index]
+            codes = np.concatenate([entry.codes[:, position] for entry in tables])  # type: ignore[index]
             codes = codes.astype(np.int64)
             known = [parse_number(text) for text in column.categories]
-            own = ColumnValues(column.name, _numbers(codes, known), codes, continuous=False)
-        if own.varies:
-            found.append(own)
+            entry = ColumnValues(column.name, _numbers(codes, known), codes, continuous=False)
+        if entry.varies:
+            found.append(entry)
     return found
 
 
@@ -109,7 +109,7 @@ def _few(number: Numbers) -> Codes | None:
 
 def _numbers(codes: Codes, known: Sequence[float | None]) -> Numbers | None:
     """Numbers of categories that are numbers, or two."""
-    values = [own for own in known if own is not None]
+    values = [entry for entry in known if entry is not None]
     if not known or len(values) < len(known):
         present = np.unique(codes[codes >= 0])
         if len(present) != TWO_VALUES:
