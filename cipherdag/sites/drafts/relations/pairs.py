@@ -91,7 +91,7 @@ def _by_order(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
         there = (sample[1:] >= 0) & (sample[:-1] >= 0)
         change = np.diff(sample, axis=0) * there
         ordered = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
-        blocks = (np.diff(sample, axis=0) != 0).sum(axis=0) < 2 * _distinct(sample)
+        blocks = (change != 0).sum(axis=0) < 2 * _distinct(sample)
         for b in np.flatnonzero(np.where(kinds, ordered, blocks)).tolist():
             if b != a and _in_order(columns[a], columns[b]):
                 yield a, b
