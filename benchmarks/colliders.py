@@ -6,7 +6,8 @@ DATA_FOLDER is what `fedpc_data` reads; further networks are read from bn/<netwo
 sample of 5000 rows is drawn anew and split unevenly over the sites. Sites allow every count, so
 that `pooled` is PC on all rows; not so with ``--counts default``, as decision 45 has `stratified`
 by ``--rules joining``. Prints and writes, per data set and kind of evidence, the medians
-of every rule, and over all samples how many arrows agree with and contradict the true DAG's.
+of every rule, and over all samples how many arrows agree with and contradict the true DAG's. With
+``--distance`` also how many effects the CPDAG would have wrong (`adjustment_distance`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def main() -> None:
     options.add_argument("--evidence", nargs="+", default=["pooled", "statistic"])
     options.add_argument("--rules", nargs="+", default=list(RULES), choices=RULES)
     options.add_argument("--counts", choices=("allowed", "default"), default="allowed")
+    options.add_argument("--distance", action="store_true")
     options.add_argument("--sites", type=int, default=10)
     options.add_argument("--samples", type=int, default=5)
     arguments = options.parse_args()
@@ -41,7 +43,9 @@ def main() -> None:
         for evidence in arguments.evidence:
             sites, allowed = arguments.sites, arguments.counts == "allowed"
             found = {
-                rule: measured(samples, evidence, rule, sites, allowed=allowed)
+                rule: measured(
+                    samples, evidence, rule, sites, allowed=allowed, distance=arguments.distance
+                )
                 for rule in arguments.rules
             }
             cases.append({"data": name, "evidence": evidence, "rules": found})
@@ -49,8 +53,10 @@ def main() -> None:
             write_report(arguments.out, "colliders", {"cases": cases}, markdown)
 
 
-def measured(samples, evidence: str, rule: str, sites: int, *, allowed: bool) -> dict:
-    """Medians of SHD, and arrows of all samples."""
+def measured(
+    samples, evidence: str, rule: str, sites: int, *, allowed: bool, distance: bool = False
+) -> dict:
+    """Medians of SHD, and of effects that are wrong; arrows of all samples."""
     runs = []
     for seed, (data, schema, truth) in enumerate(samples):
         own = {"policy": policy("pooled")} if allowed else {}
@@ -65,7 +71,13 @@ def measured(samples, evidence: str, rule: str, sites: int, *, allowed: bool) ->
                 "wrong": sum((effect, cause) in true for cause, effect in arrows),
             }
         )
-    medians = {name: median(own[name] for own in runs) for name in ("shd_cpdag", "shd")}
+        if distance:
+            from adjustment_distance import adjustment_distance
+
+            runs[-1]["aid"] = adjustment_distance(found.graph, truth)
+            runs[-1]["pairs"] = len(truth.nodes) * (len(truth.nodes) - 1)
+    shown = ("shd_cpdag", "shd", *(("aid", "pairs") if distance else ()))
+    medians = {name: median(own[name] for own in runs) for name in shown}
     return medians | {name: sum(own[name] for own in runs) for name in ("right", "wrong")}
 
 
@@ -78,6 +90,7 @@ def markdown(report: dict) -> str:
             *(
                 f"{own['shd_cpdag']:g} ({own['shd']:g}), {own['wrong']} of "
                 f"{own['wrong'] + own['right']}"
+                + (f"; {own['aid']:g} of {own['pairs']:g}" if "aid" in own else "")
                 for own in case["rules"].values()
             ),
         ]

@@ -8,19 +8,21 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters, require
 from cipherdag.findings.conclusion import Finding, LearntGraph, Report
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.question import FloatVector, Question
 
-Reading = Literal["labels", "interventions"]
+Reading = Literal["labels", "interventions", "relations"]
 Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
 
@@ -39,6 +41,9 @@ class Facts:
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
+        determined: Which of them follow from others, by the schema.
+        coded: Of every variable of two categories these, in their order, else None; empty where
+            only the sites know them.
     """
 
     n_variables: int
@@ -48,6 +53,8 @@ class Facts:
     seed: int = 0
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
+    determined: Determined = NOTHING
+    coded: tuple[tuple[str, str] | None, ...] = ()
     present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +62,14 @@ class Facts:
         if not self.names:
             numbers = tuple(str(number) for number in range(1, self.n_variables + 1))
             object.__setattr__(self, "names", numbers)
+
+    def referred(self, effect: Effect | None, *pair: int) -> Effect | None:
+        """The effect of two variables with the categories that its sign is of."""
+        if effect is None or not self.coded:
+            return effect
+        two = [(self.names[v], *own) for v in pair if (own := self.coded[v]) is not None]
+        said = (f"{name} = {second} (against {first})" for name, first, second in two)
+        return replace(effect, of=" and ".join(said))
 
 
 class Algorithm(ABC, Generic[Outcome, Conclusion]):
@@ -64,7 +79,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         name: What questions, policies and results call it.
         title: What people call it.
         reads: What it reads of a schema beside the columns. The coordinator of an algorithm that
-            reads labels learns their positions.
+            reads labels or relations between variables learns their positions.
         retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
         takes_overlap: Whether sites may lack variables with some of its parameters.

@@ -113,6 +113,11 @@ def reads_labels(name: str) -> bool:
     return _is_known(name) and "labels" in algorithm_class(name).reads
 
 
+def reads_relations(name: str) -> bool:
+    """Whether the coordinator of an algorithm has to know which variables follow from others."""
+    return _is_known(name) and "relations" in algorithm_class(name).reads
+
+
 def title_of(name: str) -> str:
     """What people call an algorithm; of one that is not registered, its name."""
     return algorithm_class(name).title if _is_known(name) else name

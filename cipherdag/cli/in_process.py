@@ -116,7 +116,11 @@ def _command(name: str, command: str, first: Sequence[click.Parameter], told: st
     from cipherdag.findings.conclusion import LearntGraph, LearntPAG
 
     own = algorithm_class(name)
-    parameters = [*first, *parameter_options(name), *(READINGS[own] for own in sorted(own.reads))]
+    parameters = [
+        *first,
+        *parameter_options(name),
+        *(READINGS[own] for own in sorted(own.reads & {*READINGS})),
+    ]
     if own.concludes in (LearntGraph, LearntPAG):
         told_truth = "True edges (CSV) to measure the graph against."
         parameters.append(click.Option(["--truth"], type=FILE, help=told_truth))

@@ -74,7 +74,11 @@ def plan_in_words(own: SiteFolder, plan: Plan) -> list[str]:
         return plan_lines(plan, policy=policy)
     schema = Schema.load(path)
     return plan_lines(
-        plan, n_variables=len(schema.names), labels=schema.label_positions, policy=policy
+        plan,
+        n_variables=len(schema.names),
+        labels=schema.label_positions,
+        determined=schema.determined,
+        policy=policy,
     )
 
 

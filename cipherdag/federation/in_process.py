@@ -21,7 +21,7 @@ from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.plan_facts import plan_facts
+from cipherdag.sites.plan_facts import facts_by
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.program import Program, asking, computed_with
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
@@ -100,8 +100,8 @@ def run_in_process(
     """
     made = _Started.of(federation, name, ask, parameters, seed, progress, kept)
     if kept is not None and kept.summed:
-        schema = federation.sites[0].table.schema  # here it fails by name, and at no site
-        made.program.of_facts(plan_facts(made.plan, len(schema.names), schema.label_positions))
+        # here it fails by name, and at no site
+        made.program.of_facts(facts_by(made.plan, federation.sites[0].table.schema))
     try:
         done: FinishedRun[Outcome] = carry_out(
             made.session, made.plan, made.program.of_facts, names=made.program.names
@@ -244,6 +244,7 @@ def _runtime(
         schema=schema.canonical(),
         rows=site.table.rows,
         labels=schema.label_positions,
+        determined=schema.determined,
         lacking=schema.lacking,
     )
     respondent = table_respondent(

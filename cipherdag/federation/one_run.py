@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -16,8 +16,9 @@ import msgspec
 from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
 from cipherdag.errors import ResultMismatchError
 from cipherdag.results.kinds import run_of
-from cipherdag.sites.plan_facts import plan_facts
+from cipherdag.sites.plan_facts import plan_facts, two_categories
 from cipherdag.sites.record.ledger import LedgerHead
+from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,8 +72,10 @@ class FinishedRun(Generic[Outcome]):
             algorithm: The algorithm that came to the outcome.
             more: The fields of `Run` that only the federation knows.
         """
+        schema = more.get("schema", "")
+        coded = two_categories(Schema.loads(schema)) if schema else ()
         run = run_of(
-            algorithm.conclude(self.outcome, self.facts),
+            algorithm.conclude(self.outcome, replace(self.facts, coded=coded)),
             algorithm=algorithm.name,
             parameters=msgspec.to_builtins(algorithm),
             made_by=algorithm,
@@ -86,6 +89,7 @@ class FinishedRun(Generic[Outcome]):
             ledgers=self.ledgers,
             heads=self.heads,
             keys=self.keys,
+            relations=self.facts.determined.named(self.names),
             **more,
         )
         for said in run.report.warnings:
@@ -118,7 +122,7 @@ def carry_out(
     """
     began = time.perf_counter()
     n_variables = (opened or session.open)()
-    facts = plan_facts(plan, n_variables, session.labels, names)
+    facts = plan_facts(plan, n_variables, session.labels, names, session.determined)
     program = programs(facts)
     outcome: Outcome = session.run(program.replay)
     closed = session.finish()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import CohortError, ConstantColumnError, ParameterError, SchemaError
+from cipherdag.graphs.relations import LEFT_OUT
 from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
@@ -19,6 +20,7 @@ from cipherdag.sites.drafts.overlap import (
     overlap_remarks,
     with_overlap,
 )
+from cipherdag.sites.drafts.relations.search import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
@@ -102,6 +104,7 @@ def read_sites(
     tables = _load(data, known)
     if drafted and constants:
         tables = without_constants(tables)
+    tables = with_relations(tables)
     odd = _odd(tables)
     for said in odd:
         log.warning("%s", said)
@@ -160,6 +163,19 @@ def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping
     return Schema(tuple(replace(own, allow_constant=True) for own in draft.columns))
 
 
+def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
+    """The tables with what their rows say of columns that follow from others; all of it is said.
+
+    What the schema declares stays declared.
+    """
+    schema = next(iter(tables.values())).schema
+    found = related_columns(*tables.values())
+    for relation in dict.fromkeys((*schema.applied, *found)):
+        log.warning("%s. %s", relation.said(), LEFT_OUT[relation.form])
+    known = replace(schema, relations=tuple(dict.fromkeys((*schema.relations, *found))))
+    return {name: replace(table, schema=known) for name, table in tables.items()}
+
+
 def without_constants(
     tables: Mapping[str, SiteTable],
 ) -> dict[str, SiteTable]:
@@ -206,7 +222,7 @@ def without_constants(
         else replace(own, allow_constant=bool(idle.get(own.name)))
         for own in schema.columns
     )
-    known = Schema(columns)
+    known = replace(schema, columns=columns)
     return {name: table.narrowed(known) for name, table in tables.items()}
 
 
@@ -216,7 +232,7 @@ def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
     for site, table in tables.items():
         where = f"site '{site}', " if site else ""
         for column, own in table_suspicions(table):
-            said.append(f"{where}column '{column}': {own}")
+            said.append(f"{where}column '{column}': {own}" if column else f"{where}{own}")
     first = next(iter(tables.values()))
     for position, variable in enumerate(first.schema.variables):
         if variable.kind != "continuous":

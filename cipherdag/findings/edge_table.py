@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from cipherdag.graphs.edges import Graph
 
 MARKED = ("from", "to", "mark")
-EFFECT = ("effect", "effect_low", "effect_high", "effect_measure")
+EFFECT = (
+    "effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of",
+)  # fmt: skip
 SEPARATION = ("first", "second", "given", "support")
 Rows = list[tuple[Any, ...]]
 
@@ -35,8 +37,8 @@ def edge_table(
     a PAG `END_SHARES`, the shares with each mark at each end; else
     ``strength``, the evidence's measure; ``p_value``, the largest over all sites of the edge's
     tests, and ``given``, the set under which it was found, its names joined by "; "; ``effect``,
-    the sign and size of the dependence in that test, its interval at 95 % and what is measured, or
-    1 or -1 without an interval where nothing but the sign is told;
+    the size of the dependence in that test, its interval at 95 %, what is measured, its sign, and
+    which category of two the sign is of; no size and no interval where the sign alone is told;
     ``known``, what was known before: the "edge", its "direction", or nothing; ``status``, what the
     edge stands on, and ``why`` where that are no tests. An edge that stands since tests were not
     done has no p-value, no effect, no confidence and no strength.
@@ -57,7 +59,16 @@ def edge_table(
     return columns, rows
 
 
-WORDS = ("given", "effect_measure", "known", "consensus", "status", "why")
+WORDS = (
+    "given",
+    "effect_measure",
+    "effect_sign",
+    "effect_of",
+    "known",
+    "consensus",
+    "status",
+    "why",
+)
 """Columns that are empty, and not None, where there is nothing to say."""
 
 
@@ -85,8 +96,8 @@ def _opened(own: EdgeEvidence) -> dict[str, Any]:
     values["strength"] = own.strength if own.stands_on_evidence else None
     values |= {"p_value": own.p_value, "given": "; ".join(own.given)}
     if (effect := own.effect) is not None:
-        numbers = (effect.value, effect.low, effect.high, effect.measure)
-        values |= zip(EFFECT, numbers, strict=True)
+        told = (effect.size, effect.low, effect.high, effect.measure, effect.sign, effect.of)
+        values |= zip(EFFECT, told, strict=True)
     return values
 
 
@@ -112,8 +123,10 @@ def _told(own: dict[str, Any]) -> Iterator[str]:
         yield f"strength {own['strength']:.3g}"
     if (p_value := own.get("p_value")) is not None:
         yield f"p {p_value:.2g}"
-    if own.get("effect") is not None:
-        yield str(Effect(own["effect_measure"], *(own[name] for name in EFFECT[:3])))
+    if own.get("effect_measure"):
+        size, low, high, measure, sign, of = (own[name] for name in EFFECT)
+        value = (1.0 if sign == "positive" else -1.0) if size is None else size
+        yield str(Effect(measure, value, low, high, of))
     if own.get("given"):
         yield f"given {own['given']}"
     if own.get("known"):

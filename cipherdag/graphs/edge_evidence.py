@@ -18,6 +18,8 @@ by knowledge. "" where edges do not stand on tests."""
 NO_EVIDENCE = ("undone", "untested")
 """Of which p-values and shares of replicates say nothing: what could say otherwise was not done."""
 Name = TypeVar("Name", int, str)
+SIGN = "association"
+"""The measure of effects that have nothing but a sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +57,38 @@ class Effect:
             each, an odds ratio above 1 says that the second ones go together.
         value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none; 1 or -1
             where nothing but the sign is told.
-        low: Lower end of its interval at 95 %, of this test alone; None for a sign.
+        low: Lower end of its interval at 95 %, of this test alone; None for a sign, and where a
+            search chose the edge by these rows, so that no interval is valid.
         high: Upper end.
+        of: Which category of two the sign is of, and against which, of those that have two; "" for
+            numbers, and where only the sites know the categories.
     """
 
     measure: str
     value: float
     low: float | None
     high: float | None
+    of: str = ""
+
+    @property
+    def size(self) -> float | None:
+        """The value; None where there is nothing but a sign."""
+        return None if self.measure == SIGN else self.value
+
+    @property
+    def sign(self) -> str:
+        """Whether the two go together or against each other, in a word."""
+        none = 1.0 if "odds ratio" in self.measure else 0.0
+        return "positive" if self.value > none else "negative"
 
     def __str__(self) -> str:
+        of = f" of {self.of}" if self.of else ""
+        if self.size is None:
+            return f"{self.measure} {self.sign}{of}"
         if self.low is None:
-            return f"{self.measure} {'positive' if self.value > 0 else 'negative'}"
-        return f"{self.measure} {self.value:.3g} (95 % interval {self.low:.3g} to {self.high:.3g})"
+            return f"{self.measure} {self.value:.3g}{of}"
+        ends = f"(95 % interval {self.low:.3g} to {self.high:.3g})"
+        return f"{self.measure} {self.value:.3g} {ends}{of}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,10 @@ class Constraints:
         """Pairs that an edge must join, shape (p, p)."""
         return self.required | self.required.T
 
+    def open(self, edges: BoolMatrix) -> BoolMatrix:
+        """Those of some edges whose direction nothing says, shape (p, p)."""
+        return edges & ~(self.forbidden | self.forbidden.T)
+
     def directed(self, skeleton: BoolMatrix) -> BoolMatrix:
         """The skeleton with the directions that are known, shape (p, p)."""
         return skeleton & ~self.forbidden

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-3, 1e6
 SMALLEST_P = 1e-300
@@ -27,6 +28,13 @@ def shown(value: float) -> str:
     if value != 0 and not SMALLEST_PLAIN <= abs(value) < LARGEST_PLAIN:
         return f"{value:.2e}"
     return f"{value:.4g}"
+
+
+def shown_beside(value: float, spread: float) -> str:
+    """A number among others of such a spread: with more digits where four would make them equal."""
+    if not 0.0 < spread < abs(value) * SMALLEST_PLAIN:
+        return shown(value)
+    return f"{value:.{max(0, 1 - Decimal(spread).adjusted())}f}"
 
 
 def probability(p_value: float, least: float = SMALLEST_P) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from cipherdag.errors import OutputError, writing
+from cipherdag.graphs.relations import Relation
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.plan import PLAN_FORMAT, Plan
 from cipherdag.protocol.progress import DropOut, RoundReport
@@ -40,6 +41,7 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opene
     received: dict[str, int]
     labels: tuple[int, ...] = ()
     beacon: bytes = b""
+    relations: tuple[Relation[int], ...] = ()
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):

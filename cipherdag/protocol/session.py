@@ -1,10 +1,17 @@
 """One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts.
 
 Leaks:
+<<<<<<< HEAD
     The coordinator sees signed public keys, equality of schemas, the number of variables, which of
     them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
     nothing but the agreed sum, and each round's aggregate; of secure tests only verdicts. It holds
     no key that opens a share; with two sites it deals, and sees parts that are uniform.
+=======
+    The coordinator sees signed public keys, equality of schemas, the number of variables, which are
+    labels or follow from others if the algorithm needs it, shares that say nothing on their own,
+    seeds that open nothing but the agreed sum, and each round's aggregate; of a blinded one only
+    verdicts. It holds no key that opens a share, or compares.
+>>>>>>> cols
 """
 
 from __future__ import annotations
@@ -26,6 +33,7 @@ from cipherdag.errors import (
     ShareError,
     SiteUnreachableError,
 )
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
@@ -108,7 +116,7 @@ class Session:
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
-        self._labels: tuple[int, ...] = ()
+        self._opened: log.Opened | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
         self._party: Party | None = None
@@ -142,7 +150,12 @@ class Session:
     @property
     def labels(self) -> tuple[int, ...]:
         """Positions of the labels, once open; empty where the algorithm needs none."""
-        return self._labels
+        return () if self._opened is None else self._opened.labels
+
+    @property
+    def determined(self) -> Determined:
+        """Which variables follow from others, once open; none where the algorithm needs none."""
+        return NOTHING if self._opened is None else Determined(self._opened.relations)
 
     def open(self) -> int:
         """Agree keys and check that all sites follow one schema.
@@ -162,7 +175,7 @@ class Session:
             self._graph = graph_of(self._plan, self._beacon)
             self._aggregation = protection.coordinator(opened.public_context)
             self._before.update(opened.received)
-            self._labels = opened.labels
+            self._opened = opened
             return opened.n_variables
         if self._resumed.started is None:
             # once: while people have not approved it, the set-up is tried again and again
@@ -177,17 +190,16 @@ class Session:
         for member, reply in zip(self._plan.cohort, ready, strict=True):
             if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
-        self._write(
-            log.Opened(
-                transcript=self._transcript,
-                beacon=self._beacon,
-                public_context=agreed.public_context,
-                n_variables=ready[0].n_variables,
-                received=self._courier.bytes_received,
-                labels=ready[0].labels,
-            )
+        self._opened = log.Opened(
+            transcript=self._transcript,
+            beacon=self._beacon,
+            public_context=agreed.public_context,
+            n_variables=ready[0].n_variables,
+            received=self._courier.bytes_received,
+            labels=ready[0].labels,
+            relations=ready[0].relations,
         )
-        self._labels = ready[0].labels
+        self._write(self._opened)
         return ready[0].n_variables
 
     def run(self, replay: Replay[Outcome]) -> Outcome:

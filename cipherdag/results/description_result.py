@@ -10,7 +10,7 @@ import msgspec
 
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
 from cipherdag.graphs.exports import csv_text
-from cipherdag.pages.numerals import shown
+from cipherdag.pages.numerals import shown, shown_beside
 from cipherdag.results.run import Run, category_names, shortened
 
 if TYPE_CHECKING:
@@ -147,8 +147,9 @@ def told(own: ColumnSummary) -> str:
     if own.categories:
         return f"{own.categories} categories, {missing}"
     spread = "-" if own.deviation is None else shown(own.deviation)
-    low, middle, high = ("-" if q is None else shown(q) for q in own.quantiles[1:4])
-    mean = "-" if own.mean is None else shown(own.mean)
+    beside = own.deviation or 0.0
+    low, middle, high = ("-" if q is None else shown_beside(q, beside) for q in own.quantiles[1:4])
+    mean = "-" if own.mean is None else shown_beside(own.mean, beside)
     return f"mean {mean}, sd {spread}, quartiles about {low} | {middle} | {high}, {missing}"
 
 

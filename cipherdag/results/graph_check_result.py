@@ -109,4 +109,7 @@ class GraphCheckResult(CheckedGraph, Run):
 
 def _told(own: ImpliedIndependence) -> tuple[Any, ...]:
     assert own.effect is not None, "an effect is told"
-    return own.effect.measure, own.effect.value, own.effect.low, own.effect.high
+    effect = own.effect
+    size = effect.size
+    said = f"{effect.measure} {effect.sign}" if size is None else effect.measure
+    return (f"{said} of {effect.of}" if effect.of else said), size, effect.low, effect.high

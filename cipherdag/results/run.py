@@ -12,7 +12,7 @@ GraphCheckResult    a `CheckedGraph`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,6 +22,7 @@ import msgspec
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import Report
+from cipherdag.graphs.relations import Relation, relation_warnings
 from cipherdag.pages.numerals import counted, size
 from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.results import folder as saved
@@ -67,6 +68,7 @@ class Run(ABC):
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
         keys: What is said of who shared keys with whom; empty where every two sites did.
+        relations: Variables that follow from others, as the schema says.
         made_by: The algorithm itself; a loaded result takes it from the registry.
     """
 
@@ -91,6 +93,7 @@ class Run(ABC):
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
     keys: str = field(repr=False, default="")
+    relations: tuple[Relation[str], ...] = field(repr=False, default=())
     made_by: Algorithm[Any, Any] | None = field(repr=False, compare=False, default=None)
 
     def __repr__(self) -> str:
@@ -137,7 +140,9 @@ class Run(ABC):
     def report(self) -> Report:
         """What the algorithm adds to the account of this run."""
         known = self._algorithm
-        return Report() if known is None else known.report(self)
+        report = Report() if known is None else known.report(self)
+        said = relation_warnings(self.relations) if self.of_causes else ()
+        return replace(report, warnings=(*said, *report.warnings)) if said else report
 
     @property
     def _algorithm(self) -> Algorithm[Any, Any] | None:
@@ -165,6 +170,7 @@ class Run(ABC):
             "warnings": list(self.report.warnings),
             **self._found(),
             **({"keys": self.keys} if self.keys else {}),
+            **({"relations": msgspec.to_builtins(self.relations)} if self.relations else {}),
             **({} if truth is None else self._metrics(truth)),
         }
 
@@ -334,5 +340,6 @@ def _shared(
         "source": rest.source,
         "schema": rest.schema,
         "keys": report.get("keys", ""),
+        "relations": msgspec.convert(report.get("relations", ()), tuple[Relation[str], ...]),
         "made_by": made_by,
     }

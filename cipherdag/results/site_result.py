@@ -21,7 +21,7 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.results.kinds import run_of
 from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
-from cipherdag.sites.plan_facts import plan_facts
+from cipherdag.sites.plan_facts import facts_by, two_categories
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.program import computed_with, installed_program
@@ -63,7 +63,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
     closed = [own.digest for own in left if own.kind == "closed"]
     if closed and record.digest.hex() not in closed:
         raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
-    facts = plan_facts(plan, len(schema.names), schema.label_positions)
+    facts = facts_by(plan, schema)
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
     compared: list[tuple[SiteDifferences, FloatVector]] = []
@@ -75,7 +75,8 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         question = program.replay.advance(step, own_sum.array, len(own_sum.participants))
     if question is not None or program.algorithm is None or not closed:
         raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
-    found = program.algorithm.conclude(program.replay.outcome, replace(facts, names=schema.names))
+    known = replace(facts, names=schema.names, coded=two_categories(schema))
+    found = program.algorithm.conclude(program.replay.outcome, known)
     if compared and (apart := _standing_out(own, schema, compared)):
         found = replace(found, details={**found.details, OWN_DETAIL: apart})
     return run_of(
@@ -96,6 +97,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         heads={name: ledger.head},
         schema=schema.dumps(),
         keys=plan.keys_sentence,
+        relations=facts.determined.named(schema.names),
     )
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.registry import reads_labels
+from cipherdag.algorithms.registry import reads_labels, reads_relations
 from cipherdag.errors import KeyAgreementError
+from cipherdag.graphs.relations import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cipherdag.graphs.relations import Determined
     from cipherdag.protocol.plan import Plan
+    from cipherdag.sites.table.schema import Schema
 
 
 def plan_facts(
-    plan: Plan, n_variables: int, labels: tuple[int, ...] = (), names: tuple[str, ...] = ()
+    plan: Plan,
+    n_variables: int,
+    labels: tuple[int, ...] = (),
+    names: tuple[str, ...] = (),
+    determined: Determined = NOTHING,
 ) -> Facts:
     """The facts of a plan.
 
@@ -24,6 +31,8 @@ def plan_facts(
         n_variables: Number of aligned variables, p.
         labels: Positions that the schema marks as labels, for an algorithm that reads them.
         names: The variables; identifiers where only the sites know their names.
+        determined: Which variables follow from others by the schema, for an algorithm that reads
+            it.
     """
     return Facts(
         n_variables,
@@ -33,6 +42,21 @@ def plan_facts(
         seed=plan.seed,
         fewest=plan.min_contributors,
         measured=plan.measured,
+        determined=determined if reads_relations(plan.algorithm) else NOTHING,
+    )
+
+
+def facts_by(plan: Plan, schema: Schema) -> Facts:
+    """The facts of a plan where its schema is known, but for the names, which a program lacks."""
+    n_variables, determined = len(schema.names), schema.determined
+    return plan_facts(plan, n_variables, schema.label_positions, determined=determined)
+
+
+def two_categories(schema: Schema) -> tuple[tuple[str, str] | None, ...]:
+    """Of every variable of two categories or bins these, in their order, else None."""
+    return tuple(
+        (own.category_name(0), own.category_name(1)) if own.cardinality == len(("0", "1")) else None
+        for own in schema.variables
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import SIGN, Effect
 
 if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"
 ONE_STEP_PER_DEVIATION = "one-step odds ratio per standard deviation"
-SIGN = "association"
 LEAST_SHOWN, MOST_POWER = 0.05, 9
 MOST_ONE_STEP = math.log(2.0)
 """Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""
@@ -43,8 +42,8 @@ def of_correlation(score: float, deviation: float) -> Effect | None:
     """
     if not (math.isfinite(score) and math.isfinite(deviation)):
         return None
-    ends = (math.tanh(score + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
-    return Effect(CORRELATION, *ends)
+    value, low, high = (math.tanh(score + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    return Effect(CORRELATION, value, low, high)
 
 
 def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | None:
@@ -52,8 +51,8 @@ def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | Non
     most = abs(log_odds) + WIDTH * deviation
     if not (deviation > 0.0 and most < LARGEST_LOG):
         return None
-    ends = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
-    return Effect(measure, *ends)
+    value, low, high = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    return Effect(measure, value, low, high)
 
 
 def per_units(log_odds: float, deviation: float) -> Effect | None:

@@ -74,7 +74,7 @@ def test_run_writes_a_whole_folder_and_says_what_left(call, three_files, tmp_pat
     assert set(keys) <= set(report)
     assert report["sites"] == ["clinic0", "clinic1", "clinic2"]
     edges = pd.read_csv(out / "edges.csv")
-    effect = ["effect", "effect_low", "effect_high", "effect_measure"]
+    effect = ["effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of"]
     own = ["p_value", "given", *effect, "status", "why"]
     assert edges.columns.tolist() == ["from", "to", "mark", *own]
     assert edges["p_value"].between(0, 0.01).all()

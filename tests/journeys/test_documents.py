@@ -13,6 +13,7 @@ from walk_roles import pages as role_pages
 
 import cipherdag
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema
 
 RUN = {"python", "sh"}
@@ -105,6 +106,10 @@ def test_policies_and_schemas_on_the_pages_are_what_they_seem():
     for block in shown:
         if block.code.startswith("[columns."):
             assert Schema.loads(block.code).names
+        elif "[[relations]]" in block.code:
+            columns = (Column(name, "continuous") for name in ("age", "age_group"))
+            text = Schema(tuple(columns)).dumps() + block.code
+            assert Schema.loads(text).applied
         else:
             assert Policy.loads(block.code).min_sites >= 3
 

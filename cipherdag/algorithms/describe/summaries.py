@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
 TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
 """Where numbers are counted: standard deviations from the mean of all sites, both rounded."""
+NEAR_ZERO = 2.0 ** (-np.arange(-4, 69) / 4.0)
+"""And from 0, in standard deviations: what most numbers of a skewed column are, to a fifth."""
 HALF = 0.5
 QUARTERS = 4
 """Between a power of two and the next, and in a deviation: the grid of deviations and means."""
+MORE_DIGITS = 3
+"""Beyond the distance of two marks, for a number that rounds to beyond one of them."""
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
 
@@ -92,7 +96,8 @@ class Spreads:
 def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
     """Marks of columns, shape (c, M): a quarter of the deviation apart, which is rounded itself.
 
-    Zero, and whole numbers beside whole deviations, lie in the middle between two marks.
+    About zero there are powers of two as well, for columns whose few large numbers make up their
+    deviation. Zero, and whole numbers where deviations are whole, lie in the middle between two.
     A few rows more or less do not move marks, but where a mean or a deviation is about to round
     otherwise. So counts of two runs cannot be subtracted at marks that lie close to one another.
     """
@@ -101,7 +106,9 @@ def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
     step = rounded / QUARTERS
     with np.errstate(divide="ignore", invalid="ignore"):
         place = np.where(step > 0.0, (np.floor(mean / step) + HALF) * step, mean)
-    own: FloatVector = place[:, None] + rounded[:, None] * TICKS
+    steps = place[:, None] + rounded[:, None] * TICKS
+    powers = rounded[:, None] * np.concatenate([-NEAR_ZERO, NEAR_ZERO])
+    own: FloatVector = np.sort(np.column_stack([steps, np.where(powers, powers, place[:, None])]))
     return own
 
 
@@ -157,7 +164,8 @@ def quantiles_of(
 ) -> tuple[float | None, ...]:
     """Quantiles from counts up to marks, on straight lines between them; None beyond the marks.
 
-    They are rounded to the power of ten below how far the two marks lie apart.
+    They are rounded to the power of ten below the distance of the two marks, and 0 between the two
+    next to it.
 
     Args:
         marks: Ascending, shape (M,).
@@ -185,5 +193,9 @@ def _rounded(value: float, low: float, high: float) -> float:
     """A value between two marks, to as many decimal places as their distance allows."""
     if not high > low:
         return value
+    if low < 0.0 < high:
+        return 0.0
     # a decimal's exponent is the same on every machine, a logarithm is not
-    return min(max(round(value, -Decimal(high - low).adjusted()), low), high)
+    digits = -Decimal(high - low).adjusted()
+    near = (round(value, digits + more) for more in range(MORE_DIGITS))
+    return next((own for own in near if low <= own <= high), value)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.left_out import left_out
@@ -36,7 +36,7 @@ from cipherdag.questions.pooled_data import MAX_CATEGORIES, Columns
 from cipherdag.questions.question import pack_integers
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from cipherdag.algorithms.effect.sets import PossibleSet
     from cipherdag.findings.conclusion import Report
@@ -116,6 +116,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     name: ClassVar[str] = "effect"
     title: ClassVar[str] = "Effect"
     concludes: ClassVar[type[EstimatedEffect]] = EstimatedEffect
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
     query: InitVar[Answer | None] = field(default=None, kw_only=False)
     treatment: str = ""
@@ -314,6 +315,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             sets=tuple(
                 replace(
                     own,
+                    doubts=(*own.doubts, *_determined(outcome, adjust, facts)),
                     adjust=tuple(names[v] for v in adjust),
                     refutations=_by_name(own.refutations, [names[v] for v in adjust]),
                     parents=None if parents is None else tuple(names[v] for v in parents),
@@ -334,6 +336,17 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def report(self, found: EstimatedEffect) -> Report:
         """What makes the estimates doubtful, and what they take for granted."""
         return reported(found)
+
+
+def _determined(outcome: EffectOutcome, adjust: tuple[int, ...], facts: Facts) -> Iterator[str]:
+    """What makes an estimate a guess where the set determines treatment or outcome."""
+    for what, v in (("treatment", outcome.treatment), ("outcome", outcome.outcome)):
+        if facts.determined.follows(v, adjust):
+            yield (
+                f"The {what} '{facts.names[v]}' follows from what is adjusted for, so that no row "
+                "shows what another treatment would have done: the estimate is a guess of the "
+                "model. Adjust for other variables."
+            )
 
 
 def _place(facts: Facts, name: str) -> int:

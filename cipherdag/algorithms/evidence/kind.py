@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.evidence.closed import DOUBTED
-from cipherdag.algorithms.evidence.source import MeasuredTogether
+from cipherdag.algorithms.evidence.source import WherePossible
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class EvidenceSettings:
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
+        determined: Which of them follow from others.
         ranked: Whether anyone asks how dependent pairs are, which takes 16 bytes of every pair.
     """
 
@@ -57,6 +59,7 @@ class EvidenceSettings:
     present: Presence = field(default_factory=lambda: Presence(0))
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
+    determined: Determined = NOTHING
     ranked: bool = False
 
 
@@ -107,13 +110,14 @@ class EvidenceKind:
     ) -> Generator[Question, FloatVector, EvidenceSource]:
         """The source of p-values, or of verdicts where sums stay ``closed``.
 
-        A test whose variables no site measured together is never asked.
+        A test whose variables no site measured together is never asked, nor one given what
+        determines a variable.
         """
         opening = self.close if closed and self.close is not None else self.open
         source = yield from opening(settings)
-        if settings.measured.everywhere:
+        if settings.measured.everywhere and not settings.determined:
             return source
-        return MeasuredTogether(source, settings.measured)
+        return WherePossible(source, settings.measured, settings.determined)
 
     def told(self, *, closed: bool, joining: bool = False) -> str:
         """What is learnt of it, in a sentence; of triples that ``joining`` judges in two."""

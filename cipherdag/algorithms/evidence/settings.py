@@ -38,6 +38,7 @@ def settings_of(own: FedPC | FedFCI, facts: Facts) -> EvidenceSettings:
         present=facts.present,
         fewest=facts.fewest,
         measured=facts.measured,
+        determined=facts.determined,
     )
 
 

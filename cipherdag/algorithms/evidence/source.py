@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.graphs.edge_evidence import Effect
+    from cipherdag.graphs.relations import Determined
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.presence import Measured
@@ -31,6 +32,7 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 AskPiece = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
 NEVER_TOGETHER = "never measured together: none"
+DETERMINED = "a variable follows from those given: none"
 CONSTANT = "varies at too few sites"
 """Of pairs given nothing: too few sites can test them, and they count as independent."""
 NOT_DONE = "no degrees of freedom or too few sites: none"
@@ -290,34 +292,41 @@ def _ordered(rows: IndexArray) -> IndexArray:
     return np.column_stack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
 
 
-class MeasuredTogether:
-    """A source that is asked only what some site measured all variables of.
+class WherePossible:
+    """A source that is asked only what rows can tell: the one rule for all evidence.
 
-    The other tests are not done, and count as dependent.
+    Neither is a test of what no site measured together, nor one given what determines x or y. These
+    are not done, and count as dependent, so that no edge falls to them.
 
     Args:
         source: Answers the others.
         measured: Which variables the sites measured.
+        determined: Which of them follow from others.
 
     Attributes:
         kinds: The columns, where the source asked for them.
         doubted: See `EvidenceSource`.
     """
 
-    def __init__(self, source: EvidenceSource, measured: Measured) -> None:
+    def __init__(self, source: EvidenceSource, measured: Measured, determined: Determined) -> None:
         self.kinds = source.kinds
         self.doubted: EvidenceSource | None = None
         if source.doubted is not None:
-            self.doubted = MeasuredTogether(source.doubted, measured)
+            self.doubted = WherePossible(source.doubted, measured, determined)
         self._source = source
         self._measured = measured
+        self._determined = determined
         self._never: set[tuple[int, int | bytes]] = set()
+        self._without_rest: set[tuple[int, int | bytes]] = set()
 
     def p_values(self, tests: Tests) -> PValues:
         """See `EvidenceSource.p_values`."""
-        possible = [self._measured.together(rows) for rows in tests]
-        for rows, own in zip(tests, possible, strict=True):
-            self._never.update(keys_of_any_width(rows[~own]))
+        possible = []
+        for rows in tests:
+            together, follows = self._measured.together(rows), self._determined.undone(rows)
+            self._never.update(keys_of_any_width(rows[~together]))
+            self._without_rest.update(keys_of_any_width(rows[together & follows]))
+            possible.append(together & ~follows)
         found = yield from self._source.p_values(
             [rows[own] for rows, own in zip(tests, possible, strict=True)]
         )
@@ -347,5 +356,5 @@ class MeasuredTogether:
     @property
     def tally(self) -> dict[str, int]:
         """How many distinct tests were done in which way."""
-        never = {NEVER_TOGETHER: len(self._never)} if self._never else {}
-        return {**self._source.tally, **never}
+        undone = {NEVER_TOGETHER: len(self._never), DETERMINED: len(self._without_rest)}
+        return {**self._source.tally, **{way: count for way, count in undone.items() if count}}

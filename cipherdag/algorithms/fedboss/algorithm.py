@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.fedboss.budget import Budget
@@ -107,6 +107,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedboss"
     title: ClassVar[str] = "FedBOSS"
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
     scores: Literal["pooled", "sites"] = "pooled"
     score: Literal["auto", "bic", "bdeu", "qnml"] = "auto"
@@ -164,7 +165,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and what every edge is worth."""
-        return concluded(outcome, facts.names)
+        return concluded(outcome, facts)
 
     def disclosures(self) -> tuple[str, ...]:
         """What the scores open."""
@@ -207,7 +208,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     def _run(self, facts: Facts) -> Searching:
         known = (self.knowledge or Knowledge()).over(facts.names)
         budget = Budget(self.max_rounds, self.max_values)
-        scores, incomplete = yield from open_scores(self, facts, budget)
+        scores, kinds = yield from open_scores(self, facts, budget)
         required = dag_of(known.required)
         trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
         if self.search == "ges":
@@ -228,7 +229,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             sets=dict(scores.tally),
             cut_short=budget.refused,
             known=known,
-            incomplete=incomplete,
+            incomplete=tuple(np.flatnonzero(kinds.incomplete).tolist()),
+            rows=kinds.rows,
         )
 
     def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:

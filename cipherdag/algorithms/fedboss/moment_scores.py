@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.graphs.dags import members
-from cipherdag.statistics.effects import of_correlation
+from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.statistics.effects import CORRELATION
 from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from cipherdag.graphs.dags import Family
-    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 BITS = 16
@@ -74,7 +74,10 @@ class MomentScores:
         return list(zip(scores[better].tolist(), others[better].tolist(), strict=True))
 
     def effect(self, u: int, v: int, given: int) -> Effect | None:
-        """The partial correlation of two variables given others; None where there is none."""
+        """The partial correlation of two variables given others; None where there is none.
+
+        It has no interval: the search took the edge because it is large in these very rows.
+        """
         own, left = self._residuals(v, given)
         spread = 2.0 * self._half_rows - given.bit_count() - 3.0
         if min(left[u], own[v]) <= LEAST_VARIANCE or spread <= 0.0:
@@ -82,7 +85,7 @@ class MomentScores:
         correlation = own[u] / math.sqrt(left[u] * own[v])
         if abs(correlation) >= 1.0:
             return None
-        return of_correlation(math.atanh(correlation), 1.0 / math.sqrt(spread))
+        return Effect(CORRELATION, correlation, None, None)
 
     def learn(self, nodes: Iterable[Family]) -> Generator[Question, FloatVector, None]:
         """See `FamilyScores.learn`; nothing is missing."""

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     Scores = MomentScores | TableScores | LikelihoodScores
     Opening = Generator[Question, FloatVector, Scores]
-    Opened = Generator[Question, FloatVector, tuple[Scores, tuple[int, ...]]]
+    Opened = Generator[Question, FloatVector, tuple[Scores, ColumnKinds]]
 
 
 def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opened:
     """The source of scores that the columns and the parameters ask for.
 
     Returns:
-        The source, and which columns miss values at some site. Rounds: one for the kinds of
+        The source, and what is known of the columns. Rounds: one for the kinds of
         columns, one for moments or for all pairs, one more where a site restricts small counts.
 
     Raises:
@@ -59,7 +59,7 @@ def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opened:
             "fedpc, which takes both.",
         )
     scores = yield from _of_columns(own, facts, budget, kinds)
-    return scores, tuple(np.flatnonzero(kinds.incomplete).tolist())
+    return scores, kinds
 
 
 def _of_columns(own: FedBOSS, facts: Facts, budget: Budget, kinds: ColumnKinds) -> Opening:

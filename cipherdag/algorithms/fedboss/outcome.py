@@ -44,6 +44,7 @@ class FedBOSSOutcome:
         bootstrap: In how many replicates each edge stands; None without any.
         known: What was known before; None for nothing.
         incomplete: Columns that miss values at some site.
+        rows: Rows of all sites.
     """
 
     dag: BoolMatrix
@@ -56,3 +57,4 @@ class FedBOSSOutcome:
     bootstrap: EdgeCounts | None = field(repr=False, default=None)
     known: Constraints | None = field(repr=False, default=None)
     incomplete: tuple[int, ...] = ()
+    rows: int = 0

@@ -13,14 +13,16 @@ from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.knowledge import KNOWN, known_of
+from cipherdag.graphs.knowledge import KNOWN, Constraints, known_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 
@@ -77,20 +79,27 @@ def disclosed(own: FedBOSS) -> tuple[str, ...]:
     return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
 
 
-def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
+def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
-    details: dict[str, Any] = {
-        "score": outcome.curve[-1],
-        "score_curve": list(outcome.curve),
-        "sets": dict(outcome.sets),
-        "cut_short": outcome.cut_short,
-    } | incomplete_detail(outcome.incomplete, names)
+    names, known = facts.names, outcome.known or Constraints.none(facts.n_variables)
+    edges = known.open(outcome.arcs | outcome.arcs.T)
+    details: dict[str, Any] = (
+        {
+            "score": outcome.curve[-1],
+            "score_curve": list(outcome.curve),
+            "sets": dict(outcome.sets),
+            "cut_short": outcome.cut_short,
+        }
+        | incomplete_detail(outcome.incomplete, names)
+        | few_rows_detail(outcome.rows)
+    )
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
     found = LearntGraph.of_dag(
         names,
         outcome.dag,
         cpdag=outcome.arcs,
+        open_edges=facts.determined.without_direction(edges, by_scores=True),
         evidence=_evidence(outcome, names),
         details=details,
     )
@@ -117,7 +126,7 @@ def reported(own: FedBOSS, found: LearntGraph) -> Report:
         panels=(_curve(curve, steps),),
         notes=tuple(notes),
         limits=tuple(limits),
-        warnings=scores_warnings(details),
+        warnings=(*few_rows_warnings(details, len(found.graph.nodes)), *scores_warnings(details)),
     )
 
 

@@ -128,7 +128,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedcd"
     title: ClassVar[str] = "Fed-CD"
-    reads: ClassVar[frozenset[Reading]] = frozenset({"interventions"})
+    reads: ClassVar[frozenset[Reading]] = frozenset({"interventions", "relations"})
 
     aggregation: Literal["proximity", "naive"] = "proximity"
     reference: Literal["paper", "code"] = "paper"

@@ -132,7 +132,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
     name: ClassVar[str] = "fedcmfs"
     title: ClassVar[str] = "FedCMFS"
-    reads: ClassVar[frozenset[Reading]] = frozenset({"labels"})
+    reads: ClassVar[frozenset[Reading]] = frozenset({"labels", "relations"})
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
 
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)

@@ -98,6 +98,7 @@ def by_source(
                 max_rows=question.max_rows,
                 present=facts.present,
                 fewest=facts.fewest,
+                determined=facts.determined,
                 ranked=True,
             )
             opened.append((yield from kind.source(settings, closed=closed)))

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+import numpy as np
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import once_more, replicated
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import (
@@ -48,10 +50,10 @@ from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, 
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
 from cipherdag.graphs.ancestral.classes import nearest_pag
-from cipherdag.graphs.ancestral.marks import NONE
+from cipherdag.graphs.ancestral.marks import CIRCLE, NONE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import unshielded_pairs
+from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
@@ -132,6 +134,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     title: ClassVar[str] = "FedFCI"
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
     takes_overlap: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     reveal: Reveal = "auto"
@@ -234,7 +237,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self._skeleton(source, known, shown), marginal_differences(kinds, settings)
         )
         outcome, given = yield from beside(
-            self._orient(source, known, found, facts.measured),
+            self._orient(source, known, found, facts),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
         return _told_of(outcome, source, known, (*marginal, *given))
@@ -302,23 +305,27 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         source: EvidenceSource,
         known: Constraints,
         found: StableSkeleton,
-        measured: Measured,
+        facts: Facts,
     ) -> Learning:
-        sets, untested = found.separations, measured.never(found.skeleton)
+        sets, measured = found.separations, facts.measured
+        untested = measured.never(found.skeleton)
+        undirected = untested | facts.determined.without_direction(known.open(found.skeleton))
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
         judge = partial(self._judge, source)
         if self.search == "rfci":
             rules = RFCI(source, known, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            refined.told = yield from judge(found.skeleton, sets.sets, measured)
-            doubtful = None if measured.everywhere else untested
+            told = yield from judge(found.skeleton, sets.sets, measured)
+            refined.told = told.without(triples_over(found.skeleton, undirected))
+            doubtful = undirected if undirected.any() or not measured.everywhere else None
             grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=doubtful)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
-            if measured.everywhere and self.knowledge is None:
+            if doubtful is None and self.knowledge is None:
                 marks = nearest_pag(marks, refined.told.ambiguous)
         weakest = found.tested(source)
+        marks = np.where(undirected & (marks != NONE), CIRCLE, marks)
         return FedFCIOutcome(
             marks=marks,
             layers=found.layers,
@@ -327,7 +334,9 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             colliders=tuple(refined.told.colliders),
             ambiguous=tuple(refined.told.ambiguous),
             weakest={pair: own for pair, own in weakest.items() if marks[pair]},
-            decisive=found.decisive.of(marks != NONE, known.joined, source, measured),
+            decisive=found.decisive.of(
+                marks != NONE, known.joined, source, measured, facts.determined
+            ),
             known=known,
             untested=untested,
         )
@@ -364,6 +373,7 @@ def _told_of(
     return replace(
         outcome,
         tests=dict(source.tally),
+        rows=0 if source.kinds is None else source.kinds.rows,
         differences=differences,
         fallen=fallen_untested(source.never_tested(), tested_pairs(known)),
     )

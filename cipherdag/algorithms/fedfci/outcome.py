@@ -35,6 +35,7 @@ class FedFCIOutcome:
         differences: As in `FedPCOutcome`.
         known: What was known before; None for nothing.
         bootstrap: In how many replicates every mark occurs, if there were any.
+        rows: Rows of all sites, where they were opened; else 0.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
         fallen: As in `FedPCOutcome`.
@@ -53,6 +54,7 @@ class FedFCIOutcome:
     differences: tuple[SiteDifference, ...] = ()
     known: Constraints | None = field(repr=False, default=None)
     bootstrap: MarkCounts | None = None
+    rows: int = 0
     untested: BoolMatrix | None = field(repr=False, default=None)
     fallen: BoolMatrix | None = field(repr=False, default=None)
     groups: tuple[Local, ...] = field(repr=False, default=())

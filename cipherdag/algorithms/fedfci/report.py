@@ -16,9 +16,11 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests
 from cipherdag.algorithms.fedpc.graph_evidence import VERDICT
+from cipherdag.algorithms.fedpc.report import referred
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, supported, untested_details
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.findings.few_rows import few_rows_detail
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
@@ -57,7 +59,7 @@ UNSELECTED = (
 
 def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
     """The graph by name with its evidence, and what a report makes something of."""
-    names = facts.names
+    names, outcome = facts.names, replace(outcome, weakest=referred(outcome.weakest, facts))
     details: dict[str, Any] = {"evidence": algorithm.evidence, "tests": dict(outcome.tests)}
     marks, fitting = outcome.marks, None
     if algorithm.integrate:
@@ -72,6 +74,7 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details |= unresolved_details(_unresolved(outcome, graph))
     open_edges = outcome.untested if fitting is None or not fitting.settled else None
     details |= untested_details(open_edges, outcome.fallen, names)
+    details |= few_rows_detail(outcome.rows)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     evidence = _evidence(algorithm, outcome, graph, fitting)

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import (
@@ -147,6 +147,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     name: ClassVar[str] = "fedpc"
     title: ClassVar[str] = "FedPC"
     takes_overlap: ClassVar[bool] = True
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     reveal: Reveal = "auto"
@@ -259,6 +260,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             if index[group] == UNDECIDED
             for y in np.flatnonzero(skeleton[x] & skeleton[z]).tolist()
         ]
+        undirected = facts.determined.without_direction(known.open(skeleton))
+        open_triples = [*open_triples, *triples_over(skeleton, undirected) - {*open_triples}]
         outcome = FedPCOutcome(
             skeleton=skeleton,
             arcs=skeleton,
@@ -266,8 +269,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             support=strengths,
             layers=voted.layers,
             votes=voted.votes,
-            ambiguous=tuple(open_triples),
+            ambiguous=tuple(sorted(open_triples)),
             known=known,
+            undirected=undirected,
         )
         if self.reference == "code":
             return replace(outcome, arcs=oriented_in_code_order(self, outcome))
@@ -298,11 +302,13 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
         untested = facts.measured.never(found.skeleton & ~known.joined)
-        doubtful = triples_over(found.skeleton, untested)
+        undirected = untested | facts.determined.without_direction(known.open(found.skeleton))
+        doubtful = triples_over(found.skeleton, undirected)
         judged = None if judged is None else judged.without(doubtful)
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        reasons = source, facts.measured, facts.determined
         outcome = FedPCOutcome(
             skeleton=found.skeleton,
             arcs=found.skeleton,
@@ -315,10 +321,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             clarity={} if judged is None else judged.clarity,
             differences=(*marginal, *given),
             weakest=found.tested(source),
-            decisive=found.decisive.of(found.skeleton, known.joined, source, facts.measured),
+            decisive=found.decisive.of(found.skeleton, known.joined, *reasons),
             apart=() if drawn else found.apart,
+            rows=0 if source.kinds is None else source.kinds.rows,
             known=known,
             untested=untested,
+            undirected=undirected,
             fallen=fallen_untested(source.never_tested(), known),
         )
         return outcome.with_class(

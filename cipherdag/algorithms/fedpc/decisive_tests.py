@@ -16,6 +16,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.remembering import triplet_keys
 from cipherdag.graphs.edge_evidence import TestsOfEdge
+from cipherdag.graphs.relations import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.remembering import Keys
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.relations import Determined
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.presence import Measured
 
@@ -31,6 +33,7 @@ Pair = tuple[int, int]
 NOT_TOGETHER = "no site measured both"
 TOO_FEW_SITES = "too few sites have rows that tell"
 TOO_FEW_ROWS = "rows are too few, or do not vary"
+FOLLOWS = "one of the two follows from what is given"
 
 
 @dataclass(slots=True)
@@ -60,7 +63,12 @@ class DecisiveTests:
             known[tuple(sorted(given))] = None
 
     def of(
-        self, skeleton: BoolMatrix, joined: BoolMatrix, source: EvidenceSource, measured: Measured
+        self,
+        skeleton: BoolMatrix,
+        joined: BoolMatrix,
+        source: EvidenceSource,
+        measured: Measured,
+        determined: Determined = NOTHING,
     ) -> dict[Pair, TestsOfEdge[int]]:
         """The tests of every edge x < z that was to be tested.
 
@@ -70,6 +78,7 @@ class DecisiveTests:
             source: Of the tests.
             measured: Which variables the sites measured. Tests of those that no site measured
                 together are none of the plan's, but for that of the two given nothing.
+            determined: Which of them follow from others.
         """
         edges = np.argwhere(np.triu(skeleton & ~joined))
         own = edges @ np.array([self.n_variables, 1])
@@ -80,7 +89,7 @@ class DecisiveTests:
             undone = [given for given in not_done if measured.has([x, z, *given])]
             asked_for = count - len(not_done) + len(undone)
             given = min(undone, key=len, default=())
-            why = _why((x, z, *given), source) if undone else ""
+            why = _why((x, z, *given), source, determined) if undone else ""
             if not measured.has([x, z]):
                 asked_for, undone, why = 1, [()], NOT_TOGETHER
             found[x, z] = TestsOfEdge(asked_for, len(undone), given, why)
@@ -98,8 +107,10 @@ class DecisiveTests:
         return counts
 
 
-def _why(test: Sequence[int], source: EvidenceSource) -> str:
+def _why(test: Sequence[int], source: EvidenceSource, determined: Determined) -> str:
     """Why a test was not done, in words."""
+    if determined.undone(np.array([test], dtype=np.int64)).any():
+        return FOLLOWS
     x, y, *given = test
     triplets = np.array([(x, y, s) for s in given], dtype=np.int64).reshape(-1, 3)
     return TOO_FEW_SITES if source.left_undone(triplets).any() else TOO_FEW_ROWS

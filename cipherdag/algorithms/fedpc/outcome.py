@@ -50,7 +50,8 @@ class FedPCOutcome:
         skeleton: Symmetric adjacency, shape (p, p).
         arcs: The CPDAG, or with knowledge the maximal PDAG, shape (p, p): True where i -> j or
             i - j (undirected edges both ways); but edges that no site measured both ends of have no
-            direction. By the reference ``code`` what its program makes.
+            direction, nor those between columns that write one variable several times. By the
+            reference ``code`` what its program makes.
         separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
@@ -74,9 +75,12 @@ class FedPCOutcome:
             were not done; empty where that is not known.
         apart: Every pair x < z that tests over all sites separated, ascending, with the set that
             did and its p-value; empty with ``vote``.
+        rows: Rows of all sites, where they were opened; else 0.
         known: What was known before; None for nothing.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
+        undirected: All edges that have no direction whatever the tests say, shape (p, p); None for
+            none.
         fallen: Pairs that count as independent though too few sites could test them, shape (p, p);
             None where there are none.
     """
@@ -97,8 +101,10 @@ class FedPCOutcome:
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
     decisive: Mapping[tuple[int, int], TestsOfEdge[int]] = field(repr=False, default_factory=dict)
     apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
+    rows: int = 0
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
+    undirected: BoolMatrix | None = field(repr=False, default=None)
     fallen: BoolMatrix | None = field(repr=False, default=None)
 
     @property
@@ -109,5 +115,5 @@ class FedPCOutcome:
     def with_class(self, found: ClassOfDags) -> Self:
         """The same with the class of DAGs that was made of it, whose edges it then has."""
         skeleton = found.arcs | found.arcs.T
-        arcs = found.arcs if self.untested is None else found.arcs | self.untested & skeleton
+        arcs = found.arcs if self.undirected is None else found.arcs | self.undirected & skeleton
         return replace(self, skeleton=skeleton, arcs=arcs, in_class=found)

@@ -22,6 +22,7 @@ from cipherdag.algorithms.fedpc.untested import (
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.edge_status import undone_warnings
+from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.site_differences import (
     DETAIL,
     OWN_DETAIL,
@@ -38,10 +39,12 @@ from cipherdag.findings.unresolved import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 
 VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
@@ -71,7 +74,7 @@ SEPARATORS = {
 
 def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
     """The graph by name with its evidence, and what `reported` makes a report of."""
-    names = facts.names
+    names, outcome = facts.names, replace(outcome, weakest=referred(outcome.weakest, facts))
     details: dict[str, Any] = {"evidence": algorithm.decided_by}
     if algorithm.closed:
         details["reveal"] = "bits"
@@ -97,6 +100,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= untested_details(outcome.untested, outcome.fallen, names)
+    details |= few_rows_detail(outcome.rows)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
@@ -108,7 +112,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             names,
             outcome.in_class.dag,
             cpdag=outcome.in_class.arcs,
-            open_edges=outcome.untested,
+            open_edges=outcome.undirected,
             dag_note=contradicted(triples),
             evidence=evidence,
             details=details,
@@ -117,6 +121,16 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         return found
     drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
     return replace(found, evidence=drawn_anew)
+
+
+def referred(
+    weakest: Mapping[tuple[int, int], WeakestTest], facts: Facts
+) -> dict[tuple[int, int], WeakestTest]:
+    """The tests of edges, whose effects say which categories their signs are of."""
+    return {
+        pair: replace(own, effect=facts.referred(own.effect, *pair))
+        for pair, own in weakest.items()
+    }
 
 
 def evidence_disclosed(algorithm: FedPC | FedFCI) -> tuple[str, ...]:
@@ -156,7 +170,8 @@ def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Repor
         limits.append(DRAWN_TWICE)
     fallen = int(found.details.get(FALLEN_DETAIL, {}).get("pairs", 0))
     standing = undone_warnings(found.evidence.edges, fallen)
-    warnings = (*standing, *warnings, *untested_warnings(found.details))
+    few = few_rows_warnings(found.details, len(found.graph.nodes))
+    warnings = (*few, *standing, *warnings, *untested_warnings(found.details))
     if triples := unresolved_of(found.details):
         notes.append(unresolved_note(triples))
         panels.append(unresolved_panel(triples))

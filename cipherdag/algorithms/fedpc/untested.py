@@ -92,11 +92,13 @@ def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
         if fallen["pairs"] > len(fallen["shown"]):
             variables = first_of(fallen["variables"], _MOST_SHOWN)
             shown = f"{fallen['pairs']} pairs with {variables}"
+        rare = first_of(fallen["variables"], _MOST_SHOWN)
         said.append(
-            "Too few sites could test these pairs, since a variable does not vary there, has no "
-            "value, or rows are too few. They count as independent, so that what is directed "
-            "because two of them are apart rests on nothing, and their edges were taken off though "
-            f"nothing was tested: {shown}."
+            f"Too few sites could test {shown}: at the others {rare} does not vary, has no value, "
+            "or has too few rows of a category. Such pairs count as independent though nothing was "
+            "tested: that they have no edge, and a direction that rests on it, says nothing. "
+            "A rare category needs sites with more rows of it; evidence glm adds it up over sites "
+            "that hold few, where their policies have min_cell_size = 0."
         )
     return tuple(said)
 

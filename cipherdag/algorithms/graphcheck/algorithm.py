@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import within_sites
@@ -77,6 +77,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     name: ClassVar[str] = "graphcheck"
     title: ClassVar[str] = "GraphCheck"
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
 
     tested: InitVar[CausalGraph | None] = field(default=None, kw_only=False)
@@ -168,6 +169,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             max_rows=self.max_rows,
             present=facts.present,
             fewest=facts.fewest,
+            determined=facts.determined,
         )
 
     def conclude(self, outcome: GraphCheckOutcome, facts: Facts) -> CheckedGraph:
@@ -182,7 +184,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
                 p_value=None if np.isnan(p) else p,
                 adjusted=None if np.isnan(p) else q,
                 fails=q < self.alpha,
-                effect=effect,
+                effect=facts.referred(effect, x, y),
             )
             for (x, y, *given), p, q, effect in zip(
                 outcome.tests,

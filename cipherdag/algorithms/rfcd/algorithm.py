@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import require, within
 from cipherdag.algorithms.rfcd.objectives import (
@@ -113,6 +113,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     name: ClassVar[str] = "rfcd"
     title: ClassVar[str] = "RFcd"
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     retired: ClassVar[dict[str, object]] = {"noise": 0.0}
 
     score: Literal["bic", "mdl"] = "bic"
@@ -157,7 +158,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and the regret on the way."""
-        return concluded(outcome, facts.names)
+        return concluded(outcome, facts)
 
     def disclosures(self) -> tuple[str, ...]:
         """What the objective opens."""

@@ -12,17 +12,19 @@ from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.curves import Curves, Series
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
 
 
-def concluded(outcome: RFcdOutcome, names: Sequence[str]) -> LearntGraph:
+def concluded(outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
     """The best DAG and its CPDAG by name, the regret, its curve and grid."""
     return LearntGraph.of_dag(
-        names,
+        facts.names,
         outcome.dag,
         cpdag=outcome.arcs,
+        open_edges=facts.determined.without_direction(
+            outcome.arcs | outcome.arcs.T, by_scores=True
+        ),
         details={
             "regret": outcome.regret,
             "regret_curve": list(outcome.curve),

@@ -69,7 +69,9 @@ class Link:
         except OSError as error:
             raise SiteUnreachableError(
                 f"the server cannot listen on port {port}: {error.strerror}",
-                remedy="Stop what uses the port, or give the right to bind it: docs/roles/it.md.",
+                remedy="Stop what uses the port, which `ss -ltnp` names, or give the right to bind "
+                "it: docs/roles/it.md. A study on another port begins in a new folder, with "
+                "`cipherdag coordinator new --port`.",
             ) from error
         listener.setblocking(False)
         driver = LinkDriver(credentials.context(server=True), self._peers, listener)

@@ -11,6 +11,7 @@ Leaks:
 
 from __future__ import annotations
 
+from cipherdag.graphs.relations import Relation  # noqa: TC001 - decoded at run time
 from cipherdag.protocol.wire import Body
 
 
@@ -134,12 +135,14 @@ class Linked(Body, frozen=True):
     content: bytes
 
 
-class Ready(Body, frozen=True):
+class Ready(Body, frozen=True, omit_defaults=True):
     """A site is set up: its keyed schema digest and the number of aligned variables.
 
-    ``labels`` are the positions of a multi-label study's labels, where the algorithm needs them.
+    ``labels`` are the positions of a multi-label study's labels, where the algorithm needs them,
+    and ``relations`` say which variables follow from others, by position.
     """
 
     schema_digest: bytes
     n_variables: int
     labels: tuple[int, ...] = ()
+    relations: tuple[Relation[int], ...] = ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cipherdag.sites.answers.belief_answers import table_beliefs
+from cipherdag.sites.answers.odd_column import far_number
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.respondent import Respondent, table_tests
@@ -66,7 +67,14 @@ def table_respondent(
     pool = pooled(observed)
 
     def respond_drawn(own: SiteTable) -> Respondent:
+<<<<<<< HEAD
         return Respondent(len(own.names), tests(own), pool=pooled(own, pool))
+=======
+        own_pool = pooled(own, pool)
+        move = partial(moved, drawn=moved_z(own, own_pool))
+        by = table.schema.determined
+        return Respondent(len(own.names), tests(own), pool=own_pool, move=move, determined=by)
+>>>>>>> cols
 
     return Respondent(
         len(table.names),
@@ -83,4 +91,10 @@ def table_respondent(
             table, min_cell_size=min_cell_size, device=device, spend=spend, keyed=keyed
         ),
         resamples=Resamples(observed, respond_drawn, keyed=keyed),
+<<<<<<< HEAD
+=======
+        move=moved,
+        determined=table.schema.determined,
+        explain=lambda: far_number(table),
+>>>>>>> cols
     )

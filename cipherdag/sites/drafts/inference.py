@@ -193,9 +193,21 @@ def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
         found.append(_odd_cells(odd))
     if column.kind == "discrete":
         found += suspicious_categories(column.categories) + suspicious_dates(texts)
-        others = [text for text in odd if not stands_for_missing(text)]
+        padded = [text for text in odd if (text.lstrip("0") or "0") in plain]
+        found += [_padded(padded)] if padded else []
+        others = [text for text in odd if not (text in padded or stands_for_missing(text))]
         found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
     return found
+
+
+def _padded(texts: Sequence[str]) -> Suspicion:
+    """Numbers with zeros before them, which are other categories than the same without."""
+    pairs = ", ".join(f'"{text.lstrip("0") or "0"}" = ["{text}"]' for text in sorted(texts))
+    return Suspicion(
+        "numbers with and without leading zeros",
+        f"'{min(texts)}' and '{min(texts).lstrip('0') or '0'}' are two categories here.",
+        f"If they mean the same, keep one of them and write synonyms = {{ {pairs} }}.",
+    )
 
 
 def _odd_cells(odd: Sequence[str]) -> Suspicion:

@@ -19,6 +19,7 @@ from cipherdag.sites.table.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cipherdag.graphs.relations import Relation
     from cipherdag.sites.table.column import Listed
 
     Drafts = Mapping[str, Column]
@@ -74,7 +75,33 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
     if all(column.kind == "ignore" for column in columns):
         lines = "; ".join(f"'{own.column}': {own.said}" for own in found[:3])
         raise SchemaError(f"the drafts agree on no column. {lines}")
-    return Schema(tuple(columns)), tuple(found)
+    relations, differing = _relations(drafts)
+    return Schema(tuple(columns), relations), (*found, *differing)
+
+
+def _relations(
+    drafts: Mapping[str, Schema],
+) -> tuple[tuple[Relation[str], ...], list[Difference]]:
+    """Relations of every draft that has their columns, and those that only some of these have."""
+    declared: dict[Relation[str], list[str]] = {}
+    for site, draft in sorted(drafts.items()):
+        for relation in draft.applied:
+            declared.setdefault(relation, []).append(site)
+    kept, found = [], []
+    for relation, sites in sorted(declared.items(), key=lambda each: each[0].columns):
+        able = [site for site, own in drafts.items() if {*relation.columns} <= {*own.names}]
+        if len(sites) == len(able):
+            kept.append(relation)
+            continue
+        said = f"{relation.said()} by {quoted(sites)} only."
+        found.append(Difference(relation.columns[0], said, _NOT_EVERYWHERE))
+    return tuple(kept), found
+
+
+_NOT_EVERYWHERE = (
+    "Left out: elsewhere it does not hold, or few rows do not show it. If it is meant to hold, "
+    "copy its [[relations]] into the schema."
+)
 
 
 def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Difference:

@@ -18,12 +18,12 @@ import numpy as np
 from cipherdag.graphs.listing import first_of
 from cipherdag.questions.presence import Measured
 from cipherdag.sites.table.reading import open_table
-from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cipherdag.sites.table.reading import TableSource
+    from cipherdag.sites.table.schema import Schema
 
     Lacking = Mapping[str, frozenset[str]]
     """For every site the names of the variables that it lacks."""
@@ -86,7 +86,7 @@ def with_overlap(schema: Schema, lacking: Lacking) -> Schema:
             columns.append(replace(own, kind="ignore", label=False, unmeasured_at=()))
         else:
             columns.append(replace(own, unmeasured_at=sites) if sites else own)
-    return Schema(tuple(columns))
+    return replace(schema, columns=tuple(columns))
 
 
 def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator[str]:

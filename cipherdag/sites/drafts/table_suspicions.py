@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.sites.drafts.row_suspicions import row_suspicions
 from cipherdag.sites.drafts.suspicions import suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.names import parse_number
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def table_suspicions(table: SiteTable) -> list[tuple[str, Suspicion]]:
-    """Columns with what is odd about them; their details may hold values of the table."""
-    found = []
+    """Columns, "" for the rows, with what is odd about them; details may hold values."""
+    found = [("", each) for each in row_suspicions(table)]
     for position, column in enumerate(table.schema.variables):
         if column.kind == "discrete":
             found += [(column.name, own) for own in suspicious_categories(column.categories)]

@@ -13,6 +13,7 @@ from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatur
 from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
+from cipherdag.graphs.relations import NOTHING
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
+    from cipherdag.graphs.relations import Determined
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.policy.policy import Policy
 
@@ -42,6 +44,7 @@ def plan_lines(
     *,
     n_variables: int | None = None,
     labels: tuple[int, ...] = (),
+    determined: Determined = NOTHING,
     policy: Policy | None = None,
 ) -> list[str]:
     """Who asks for what and why, what will be opened, and how far it can go.
@@ -50,6 +53,7 @@ def plan_lines(
         plan: The plan.
         n_variables: Number of aligned variables, p; None where only the sites know it.
         labels: Positions of the labels, where there are any.
+        determined: Which variables follow from others, where any do.
         policy: The site's limits, which end the run at the latest; none for a coordinator.
 
     Returns:
@@ -72,7 +76,9 @@ def plan_lines(
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
-            first = next(algorithm.ask(plan_facts(plan, n_variables, labels)), None)
+            facts = plan_facts(plan, n_variables, labels, determined=determined)
+            lines += [facts.determined.disclosed] if facts.determined else []
+            first = next(algorithm.ask(facts), None)
     except CipherdagError as error:
         return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
     if first is not None:

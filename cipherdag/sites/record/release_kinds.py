@@ -48,6 +48,11 @@ _KINDS = (
         ", the same at every site, seen by the coordinator",
     ),
     ReleaseKind(
+        "relations",
+        "which variables the schema says to follow from others, by position",
+        ", the same at every site, seen by the coordinator",
+    ),
+    ReleaseKind(
         "mask-seeds",
         "the seed of this round's own mask, which the sum needs",
         operations=("unmask",),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.errors import CipherdagError
+    from cipherdag.protocol.set_up.bodies import Ready
     from cipherdag.sites.record.ledger import Ledger
     from cipherdag.sites.session.admission import HeldSession
     from cipherdag.sites.session.incoming import Incoming
@@ -44,8 +45,17 @@ def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
     return Refusal(error=RefusedError.__name__, message="")
 
 
+def _shown(ready: Ready) -> tuple[int, str]:
+    """How many values the end of a set-up shows, and what of its kind they add."""
+    parts = (
+        ("+label-positions", len(ready.labels)),
+        ("+relations", sum(len(each.columns) for each in ready.relations)),
+    )
+    return 1 + sum(n for _, n in parts), "".join(kind for kind, n in parts if n)
+
+
 def description(
-    message: Incoming, held: HeldSession, *, kind: str = "", labels: int = 0
+    message: Incoming, held: HeldSession, *, kind: str = "", ready: Ready | None = None
 ) -> dict[str, Any]:
     """What `Ledger.append` is told of a reply, beside its bytes.
 
@@ -53,7 +63,7 @@ def description(
         message: What is answered.
         held: The session whose keys the site holds.
         kind: What the reply is, if not the answer: ``refusal`` or ``repeat``.
-        labels: How many positions of labels it shows.
+        ready: The reply, where it ends the set-up: it shows positions of labels and relations.
     """
     plan = message.content if isinstance(message.content, Plan) else held.plan
     round_ = held.rounds.current if held.rounds is not None else None
@@ -62,10 +72,16 @@ def description(
     kept = held.rounds.kept if held.rounds is not None else None
     closing = kept is not None and not kind and message.operation == "finish"
     answered = not kind and round_ is not None and message.operation in ("ask", "open")
-    values = 1 + labels if not kind and message.operation in ("sealed", "linked") else 0
+    values, shown = (0, "") if kind or ready is None else _shown(ready)
     if not kind and round_ is not None and message.operation == "ask":
         kind = question_kinds(round_.question)
+<<<<<<< HEAD
     kind = kind or REPLY_KINDS[message.operation] + ("+label-positions" if labels else "")
+=======
+    if not kind and round_ is not None and round_.part and message.operation == "open":
+        kind = BLINDED
+    kind = kind or REPLY_KINDS[message.operation] + shown
+>>>>>>> cols
     digest = round_.declared.digest if round_ is not None else b""
     return {
         "session": message.session,

@@ -21,6 +21,7 @@ from cipherdag.errors import (
     PrivacyError,
     SiteComputationError,
 )
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
@@ -79,8 +80,9 @@ log = logging.getLogger("cipherdag.site")
 class SiteProfile:
     """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
 
-    ``labels`` are the positions of the variables that the schema marks as labels, and ``lacking``
-    those that every site lacks by the schema, of sites that lack some.
+    ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
+    says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
+    lack some.
     """
 
     name: str
@@ -90,6 +92,7 @@ class SiteProfile:
     schema: bytes
     rows: int
     labels: tuple[int, ...] = ()
+    determined: Determined = NOTHING
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -176,8 +179,8 @@ class SiteRuntime:
             log.exception("failed on %s", message.operation)
             return self._refusal(message, SiteComputationError("it failed"), "")
         reply = self._envelope(message.session, REPLIES[message.operation], body)
-        labels = len(body.labels) if isinstance(body, Ready) else 0
-        left = recorded(self.ledger, reply, description(message, held, labels=labels))
+        ready = body if isinstance(body, Ready) else None
+        left = recorded(self.ledger, reply, description(message, held, ready=ready))
         if left:
             self._current.repeats[message.operation] = message.digest, left
         return left
@@ -282,12 +285,16 @@ class SiteRuntime:
         )
         current.handshake = None  # the private halves of its keys are not needed any more
         return msgspec.structs.replace(
-            ready, n_variables=program.facts.n_variables, labels=program.facts.labels
+            ready,
+            n_variables=program.facts.n_variables,
+            labels=program.facts.labels,
+            relations=program.facts.determined.relations,
         )
 
     def _program(self, plan: Plan) -> Program:
         """The plan's program over this site's variables."""
-        facts = plan_facts(plan, self._respondent.n_variables, self._profile.labels)
+        profile, count = self._profile, self._respondent.n_variables
+        facts = plan_facts(plan, count, profile.labels, determined=profile.determined)
         return self._programs(plan, facts)
 
     def _ask(self, ask: Ask) -> Share:

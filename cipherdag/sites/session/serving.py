@@ -27,6 +27,8 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.row_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.sites.study.study import Study
+    from cipherdag.sites.table.site_table import SiteTable
 
 log = logging.getLogger("cipherdag.site")
 
@@ -77,6 +80,7 @@ def open_site(
     policy = site.policy_in(study)
     schema = Schema.load(site.schema_path(settings))
     table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
+    _look_at(table)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
     sums = OpenedSums(schema.canonical(), site.sums_path)
     sums.check_complete(read_releases(ledger.lines))
@@ -96,6 +100,7 @@ def open_site(
         schema=schema.canonical(),
         rows=table.rows,
         labels=schema.label_positions,
+        determined=schema.determined,
         lacking=schema.lacking,
     )
     folder = FolderLimits(
@@ -108,6 +113,15 @@ def open_site(
     return SiteRuntime(
         profile, respondent, policy, ledger, sums=sums, folder=folder, programs=programs
     )
+
+
+def _look_at(table: SiteTable) -> None:
+    """Say in the site's log what its rows are, and its columns to each other, before a run."""
+    for each in row_suspicions(table):
+        log.warning("%s", each)
+    for relation in related_columns(table):
+        if relation not in table.schema.applied:
+            log.warning("the schema does not declare that %s", relation.said())
 
 
 class KeptSite:

@@ -20,6 +20,7 @@ import numpy as np
 from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
+from cipherdag.sites.drafts.relations.search import contradicted, related_columns
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
@@ -206,6 +207,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
     yield _suspicions(table)
+    yield _relations(table)
     if policy is not None:
         yield from _limits(table, policy)
     yield from _identifiers(site, settings, schema)
@@ -224,7 +226,8 @@ def without_values(error: DataError) -> tuple[str, str]:
 
 def _suspicions(table: SiteTable) -> Finding:
     """What looks like a mistake, by column and without a value."""
-    odd = dict.fromkeys(f"'{column}': {own.kind}" for column, own in table_suspicions(table))
+    found = table_suspicions(table)
+    odd = dict.fromkeys(f"'{column}': {own.kind}" if column else own.kind for column, own in found)
     if not odd:
         return Finding("odd values", "ok", "nothing looks like a mistake")
     said = "; ".join([*odd][:_MOST_SHOWN]) + ("; ..." if len(odd) > _MOST_SHOWN else "")
@@ -233,6 +236,26 @@ def _suspicions(table: SiteTable) -> Finding:
         "the cells, or declare missing, synonyms, unit or plausible in schema.toml."
     )
     return Finding("odd values", "warn", said, fix)
+
+
+def _relations(table: SiteTable) -> Finding:
+    """Columns that follow from others here, against those that the schema declares."""
+    found, declared = {*related_columns(table)}, {*table.schema.applied}
+    missing = sorted(each.said() for each in found - declared)
+    wrong = sorted(each.said() for each in declared if contradicted(each, table))
+    if missing or wrong:
+        said = [f"not declared: {each}" for each in missing]
+        said += [f"declared, and not so here: {each}" for each in wrong]
+        more = "; ..." if len(said) > _MOST_SHOWN else ""
+        return Finding(
+            "related columns",
+            "warn",
+            "; ".join(said[:_MOST_SHOWN]) + more,
+            'Agree with the other sites: set kind = "ignore" for all but one of such columns, or '
+            "copy [[relations]] from what `cipherdag schema infer` writes into schema.toml at all.",
+        )
+    what = "as the schema declares" if declared else "no column follows from others"
+    return Finding("related columns", "ok", what)
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from cipherdag.protocol.messages import declaration
 from cipherdag.protocol.plan import check_alike
 from cipherdag.questions.question import question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.plan_facts import check_lacking, plan_facts
+from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.session.program import installed_program
 from cipherdag.sites.study.doctor import without_values
 from cipherdag.sites.study.finding import Finding
@@ -88,7 +88,7 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     """Answer as if all sites were like this one, as long as questions are of new kinds."""
     policy, own = site.policy(), table()
     schema, everyone = own.schema, tuple(range(len(plan.cohort)))
-    program = installed_program(plan, plan_facts(plan, len(schema.names), schema.label_positions))
+    program = installed_program(plan, facts_by(plan, schema))
     respondent = table_respondent(
         own,
         min_cell_size=policy.min_cell_size,

@@ -10,7 +10,7 @@ import json
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cipherdag.errors import SchemaError
+from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
@@ -56,6 +57,15 @@ _PREAMBLE = """\
 #   allow_constant  true: a site may hold a single value, or none, in this column
 #   label           true: the column is a label of a multi-label study
 #
+# Columns that determine one another are declared in [[relations]] behind the columns: given what
+# determines a column no test of it is done, and no edge falls to one.
+#
+#   form            "coded": the first column and the others together are one variable (a copy, a
+#                   code and its name, a category and its dummies); "one-hot": one of them is set
+#                   in every row; "sum", "product": a weighted sum of them or of their logarithms
+#                   is constant; "function": the first follows from the others
+#   columns         their names; a relation is void where one of them takes no part
+#
 # Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
 """
 
@@ -67,13 +77,17 @@ class Schema:
     Attributes:
         columns: All columns, ignored ones included; at least one is a variable, at most one names
             interventions.
+        relations: Which of them determine one another, by name.
+        comment: What a draft says of the rows, for a person to read.
 
     Raises:
-        SchemaError: If two names are equal after normalisation, no column is a variable or two
-            name interventions.
+        SchemaError: If two names are equal after normalisation, no column is a variable, two
+            name interventions, or a relation names no column.
     """
 
     columns: tuple[Column, ...]
+    relations: tuple[Relation[str], ...] = ()
+    comment: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -88,6 +102,9 @@ class Schema:
         marks = [column.name for column in self.columns if column.kind == "intervention"]
         if len(marks) > 1:
             raise SchemaError(f"'{marks[0]}' already names the interventions", column=marks[1])
+        for name in (name for relation in self.relations for name in relation.columns):
+            if name not in names:
+                raise SchemaError("a relation names this column, which is none", column=name)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +132,19 @@ class Schema:
         """Positions in ``variables`` of those marked as labels, ascending."""
         return tuple(v for v, column in enumerate(self.variables) if column.label)
 
+    @cached_property
+    def applied(self) -> tuple[Relation[str], ...]:
+        """The relations all of whose columns take part, in one order."""
+        known = {*self.names}
+        applied = {each for each in self.relations if known.issuperset(each.columns)}
+        return tuple(sorted(applied, key=lambda each: (each.form, each.columns)))
+
+    @cached_property
+    def determined(self) -> Determined:
+        """The same by position."""
+        positions = {name: position for position, name in enumerate(self.names)}
+        return Determined(tuple(each.over(positions) for each in self.applied))
+
     def unmeasured_at(self, site: str | None) -> tuple[int, ...]:
         """Positions in ``variables`` of those that a site did not measure, ascending."""
         return tuple(v for v, own in enumerate(self.variables) if site in own.unmeasured_at)
@@ -129,13 +159,13 @@ class Schema:
         """What sites must agree on, as bytes that differ wherever two schemas differ.
 
         One line per variable in the order of ``names``, each its ``Column.canonical``, and one for
-        the column of interventions if there is one; ignored
-        columns, comments and the order of the file do not enter. It names the variables, so it
+        XX comments and the order of the file do not enter. It names the variables, so it
         never leaves a site in the clear: sites compare a digest under a key of their own.
         """
         marks = () if self.intervention is None else (self.intervention,)
         lines = (item.canonical() for item in (*self.variables, *marks))
-        return b"\n".join((b"cipherdag schema 1", *lines))
+        between = (msgspec.json.encode([each.form, *each.columns]) for each in self.applied)
+        return b"\n".join((b"cipherdag schema 1", *lines, *between))
 
     def with_interventions(self, name: str | None) -> Schema:
         """The same schema with this column naming the interventions; None changes nothing.
@@ -149,7 +179,8 @@ class Schema:
         if own is None:
             raise SchemaError("there is no such column", column=visible(name))
         mark = Column(name=own.name, kind="intervention", missing=own.missing)
-        return Schema(tuple(mark if c is own else c for c in self.columns))
+        columns = tuple(mark if c is own else c for c in self.columns)
+        return replace(self, columns=columns)
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
         """The same schema with these columns, and no others, marked as labels.
@@ -170,9 +201,8 @@ class Schema:
                 column=visible(label),
                 remedy="Correct --labels, or the columns of schema.toml.",
             )
-        return Schema(
-            tuple(replace(column, label=column.name in marked) for column in self.columns)
-        )
+        columns = (replace(column, label=column.name in marked) for column in self.columns)
+        return replace(self, columns=tuple(columns))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
@@ -196,7 +226,8 @@ class Schema:
             SchemaError: If the text is no TOML, or has an unknown key or a value out of its range.
         """
         try:
-            return cls(_columns(parse(text)))
+            content = parse(text)
+            return cls(_columns(content), _relations(content))
         except SchemaError as error:
             error.file = file
             raise
@@ -205,23 +236,28 @@ class Schema:
 
     def dumps(self) -> str:
         """The schema as commented TOML, which ``loads`` reads back as an equal schema."""
-        return "\n".join((_PREAMBLE, *map(_column_toml, self.columns)))
+        relations = map(_relation_toml, self.relations)
+        said = [f"# {line}" for line in textwrap.wrap(self.comment, _COMMENT_WIDTH)]
+        head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
+        return "\n".join((head, *map(_column_toml, self.columns), *relations))
 
     @classmethod
     def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
         """A first schema for one table, or a list of them, for the user to look through and edit.
 
-        See ``cipherdag.sites.drafts.inference.infer_columns`` for the rules.
+        See ``cipherdag.sites.drafts.inference.infer_columns`` for the rules of columns, and
+        ``cipherdag.sites.drafts.drafting.looked_at`` for those of rows and relations.
 
         Raises:
             DataError: See there.
             SchemaError: If there is no table, or no column carries information.
         """
+        from cipherdag.sites.drafts.drafting import looked_at
         from cipherdag.sites.drafts.inference import infer_columns
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return cls(infer_columns(sources).runnable)
-        return cls(infer_columns([sources]).runnable)
+            return looked_at(cls(infer_columns(sources).runnable), sources)
+        return looked_at(cls(infer_columns([sources]).runnable), [sources])
 
 
 _Texts = tuple[str | int | float, ...]
@@ -246,11 +282,40 @@ class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
-    check_keys(content, ("columns",))
+    check_keys(content, ("columns", "relations"))
     tables = content.get("columns")
     if not isinstance(tables, dict):
         raise SchemaError('there is no table of columns, such as [columns."age"]')
     return tuple(_column(name, table) for name, table in tables.items())
+
+
+def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
+    tables = content.get("relations", [])
+    if not isinstance(tables, list) or not all(isinstance(own, dict) for own in tables):
+        raise SchemaError("relations are tables, each with form and columns under [[relations]]")
+    found = []
+    for table in tables:
+        try:
+            read = msgspec.convert(table, Relation[str])
+        except msgspec.ValidationError as error:
+            raise SchemaError(
+                "a relation is none",
+                remedy=f"Write form = one of {', '.join(FORMS)}, and columns = [names], both.",
+            ) from error
+        names = tuple(map(normalise_name, read.columns))
+        if len({*names}) < max(len(names), len(("one", "other"))):
+            raise SchemaError("a relation is of two or more different columns")
+        found.append(Relation(read.form, names))
+    return tuple(found)
+
+
+def _relation_toml(relation: Relation[str]) -> str:
+    said = f"LOOK: {relation.said()}. {LEFT_OUT[relation.form]}"
+    lines = [f"# {line}" for line in textwrap.wrap(said, _COMMENT_WIDTH)]
+    names = ", ".join(map(_quoted, relation.columns))
+    return "\n".join(
+        [*lines, "[[relations]]", f'form = "{relation.form}"', f"columns = [{names}]", ""]
+    )
 
 
 def _column(name: str, table: object) -> Column:

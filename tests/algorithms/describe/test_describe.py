@@ -266,6 +266,28 @@ def test_the_true_share_lies_between_the_two(seed):
         assert own.share - 1e-12 <= truth[own.category] <= own.share_at_most + 1e-12
 
 
+def _at_three(values):
+    return {name: pd.DataFrame({"x": values[k::3]}) for k, name in enumerate("abc")}
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("sigma", [1.0, 2.0, 2.5])
+def test_quartiles_of_skewed_numbers_are_told_to_a_tenth(sigma, sign):
+    own = sign * np.random.default_rng(0).lognormal(0.0, sigma, 3000)
+    (found,) = described(_at_three(own)).columns.values()
+    right = np.quantile(own, [0.25, 0.5, 0.75])
+    assert np.allclose(found.quantiles[1:4], right, rtol=0.12)
+    assert (np.array(found.quantiles) * sign > 0.0).all()
+
+
+def test_quartiles_of_numbers_many_of_which_are_zero():
+    rng = np.random.default_rng(0)
+    own = np.where(rng.random(3000) < 0.4, 0.0, rng.exponential(3.0, 3000))
+    (found,) = described(_at_three(own)).columns.values()
+    assert found.quantiles[:2] == (0.0, 0.0)
+    assert np.allclose(found.quantiles[2:4], np.quantile(own, [0.5, 0.75]), rtol=0.12)
+
+
 def test_marks_do_not_move_with_a_few_rows():
     rng = np.random.default_rng(0)
     mean, deviation = rng.normal(60.0, 9.0, 500), rng.uniform(1.0, 30.0, 500)
@@ -275,8 +297,8 @@ def test_marks_do_not_move_with_a_few_rows():
     # they stay where they are, or move by a part of a deviation that holds many rows
     moved = apart > 1e-9
     assert moved.any(axis=1).mean() < 0.02
-    assert (np.abs(before[:, 17] - mean) <= deviation / 6.0).all()
-    assert (np.diff(before, axis=1) > 0.0).all()
+    assert (np.abs(before - mean[:, None]).min(axis=1) <= deviation / 6.0).all()
+    assert (np.diff(before, axis=1) >= 0.0).all()
 
 
 def test_a_column_that_too_few_sites_have_is_not_told_of():

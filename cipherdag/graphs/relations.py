@@ -1,0 +1,218 @@
+"""Columns that are functions of others: what a schema declares of them, and which tests that ends.
+
+Where S determines x, nothing is left of x given S, so that any test of x and y given S says
+independent, or fails, whatever causes what: the data are not faithful to any graph there (Spirtes,
+Glymour and Scheines, 2000, section 3.8). So such a test is never done, of whatever evidence, and
+its edge says that it was not.
+
+Leaks:
+    Nothing of rows: the sites' schema declares the relations, and all sites have the same one. Who
+    knows the positions of the variables only learns which of these determine one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
+
+import msgspec
+import numpy as np
+
+from cipherdag.pages.numerals import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.graphs.edges import BoolMatrix, IndexArray
+
+    BoolVector = NDArray[np.bool_]
+
+Form = Literal["coded", "one-hot", "sum", "product", "function"]
+"""``coded``: the first column and all others together are one variable, as a copy, a code and its
+name, a category and its dummies. ``one-hot``: in every row one of them is set. ``sum`` and
+``product``: a weighted sum of them, or of their logarithms, is constant. ``function``: the first
+follows from the others."""
+FORMS: tuple[Form, ...] = get_args(Form)
+LEFT_OUT: Mapping[Form, str] = {
+    "coded": 'Leave all of it but one out of the study (kind = "ignore").',
+    "one-hot": 'Better keep the category they are of, and leave them out (kind = "ignore").',
+    "sum": 'Leave the total or one part out (kind = "ignore") unless all of them are asked about.',
+    "product": 'Leave one of them out (kind = "ignore") unless all of them are asked about.',
+    "function": 'Leave one of them out (kind = "ignore") unless all of them are asked about.',
+}
+"""What to do about columns of each form, in a sentence."""
+Name = TypeVar("Name")
+FEWEST_ONE_HOT = 3
+"""Two columns of which one is set are a copy, turned round."""
+
+
+class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields=True):
+    """Columns that determine one another, by name or position.
+
+    Attributes:
+        form: How.
+        columns: Which, at least two, all different.
+    """
+
+    form: Form
+    columns: tuple[Name, ...]
+
+    @property
+    def rules(self) -> tuple[tuple[Name, tuple[Name, ...]], ...]:
+        """Columns with those that each follows from."""
+        first, rest = self.columns[0], self.columns[1:]
+        if self.form == "function":
+            return ((first, rest),)
+        if self.form == "coded":
+            return ((first, rest), *((other, (first,)) for other in rest))
+        places = range(len(self.columns))
+        return tuple((self.columns[k], (*self.columns[:k], *self.columns[k + 1 :])) for k in places)
+
+    @property
+    def one_variable(self) -> bool:
+        """Whether the columns write one variable several times."""
+        return self.form in ("coded", "one-hot")
+
+    def over(self: Relation[str], positions: Mapping[str, int]) -> Relation[int]:
+        """The same by position."""
+        return Relation(self.form, tuple(positions[name] for name in self.columns))
+
+    def named(self: Relation[int], names: Sequence[str]) -> Relation[str]:
+        """The same by name, of positions."""
+        return Relation(self.form, tuple(names[position] for position in self.columns))
+
+    def said(self) -> str:
+        """The relation in words, of names."""
+        first, *rest = (f"'{entry}'" for entry in self.columns)
+        others = _listed(rest)
+        match self.form:
+            case "coded" if len(rest) == 1:
+                return f"{first} and {others} are one variable, written twice"
+            case "coded":
+                return f"{first} is what {others} are together"
+            case "one-hot":
+                return f"of {_listed([first, *rest])} one is set in every row"
+            case "function":
+                return f"{first} follows from {others}"
+        kind = "weighted sum" if self.form == "sum" else "product of powers"
+        return f"a {kind} of {_listed([first, *rest])} is constant, so that each follows from all"
+
+
+@dataclass(frozen=True)
+class Determined:
+    """The relations of a study's variables, by position.
+
+    Attributes:
+        relations: As the schema declares them.
+    """
+
+    relations: tuple[Relation[int], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.relations)
+
+    @cached_property
+    def _rules(self) -> list[tuple[int, IndexArray]]:
+        return [
+            (target, np.array(by, dtype=np.int64))
+            for relation in self.relations
+            for target, by in relation.rules
+        ]
+
+    @property
+    def disclosed(self) -> str:
+        """What the coordinator learns of them, in a sentence."""
+        several = sorted({v + 1 for relation in self.relations for v in relation.columns})
+        return (
+            "The coordinator learns which variables the schema says to determine one another: "
+            f"{counted(len(self.relations), 'relation')} of numbers {', '.join(map(str, several))}."
+        )
+
+    def undone(self, rows: IndexArray) -> BoolVector:
+        """Whether S determines x or y, of tests x, y, s1, ..., sl: shape (B,), of (B, 2 + l)."""
+        found = np.zeros(len(rows), dtype=bool)
+        if not self.relations or rows.shape[1] <= len(("x", "y")):
+            return found
+        targets = np.array(sorted({target for target, _ in self._rules}))
+        some = np.flatnonzero(np.isin(rows[:, :2], targets).any(axis=1))
+        width = 1 + int(
+            max(rows.max(initial=0), *(v for entry in self.relations for v in entry.columns))
+        )
+        for part in np.array_split(some, max(1, len(some) * width // _MOST_CELLS)):
+            known = self._closed(rows[part, 2:], width)
+            found[part] = np.take_along_axis(known, rows[part, :2], axis=1).any(axis=1)
+        return found
+
+    def follows(self, target: int, given: Sequence[int]) -> bool:
+        """Whether a set determines a variable that is none of it."""
+        if target in given or not given:
+            return False
+        width = 1 + max(target, *given, *(v for each in self.relations for v in each.columns), 0)
+        known = self._closed(np.array([given], dtype=np.int64), width)
+        return bool(known[0, target])
+
+    def _closed(self, given: IndexArray, width: int) -> BoolMatrix:
+        """What sets of variables determine, themselves among it, shape (B, width)."""
+        known = np.zeros((len(given), width), dtype=bool)
+        np.put_along_axis(known, given, values=True, axis=1)
+        grown = True
+        while grown:
+            grown = False
+            for target, by in self._rules:
+                new = known[:, by].all(axis=1) & ~known[:, target]
+                if new.any():
+                    known[new, target] = grown = True
+        return known
+
+    def named(self, names: Sequence[str]) -> tuple[Relation[str], ...]:
+        """The relations by name."""
+        return tuple(relation.named(names) for relation in self.relations)
+
+    def without_direction(self, edges: BoolMatrix, *, by_scores: bool = False) -> BoolMatrix:
+        """Edges between columns that write one variable several times, shape (p, p) as given.
+
+        Neither causes the other. A collider with such an edge is none: of two columns of a one-hot
+        set one is 0 where the other is 1, whatever else they depend on. ``by_scores`` all edges of
+        such columns: a score of a column given its copy is one of rounding.
+        """
+        found = np.zeros_like(edges)
+        for relation in self.relations:
+            if relation.one_variable:
+                entry = list(relation.columns)
+                between = np.ix_(entry, entry)
+                found[between] |= edges[between]
+                if by_scores:
+                    found[entry] |= edges[entry]
+                    found[:, entry] |= edges[:, entry]
+        return found
+
+
+_MOST_CELLS = 1 << 24
+MOST_SHOWN = 10
+NOTHING = Determined()
+"""No variable is declared to follow from others."""
+
+
+def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
+    """What to know of a graph over columns that determine one another, in a sentence."""
+    listed = [entry.said() for entry in relations]
+    if not listed:
+        return ()
+    shown, left = "; ".join(listed[:MOST_SHOWN]), len(listed) - MOST_SHOWN
+    more = f"; and {left} more" if left > 0 else ""
+    said = (
+        f"Columns determine one another: {shown}{more}. Given what determines a "
+        "column nothing can be tested of it: such a test is not done, and takes no edge away. "
+        "Edges between columns that write one variable several times have no direction; arrows "
+        "in a sum or product say which of its columns are independent, not which was computed. "
+        'Leave out (in the schema, kind = "ignore") all but one, and of a sum the total or a part.'
+    )
+    return (said,)
+
+
+def _listed(names: Sequence[str]) -> str:
+    *before, last = names
+    return f"{', '.join(before)} and {last}" if before else last

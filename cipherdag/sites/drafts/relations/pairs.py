@@ -1,0 +1,147 @@
+"""Columns that follow from one other column: by its codes, or by the order of its numbers.
+
+Leaks:
+    Nothing leaves the site.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.drafts.relations.values import Codes, ColumnValues, Numbers
+
+Step = tuple[int, int]
+"""The second column follows from the first, by position."""
+CHANCE = -40.0
+"""Logarithm of the chance, were they independent, above which a relation is none."""
+FEW_ROWS = 400
+"""Rows that rule most pairs out before all rows are looked at."""
+
+
+def steps(columns: Sequence[ColumnValues]) -> set[Step]:
+    """Which columns follow from which, beyond chance; in every row that has both."""
+    if not columns:
+        return set()
+    rows = _length(columns[0])
+    few = np.unique(np.linspace(0, rows - 1, min(FEW_ROWS, rows)).astype(np.int64))
+    return {*_by_codes(columns, few), *_by_order(columns, few)}
+
+
+def log_factorials(most: int) -> NDArray[np.float64]:
+    """Log k!, of k from 0 to ``most``."""
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most + 1)))])
+
+
+def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
+    coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
+    if not coded:
+        return
+    sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
+    for place, a in enumerate(coded):
+        entry = sample[:, place]
+        _, first, back = np.unique(entry, return_index=True, return_inverse=True)
+        ahead = sample[first][back]
+        fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
+        for other in np.flatnonzero(fits.all(axis=0)).tolist():
+            if other != place and _determines(columns[a], columns[coded[other]]):
+                yield a, coded[other]
+
+
+def _determines(a: ColumnValues, b: ColumnValues) -> bool:
+    """Whether every code of a has one code of b, in more rows than by chance."""
+    assert a.codes is not None and b.codes is not None  # noqa: PT018 - of columns of few values
+    both = (a.codes >= 0) & (b.codes >= 0)
+    entry, then = a.codes[both], b.codes[both]
+    if not is_function(entry, then) or not len(entry):
+        return False
+    shares = np.bincount(then) / len(then)
+    groups = np.bincount(entry)
+    logs = np.log(shares[shares > 0])
+    # a group of m rows agrees with the chance of the sum of all shares to the power of m
+    sizes, times = np.unique(groups[groups > 0], return_counts=True)
+    chances = np.array([np.logaddexp.reduce(size * logs) for size in sizes])
+    return bool((times * chances).sum() < CHANCE)
+
+
+def is_function(given: Codes, then: Codes) -> bool:
+    """Whether equal codes of the one have equal codes of the other, shape (n,) each."""
+    if not len(given):
+        return True
+    width = int(then.max()) + 1
+    return len(np.unique(given * width + then)) == len(np.unique(given))
+
+
+def _by_order(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
+    """Columns that stand in few blocks, or in order, where rows are sorted by another's numbers."""
+    numbers = [v for v, entry in enumerate(columns) if entry.continuous]
+    if not numbers:
+        return
+    ranked = np.column_stack([_ranks(entry, few) for entry in columns])
+    kinds = np.array([entry.continuous for entry in columns])
+    for a in numbers:
+        entry = ranked[:, a]
+        sample = ranked[np.argsort(entry, kind="stable")][int((entry < 0).sum()) :]
+        there = (sample[1:] >= 0) & (sample[:-1] >= 0)
+        change = np.diff(sample, axis=0) * there
+        ordered = (change >= 0).all(axis=0) | (change <= 0).all(axis=0)
+        blocks = (change != 0).sum(axis=0) < 2 * _distinct(sample)
+        for b in np.flatnonzero(np.where(kinds, ordered, blocks)).tolist():
+            if b != a and _in_order(columns[a], columns[b]):
+                yield a, b
+
+
+def _in_order(a: ColumnValues, b: ColumnValues) -> bool:
+    """Whether b follows from the numbers of a: weakly in their order, or block by block."""
+    assert a.number is not None, "a column of numbers"
+    then: Numbers = b.number if b.continuous else b.codes.astype(np.float64)  # type: ignore[union-attr, assignment]
+    missing = np.isnan(a.number) | (np.isnan(then) if b.continuous else then < 0)
+    entry, then = a.number[~missing], then[~missing]
+    order = np.lexsort((then, entry))
+    entry, then = entry[order], then[order]
+    change = np.diff(then)
+    if (change[np.diff(entry) == 0] != 0).any():
+        return False
+    counts = np.unique(then, return_counts=True)[1]
+    turns = len(counts)
+    if b.continuous:
+        if not ((change >= 0).all() or (change <= 0).all()):
+            return False
+        arrangements = np.log(2)
+    else:
+        if int((change != 0).sum()) != turns - 1:
+            return False
+        arrangements = log_factorials(turns)[-1]
+    logs = log_factorials(len(then))
+    return bool(arrangements - logs[-1] + logs[counts].sum() < CHANCE)
+
+
+def _ranks(entry: ColumnValues, few: Codes) -> Codes:
+    """Whole numbers in the order of some rows' numbers, or their codes; -1 where missing."""
+    if not entry.continuous:
+        assert entry.codes is not None, "categories have codes"
+        return entry.codes[few]
+    assert entry.number is not None, "a column of numbers"
+    number = entry.number[few]
+    there = ~np.isnan(number)
+    ranks = np.full(len(few), -1, dtype=np.int64)
+    ranks[there] = np.unique(number[there], return_inverse=True)[1]
+    return ranks
+
+
+def _distinct(sample: Codes) -> Codes:
+    ordered = np.sort(sample, axis=0)
+    found: Codes = 1 + (np.diff(ordered, axis=0) != 0).sum(axis=0)
+    return found
+
+
+def _length(entry: ColumnValues) -> int:
+    held = entry.codes if entry.number is None else entry.number
+    assert held is not None, "a column has codes or numbers"
+    return len(held)

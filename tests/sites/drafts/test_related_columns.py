@@ -1,0 +1,82 @@
+"""Relations are found whatever the order of rows and columns, and none in independent columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cipherdag import Schema
+from cipherdag.graphs.relations import Relation
+from cipherdag.sites.drafts.relations.search import contradicted, related_columns
+from cipherdag.sites.table.site_table import load_table
+
+
+def planted(rng, n):
+    """A table with one relation of every form, and what they are."""
+    a, b, x = rng.normal(size=(3, n))
+    g = rng.integers(0, 3, n)
+    rows = pd.DataFrame({"a": a, "b": b, "x": x, "total": 2 * a - b})
+    rows["inches"] = x / 2.54
+    rows["cut"] = np.digitize(a, [-0.5, 0.7]).astype(str)
+    rows["p"], rows["q"] = np.exp(b + rng.normal(size=n)), rng.uniform(1, 2, n)
+    rows["ratio"] = rows["p"] / rows["q"]
+    for k in range(3):
+        rows[f"hot{k}"] = np.where(g == k, "yes", "no")
+    return rows, {
+        ("sum", frozenset(("a", "b", "total"))),
+        ("coded", frozenset(("x", "inches"))),
+        ("function", frozenset(("cut", "a"))),
+        ("product", frozenset(("p", "q", "ratio"))),
+        ("one-hot", frozenset(("hot0", "hot1", "hot2"))),
+    }
+
+
+def found(rows):
+    table = load_table(rows, Schema.infer(rows))
+    return {(own.form, frozenset(own.columns)) for own in related_columns(table)}
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_what_is_planted_is_found_and_nothing_else(seed, gaps):
+    rng = np.random.default_rng(seed)
+    rows, right = planted(rng, 900)
+    if gaps:
+        rows = rows.mask(rng.random(rows.shape) < 0.03)
+    rows = rows.sample(frac=1.0, random_state=seed % 1000)[rng.permutation(rows.columns)]
+    assert found(rows) == right
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_independent_and_dependent_columns_have_no_relation(seed):
+    rng = np.random.default_rng(seed)
+    n, p = int(rng.integers(40, 400)), 12
+    values = np.cumsum(rng.normal(size=(n, p)), axis=1)
+    rows = pd.DataFrame(values, columns=[f"v{k}" for k in range(p)])
+    for k in range(0, p, 3):
+        rows[f"v{k}"] = (rows[f"v{k}"] > rng.normal()).map({True: "yes", False: "no"})
+    rows = rows.loc[:, (rows != rows.iloc[0]).any()]
+    assert found(rows) == set()
+
+
+def test_rows_of_all_tables_count_together():
+    rng = np.random.default_rng(0)
+    rows, right = planted(rng, 900)
+    parts = [rows[k::3] for k in range(3)]
+    assert {(own.form, frozenset(own.columns)) for own in Schema.infer(parts).relations} == right
+    other = parts[2].assign(total=parts[2]["total"] + rng.normal(size=300))
+    kept = {
+        (own.form, frozenset(own.columns)) for own in Schema.infer([*parts[:2], other]).relations
+    }
+    assert kept == {own for own in right if own[0] != "sum"}
+
+
+def test_few_rows_contradict_no_relation_and_wrong_ones_do():
+    rows = pd.DataFrame({"a": [1.5, 2.5, 3.5, 4.5] * 5, "b": ["x", "x", "y", "y"] * 5})
+    schema = Schema.infer(rows.astype({"a": str}))
+    table = load_table(rows.astype({"a": str}), schema)
+    assert not contradicted(Relation("function", ("b", "a")), table)
+    assert contradicted(Relation("function", ("a", "b")), table)
