@@ -1,17 +1,9 @@
 """One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts.
 
 Leaks:
-<<<<<<< HEAD
-    The coordinator sees signed public keys, equality of schemas, the number of variables, which of
-    them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
-    nothing but the agreed sum, and each round's aggregate; of secure tests only verdicts. It holds
-    no key that opens a share; with two sites it deals, and sees parts that are uniform.
-=======
     The coordinator sees signed public keys, equality of schemas, the number of variables, which are
-    labels or follow from others if the algorithm needs it, shares that say nothing on their own,
-    seeds that open nothing but the agreed sum, and each round's aggregate; of a blinded one only
-    verdicts. It holds no key that opens a share, or compares.
->>>>>>> cols
+    labels or follow from others, seeds that open nothing but the agreed sum, and each round's
+    aggregate; of secure tests only bits. With two sites it deals, and sees parts that are uniform.
 """
 
 from __future__ import annotations
@@ -219,12 +211,11 @@ class Session:
     def ask(self, question: Question, skeleton: BoolMatrix | None = None) -> FloatVector:
         """The next step: the sums of the sites' answers, or verdicts on them, shape (values,).
 
-        The sites derive the question themselves; another one than the plan's they refuse. Where a
-        site does not answer and enough others are there, they are asked once more without it; from
-        then on it is left out. The skeleton is for those who watch.
+        Where a site does not answer and enough others are there, they are asked once more without
+        it; from then on it is left out. The skeleton is for those who watch.
 
         Raises:
-            SiteUnreachableError: Too few sites are left for a sum.
+            SiteUnreachableError: Too few sites are left for a sum, or one with a role left.
             InconsistentQuestionError: A site answered another question.
             ForgedSumError: A site found the last sum to be another than the sites' own.
             AggregateRangeError: The sum lies outside what the cohort can produce.
@@ -232,15 +223,13 @@ class Session:
         """
         content = content_digest(question)
         self._step += 1
-        stored = self._taken_up(content)
-        if stored is not None:
+        if (stored := self._taken_up(content)) is not None:
             return stored
         started, before = time.perf_counter(), self._courier.bytes_received
         if isinstance(self._progress, Watcher):
             self._progress.asked(self._number + 1, question, skeleton)
-        opened: Aggregate | None = None
-        while opened is None:
-            opened = self._attempt(question, content)
+        while (opened := self._attempt(question, content)) is None:
+            pass
         values, self._previous = opened.values, pack(opened.content)
         self._sums = digest(b"sums", self._sums, opened.content)
         sent = self._courier.bytes_received

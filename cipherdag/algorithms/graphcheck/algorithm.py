@@ -144,6 +144,8 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             else source.p_values(asked)
         )
         p_values = np.concatenate((yield from found))
+        undone = [facts.determined.undone(rows) for rows in asked]
+        p_values[np.concatenate(undone)] = np.nan
         ordered = tuple(own for block in by_size for own in block)
         return GraphCheckOutcome(ordered, p_values, tuple(map(source.effect, ordered)))
 

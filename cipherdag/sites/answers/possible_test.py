@@ -57,5 +57,4 @@ class PossibleTest:
             spread(found.dof),
             spread(found.dependence),
             rows,
-            spread(found.worth, absent=1.0),
         )

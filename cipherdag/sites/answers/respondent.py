@@ -88,13 +88,8 @@ class Respondent:
         learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
             that does not train.
         resamples: Answers questions about drawn rows; None for a site that draws none.
-<<<<<<< HEAD
-=======
-        move: Makes of a test, and how a question names it, the one whose outcomes are told in sums;
-            None: these are its own. Votes are of its own.
         determined: Which variables follow from others: given these no test of them is done.
         explain: Says which column makes an answer exceed its bound, where one does.
->>>>>>> cols
     """
 
     def __init__(
@@ -106,19 +101,12 @@ class Respondent:
         pool: PoolableData | None = None,
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
         resamples: Resamples | None = None,
-<<<<<<< HEAD
-    ) -> None:
-        self.n_variables = n_variables
-=======
-        move: Callable[[CITestSpec, CITest], CITest] | None = None,
         determined: Determined = NOTHING,
         explain: Callable[[], BoundExceededError | None] = lambda: None,
     ) -> None:
         self.n_variables = n_variables
-        self._move = move
         self._determined = determined
         self.explain = explain
->>>>>>> cols
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._learn = learn
@@ -258,22 +246,10 @@ class Respondent:
             raise MalformedMessageError("the question speaks of another number of variables")
 
     def _test(self, spec: CITestSpec) -> CITest:
-        return self._where_possible(self._made_once(spec))
-
-    def _told(self, spec: CITestSpec) -> CITest:
-        test = self._made_once(spec)
-        return self._where_possible(test if self._move is None else self._move(spec, test))
-
-    def _made_once(self, spec: CITestSpec) -> CITest:
         # the outcomes do not depend on alpha
-        return self._made(msgspec.structs.replace(spec, alpha=0.5))
-
-<<<<<<< HEAD
-=======
-    def _where_possible(self, test: CITest) -> CITest:
+        test = self._made(msgspec.structs.replace(spec, alpha=0.5))
         return PossibleTest(test, self._determined) if self._determined else test
 
->>>>>>> cols
 
 def _asked(test: str) -> str:
     """What a run calls the test: some questions name another that does its work."""

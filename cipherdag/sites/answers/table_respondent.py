@@ -67,14 +67,8 @@ def table_respondent(
     pool = pooled(observed)
 
     def respond_drawn(own: SiteTable) -> Respondent:
-<<<<<<< HEAD
-        return Respondent(len(own.names), tests(own), pool=pooled(own, pool))
-=======
-        own_pool = pooled(own, pool)
-        move = partial(moved, drawn=moved_z(own, own_pool))
         by = table.schema.determined
-        return Respondent(len(own.names), tests(own), pool=own_pool, move=move, determined=by)
->>>>>>> cols
+        return Respondent(len(own.names), tests(own), pool=pooled(own, pool), determined=by)
 
     return Respondent(
         len(table.names),
@@ -91,10 +85,6 @@ def table_respondent(
             table, min_cell_size=min_cell_size, device=device, spend=spend, keyed=keyed
         ),
         resamples=Resamples(observed, respond_drawn, keyed=keyed),
-<<<<<<< HEAD
-=======
-        move=moved,
         determined=table.schema.determined,
         explain=lambda: far_number(table),
->>>>>>> cols
     )

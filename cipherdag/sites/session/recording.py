@@ -75,13 +75,7 @@ def description(
     values, shown = (0, "") if kind or ready is None else _shown(ready)
     if not kind and round_ is not None and message.operation == "ask":
         kind = question_kinds(round_.question)
-<<<<<<< HEAD
-    kind = kind or REPLY_KINDS[message.operation] + ("+label-positions" if labels else "")
-=======
-    if not kind and round_ is not None and round_.part and message.operation == "open":
-        kind = BLINDED
     kind = kind or REPLY_KINDS[message.operation] + shown
->>>>>>> cols
     digest = round_.declared.digest if round_ is not None else b""
     return {
         "session": message.session,

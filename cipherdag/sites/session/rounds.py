@@ -178,25 +178,14 @@ class Rounds:
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
             self._answered = content, self.respondent.answer(question)
-<<<<<<< HEAD
         current = Round(ask, declared, content, question)
-        if finds_verdicts(question):
-            share = self._contributed(current, cast("IndexArray", self._answered[1]))
-        else:
-            share = self._protected(current, self._answered[1])
-=======
-        answer = self.coverage.kept(question, self._answered[1], len(ask.participants))
-        part = self.parts.of(ask, declared, question) if finds_verdicts(question) else None
-        blinds, dealt = None, None
-        if part is not None:
-            blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus(declared))
         try:
-            share = self.aggregation.share(answer, declared, blinds)
+            if finds_verdicts(question):
+                share = self._contributed(current, cast("IndexArray", self._answered[1]))
+            else:
+                share = self._protected(current, self._answered[1])
         except BoundExceededError as error:
             raise self.respondent.explain() or error from None
-        escrow = self.aggregation.escrow(declared)
-        tags = self.agreement.tags(self._others(declared), bound_to)
->>>>>>> cols
         self._number = ask.number
         self._values += declared.length
         self._current = current

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import SPREAD
+from cipherdag.sites.compute.pooled.blur import SPREAD
 from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows
 
 if TYPE_CHECKING:
