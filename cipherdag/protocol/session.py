@@ -217,9 +217,8 @@ class Session:
         Raises:
             SiteUnreachableError: Too few sites are left for a sum, or one with a role left.
             InconsistentQuestionError: A site answered another question.
-            ForgedSumError: A site found the last sum to be another than the sites' own.
             AggregateRangeError: The sum lies outside what the cohort can produce.
-            PrivacyError: A site refused, or a message was altered.
+            PrivacyError: A site refused, or found another sum; or a message was altered.
         """
         content = content_digest(question)
         self._step += 1
