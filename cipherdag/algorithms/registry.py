@@ -81,15 +81,15 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
 def program_digest(name: str) -> str:
     """SHA-256 over all sources that steer an algorithm of a name, in hexadecimal.
 
-    These are the rooms of this package that a generator runs through, and of an algorithm that
-    another package defines every file of it, or its one file.
+    These are the rooms of this package that a generator runs through, what questions ask of secret
+    sums, and of an algorithm that another package defines every file of it, or its one file.
 
     Raises:
         ParameterError: There is no such algorithm.
     """
     own = Path(__file__).parents[1]
     files = [file for room in PROGRAM_ROOMS for file in (own / room).rglob("*.py")]
-    state = _digest_of(own, files)
+    state = _digest_of(own, [*files, own / "predicates.py"])
     if name not in ALGORITHMS:
         home = import_module(algorithm_class(name).__module__.partition(".")[0])
         for folder in map(Path, getattr(home, "__path__", ())):

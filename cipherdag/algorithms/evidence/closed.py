@@ -38,6 +38,9 @@ Compared = Literal["fisher", "weighted_p"]
 DOUBTED = 0.3
 """p-value up to which independence is doubted, where p-values are weighed by bits."""
 
+LOG_BITS = 12
+"""Of the grid of -2 ln p at most: a finer one turns no verdict, and makes keys longer."""
+
 FLOOR = 0.01
 """Share of alpha below which p-values are all alike, where they are weighed."""
 
@@ -180,7 +183,7 @@ def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
         return tuple(math.ceil(math.ldexp(own, bits)) - 1 for own in values)
 
     # what one site adds is cut just above the largest value: more of it changes no verdict
-    _, bits = finest(lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES)
+    _, bits = finest(lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES, most=LOG_BITS)
     return on_grid(bits), bits
 
 
