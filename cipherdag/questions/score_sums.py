@@ -56,7 +56,7 @@ MOST_VARIANCE = 16.0
 """Of a score, per row, at most: residuals are clipped."""
 SUM_BITS = 10
 """Of the grid of scores and variances that are opened: a single row adds much more."""
-SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 4
+SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 10
 """Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
 MOST_SITE_SCORE = 8.0
 """A site's own normal score beyond which more changes no verdict."""
@@ -285,13 +285,16 @@ class ScoreBits(
         return Thresholds.at(self.alpha, self.components)
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each."""
+        """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each.
+
+        V is rounded up: where categories are rare, each site would round off all of it.
+        """
         scores, variances, site_scores, sites, _ = self.question.parts(answer)
         squared = self.thresholds.squared[self.components.owner]
         steps = np.concatenate(
             [
                 np.ldexp(scores, SCORE_BITS),
-                np.ldexp(squared * variances, VARIANCE_BITS),
+                np.ceil(np.ldexp(squared * variances, VARIANCE_BITS)),
                 np.ldexp(site_scores, SITE_BITS),
                 sites,
             ]
@@ -304,7 +307,7 @@ class ScoreBits(
         """The tests as comparisons of sums over so many sites."""
         tests, found = self.components, self.thresholds
         owner, count, n_tests = tests.owner, len(tests.expected), len(tests.sizes)
-        constant, slope = np.ldexp(site_line(found.site, n_sites), SITE_BITS).tolist()
+        constant, slope = np.ldexp(site_line(found.site, n_sites), 2 * SITE_BITS).tolist()
         done = tests.sizes > 0
         n_alone = tests.n_alone
         sizes = np.where(done, n_alone + tests.several + 1, 1)
@@ -332,9 +335,9 @@ class ScoreBits(
         with_lines = np.flatnonzero(done)
         line = (first + n_alone + tests.several)[with_lines]
         constants[line] = -math.ceil(constant)
-        steep = np.full(len(line), -max(math.ceil(slope), 1))
+        steep, unit = np.full(len(line), -math.ceil(slope)), np.full(len(line), 1 << SITE_BITS)
         linear += [
-            np.column_stack([line, 2 * count + with_lines, np.ones_like(line)]),
+            np.column_stack([line, 2 * count + with_lines, unit]),
             np.column_stack([line, 2 * count + n_tests + with_lines, steep]),
         ]
         lowest, highest = self._bounds(n_sites)
@@ -382,7 +385,7 @@ class ScoreBits(
         )
         squared = self.thresholds.squared[tests.owner]
         most = np.ceil(np.ldexp(scores, SCORE_BITS))
-        widest = np.ceil(np.ldexp(squared * variances, VARIANCE_BITS))
+        widest = np.ceil(np.ldexp(squared * variances, VARIANCE_BITS)) + n_sites
         one = np.ones(len(tests.sizes))
         site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS)
         zeros = np.zeros(count := len(most)), np.zeros(len(one))
