@@ -13,6 +13,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from cipherdag.questions.stratified import COARSE_BITS
 from driving import drive
 
 from cipherdag import Federation, RFcd, Schema
@@ -21,7 +22,6 @@ from cipherdag.algorithms.rfcd.objectives import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
-from cipherdag.questions.stratified import COARSE_BITS
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.pooled.likelihoods import JOLT

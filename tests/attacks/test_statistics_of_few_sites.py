@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cipherdag.sites.compute.ci_tests.moved_test import MOVE, MovedCorrelations, few_valued
 from driving import drive
 from scipy.stats import chi2, kstest, norm
 
@@ -29,7 +30,6 @@ from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.ci_tests import correlations
 from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.ci_tests.moved_test import MOVE, MovedCorrelations, few_valued
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.statistics.chi_square_moments import conditional_variances, moment_matched
 

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from cipherdag.questions.stratified import StratifiedTables
 from driving import drive
 
 from cipherdag import Effect, FedBOSS, Federation, FedPC, Survival
@@ -26,7 +27,6 @@ from cipherdag.questions.coverage import Covered
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.local_beliefs import LocalBeliefs, Training
 from cipherdag.questions.question import Bundle, Resampled
-from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.results import site_result
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.pooled.blur import Blur
@@ -96,7 +96,7 @@ def asked():
         (FedPC(max_cond_size=1), grades),
         (FedPC(max_cond_size=0, bootstrap=1), rows),
         (FedPC(evidence="vote", max_cond_size=0, bootstrap=1), rows),
-        (FedPC(max_cond_size=1, reveal="verdicts"), rows),
+        (FedPC(max_cond_size=1, reveal="bits"), rows),
         (FedPC(evidence="stouffer", max_cond_size=1), numbers.round() + 0.5),
         (FedBOSS(scores="sites", restarts=0), rows),
         (FedBOSS(), numbers),

@@ -97,12 +97,12 @@ RUNS = [
         for kind in ("max", "mean", "vote")
     ),
     *(
-        (FedPC(evidence=kind, reveal="verdicts", alpha=0.3), data)
+        (FedPC(evidence=kind, reveal="bits", alpha=0.3), data)
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
-    *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
+    *((FedPC(reveal="bits", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
     *(
-        (FedCMFS(evidence=kind, reveal="verdicts", alpha=0.3), "discrete")
+        (FedCMFS(evidence=kind, reveal="bits", alpha=0.3), "discrete")
         for kind in ("weighted_p", "fisher")
     ),
     *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),

@@ -27,7 +27,7 @@ RUNS = {
     "fisher": FedPC(evidence="fisher"),
     "statistic": FedPC(evidence="statistic"),
     "pooled": FedPC(evidence="pooled"),
-    "verdicts": FedPC(reveal="verdicts"),
+    "verdicts": FedPC(reveal="bits"),
     "votes": FedPC(evidence="vote"),
     "fci": FedFCI(),
 }

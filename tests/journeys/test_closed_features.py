@@ -15,7 +15,7 @@ from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up.exchanges import roles_of
 
-ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="verdicts")
+ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="bits")
 LEAVER = "hospital-5"
 LABELS = (0, 2)
 

@@ -57,7 +57,7 @@ def last_reason():
     return type(list(REASONS.values())[-1])
 
 
-SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="verdicts")
+SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
 
 
 def learn(session, algorithm=SUMS):

@@ -71,7 +71,7 @@ def test_a_pair_forbidden_both_ways_makes_no_collider(kind):
     known = Knowledge(forbidden=(("X", "Z"), ("Z", "X")))
     data = chain_of(kind)
     plain = FedPC(alpha=0.001)  # X and Z given Y have p .008 in this draw
-    for own in (FedPC(knowledge=known), FedPC(knowledge=known, reveal="verdicts"), plain):
+    for own in (FedPC(knowledge=known), FedPC(knowledge=known, reveal="bits"), plain):
         assert marks(learnt(data, own)) == {"X --- Y", "Y --- Z"}
     hidden = FedFCI(knowledge=known, alpha=0.001)
     assert marks(learnt(data, hidden)) == {"X o-o Y", "Y o-o Z"}
@@ -80,7 +80,7 @@ def test_a_pair_forbidden_both_ways_makes_no_collider(kind):
 # pgmpy/pgmpy#1004: a column that is the sum of three others
 
 
-@pytest.mark.parametrize("own", [FedPC(), FedPC(reveal="verdicts")])
+@pytest.mark.parametrize("own", [FedPC(), FedPC(reveal="bits")])
 def test_a_sum_of_categories_is_the_effect_of_its_terms(own):
     data = pd.DataFrame(np.random.default_rng(0).integers(0, 5, (2500, 3)), columns=list("XYZ"))
     data["sum"] = data.sum(axis=1)
@@ -271,7 +271,7 @@ def test_fci_of_a_mixture_finds_the_true_edges():
 # causal-learn#67: columns of very many categories are tested, or named
 
 
-@pytest.mark.parametrize("reveal", ["sums", "verdicts"])
+@pytest.mark.parametrize("reveal", ["sums", "bits"])
 def test_columns_of_many_categories_are_tested_or_named(reveal):
     rng, n = np.random.default_rng(0), 3000
     data = pd.DataFrame({f"z{k}": rng.choice(list("abc"), n) for k in range(2)})

@@ -31,7 +31,7 @@ ALLOW = Policy(min_cell_size=0, questions=QUESTION_KINDS)
 TESTED = {
     "default": FedPC(),
     "glm": FedPC(evidence="glm"),
-    "verdicts": FedPC(reveal="verdicts"),
+    "verdicts": FedPC(reveal="bits"),
     "fci": FedFCI(),
 }
 OF_NUMBERS = TESTED | {
@@ -118,7 +118,7 @@ def test_a_code_and_its_name_keep_both_causes(own):
 # cmu-phil/tetrad#1703: all one-hot columns of a category
 
 
-@pytest.mark.parametrize("own", [FedPC(), FedFCI(), FedPC(reveal="verdicts")])
+@pytest.mark.parametrize("own", [FedPC(), FedFCI(), FedPC(reveal="bits")])
 def test_one_hot_columns_are_named_and_have_no_direction(own):
     rng, n = np.random.default_rng(0), 1500
     g = rng.integers(0, 4, n)

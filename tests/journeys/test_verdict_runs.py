@@ -44,7 +44,7 @@ from cipherdag.sites.policy.plan_account import plan_lines
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.record.ledger import read_releases
 
-CLOSED = FedPC(evidence="vote", reveal="verdicts")
+CLOSED = FedPC(evidence="vote", reveal="bits")
 FOUR = tuple(f"hospital-{k}" for k in range(4))
 ALARM = Path(__file__).parents[2] / "benchmarks" / "data" / "alarm_5000.csv.gz"
 
@@ -74,9 +74,7 @@ def same(opened, closed, *fields):
 def test_votes_give_the_graph_of_opened_votes(reference, share, sites):
     federation = Federation.split(sample(), sites, seed=2)
     own = {"evidence": "vote", "reference": reference, "vote_share": share}
-    opened, closed = (
-        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
-    )
+    opened, closed = (learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "bits"))
     same(opened, closed, "layers", "ambiguous")
     assert opened.support == closed.support
     assert opened.votes
@@ -90,9 +88,7 @@ def test_alarm_is_the_same_by_verdicts(protection, sites):
     data = pd.read_csv(ALARM, dtype=str)
     federation = Federation.split(data, sites, seed=0, protection=protection, device="cpu")
     own = {"evidence": "vote", "max_cond_size": 1}
-    opened, closed = (
-        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
-    )
+    opened, closed = (learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "bits"))
     same(opened, closed, "layers")
 
 
@@ -105,9 +101,7 @@ def test_tests_by_verdicts_give_the_graph_of_the_same_tests_with_sums(evidence, 
     own = {"evidence": evidence, "colliders": colliders, "sepset": "search", "alpha": 0.02}
     # nor with large sets: a test that too few sites have any for is not done where sums are opened
     own |= {"max_cond_size": 1}
-    opened, closed = (
-        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
-    )
+    opened, closed = (learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "bits"))
     assert (opened.skeleton == closed.skeleton).all()
     assert opened.layers == closed.layers
     assert set(opened.colliders) == set(closed.colliders)
@@ -116,9 +110,7 @@ def test_tests_by_verdicts_give_the_graph_of_the_same_tests_with_sums(evidence, 
 def test_bootstrap_is_the_same_by_verdicts():
     federation = Federation.split(sample(), 4, seed=5)
     own = {"evidence": "vote", "bootstrap": 3, "max_cond_size": 1}
-    opened, closed = (
-        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
-    )
+    opened, closed = (learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "bits"))
     same(opened, closed)
     for own in fields(EdgeCounts):
         first, second = (getattr(found.bootstrap, own.name) for found in (opened, closed))
@@ -130,23 +122,23 @@ def test_bootstrap_is_the_same_by_verdicts():
 def test_any_question_of_votes_has_the_verdicts_of_its_sums(seed, sites, alpha):
     rows = sample(600, seed % 7)
     federation = Federation.split(rows, sites, seed=seed, protection="none")
-    algorithm = FedPC(evidence="vote", alpha=alpha, max_cond_size=2, reveal="verdicts")
+    algorithm = FedPC(evidence="vote", alpha=alpha, max_cond_size=2, reveal="bits")
     plain = [table_respondent(own.table, min_cell_size=5, device="cpu") for own in federation.sites]
     expected, _ = drive(algorithm.ask(Facts(len(rows.columns), sites, fewest=3)), plain)
     same(expected, learnt(algorithm, federation), "layers")
 
 
 def test_no_sum_is_opened_in_a_run_by_verdicts():
-    federation = Federation.split(sample(), 4, seed=6, policy=Policy(reveal="verdicts"))
+    federation = Federation.split(sample(), 4, seed=6, policy=Policy(reveal="bits"))
     for evidence in ("vote", "fisher", "weighted_p"):
-        assert federation.run(FedPC(evidence=evidence, reveal="verdicts")).rounds
+        assert federation.run(FedPC(evidence=evidence, reveal="bits")).rounds
 
 
 # who may ask for what
 
 
 def test_a_site_that_opens_verdicts_only_refuses_a_question_that_opens_a_sum():
-    ward = Ward(n_sites=4, policy=Policy(reveal="verdicts"))
+    ward = Ward(n_sites=4, policy=Policy(reveal="bits"))
     ward.session.open()
     assert not opens_sums(verdicts())
     assert ward.session.ask(verdicts()).size
@@ -155,11 +147,11 @@ def test_a_site_that_opens_verdicts_only_refuses_a_question_that_opens_a_sum():
 
 
 def test_and_a_plan_that_opens_sums(tmp_path):
-    policy = Policy(approve_runs="automatic", reveal="verdicts")
+    policy = Policy(approve_runs="automatic", reveal="bits")
     hospitals = hospital_folders.hospitals(tmp_path, names=FOUR, policy=policy)
     hospitals.installed = True
     session = hospitals.session(hospitals.handlers())
-    with pytest.raises(PolicyRefusedError, match="asks for reveal verdicts"):
+    with pytest.raises(PolicyRefusedError, match="asks for reveal bits"):
         session.open()
     hospitals.close()
     session = hospitals.session(hospitals.handlers(), parameters=msgspec.to_builtins(CLOSED))
@@ -168,10 +160,10 @@ def test_and_a_plan_that_opens_sums(tmp_path):
 
 
 def test_the_policy_s_file_names_it_and_knows_no_third():
-    written = Policy(reveal="verdicts").dumps()
-    assert 'reveal = "verdicts"' in written
-    assert Policy.loads(written).reveal == "verdicts"
-    with pytest.raises(Exception, match='reveal is neither "sums" nor "variances" nor "verdicts"'):
+    written = Policy(reveal="bits").dumps()
+    assert 'reveal = "bits"' in written
+    assert Policy.loads(written).reveal == "bits"
+    with pytest.raises(Exception, match='reveal is neither "bits" nor "sums"'):
         Policy.loads('reveal = "all"')
 
 
@@ -179,7 +171,7 @@ def test_the_policy_s_file_names_it_and_knows_no_third():
 def test_two_sites_find_verdicts_with_the_coordinator_as_their_dealer(evidence):
     policy = Policy(min_sites=2, questions=QUESTION_KINDS)
     federation = Federation.split(sample(), 2, seed=0, policy=policy)
-    algorithm = FedPC(evidence=evidence, reveal="verdicts", max_cond_size=1)
+    algorithm = FedPC(evidence=evidence, reveal="bits", max_cond_size=1)
     found = federation.run(algorithm)
     sites = [
         table_respondent(own.table, min_cell_size=policy.min_cell_size, device="cpu")
@@ -199,10 +191,10 @@ def test_more_edges_than_keys_fit_a_message_are_refused_by_name():
 
 def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message():
     """An algorithm's first round over 300 variables has 44,850 pairs, each with two verdicts."""
-    tests = FedPC(evidence="fisher", reveal="verdicts")
+    tests = FedPC(evidence="fisher", reveal="bits")
     asked = next(tests.ask(Facts(300, 4, fewest=3)))
     assert sum(encoding.length for encoding in asked.encodings) == 8_000
-    drawn = FedPC(evidence="vote", reveal="verdicts", bootstrap=50)
+    drawn = FedPC(evidence="vote", reveal="bits", bootstrap=50)
     asked = next(drawn.ask(Facts(40, 4, fewest=3)))
     assert sum(encoding.length for encoding in asked.encodings) <= 20_000
 
@@ -218,7 +210,7 @@ def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message(
 )  # fmt: skip
 def test_what_verdicts_are_not_enough_for_is_refused_by_name(choice, said):
     with pytest.raises(ParameterError, match=said):
-        FedPC(reveal="verdicts", **choice)
+        FedPC(reveal="bits", **choice)
 
 
 def test_a_plan_says_that_verdicts_are_opened():
@@ -237,7 +229,7 @@ def test_a_plan_says_that_verdicts_are_opened():
 def test_a_report_says_what_was_opened_beside_verdicts(algorithm, evidence, beside):
     """Rounds of stratified evidence open counts of sites and variances; of fisher none does."""
     result = Federation.split(sample(), 3, seed=6).run(
-        algorithm(evidence=evidence, reveal="verdicts", max_cond_size=0, colliders="sepset")
+        algorithm(evidence=evidence, reveal="bits", max_cond_size=0, colliders="sepset")
     )
     said = " ".join(result.evidence.remarks)
     assert "stayed closed: of these verdicts alone were opened." in said
@@ -256,7 +248,7 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     assert "nothing but verdicts on sums over 4 sites" in lines
     assert "a step of secure tests" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
-    assert loaded.details["reveal"] == "verdicts"
+    assert loaded.details["reveal"] == "bits"
     assert loaded.to_dict() == result.to_dict()
 
 
@@ -337,7 +329,7 @@ def test_a_site_that_leaves_is_missed_by_verdicts_as_by_sums(number):
 @pytest.mark.parametrize("number", [2, 3, 4])
 def test_a_site_that_leaves_between_counts_variances_and_verdicts_is_missed(number):
     """Who was counted and left is allowed for: sums of one site less still say independent."""
-    tables = FedPC(reveal="verdicts")
+    tables = FedPC(reveal="bits")
     rows = (ROWS * 2)[:5]
     expected = learnt(tables, adversary.hospitals(rows=rows)).arcs
     assert 0 < expected.sum() < 20

@@ -32,9 +32,9 @@ def hospitals(tables, tmp_path_factory):
 @pytest.mark.parametrize(
     ("algorithm", "evidence", "reveal"),
     [
-        ("fedpc", "vote", "verdicts"),
-        ("fedpc", "stratified", "verdicts"),
-        ("fedpc", "fisher", "verdicts"),
+        ("fedpc", "vote", "bits"),
+        ("fedpc", "stratified", "bits"),
+        ("fedpc", "fisher", "bits"),
         ("fedfci", "stratified", "sums"),
     ],
 )

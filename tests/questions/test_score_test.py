@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cipherdag.questions.score_test import (
+from cipherdag.questions.scores.score_test import (
     LEAST_EXPECTED,
     SITES_SHARE,
     TRACE_SHARE,

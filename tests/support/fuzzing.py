@@ -198,10 +198,10 @@ def asked_questions():
             for kind in ("vote", "stratified", "statistic", "pooled")
         ),
         *(
-            (FedPC(evidence=kind, reveal="verdicts"), discrete)
+            (FedPC(evidence=kind, reveal="bits"), discrete)
             for kind in ("vote", "stratified", "fisher")
         ),
-        *((FedPC(reveal=kind), ordered) for kind in ("sums", "verdicts")),
+        *((FedPC(reveal=kind), ordered) for kind in ("sums", "bits")),
         (FedPC(evidence="glm"), ordered),
         (FedPC(alpha=0.3), nominal),
         (FedPC(sepset="mean", alpha=0.5), discrete),
@@ -214,7 +214,7 @@ def asked_questions():
             for own in (False, True)
         ),
         (Effect(treatment="grade", outcome="a", adjust="b"), ordered),
-        *((FedCMFS(reveal=kind), discrete) for kind in ("sums", "verdicts")),
+        *((FedCMFS(reveal=kind), discrete) for kind in ("sums", "bits")),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
     ]
     found = {"LocalBeliefs": LocalBeliefs(n_variables=4, round=1, seed=0, aggregation="naive")}

@@ -138,10 +138,10 @@ def replayed(name):
     if name == "fedfci rfci":
         return Trial(algorithm=FedFCI(search="rfci"), data=clinics(8))
     if name.startswith("fedcmfs "):
-        own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="verdicts")
+        own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="bits")
         return Trial(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
     if name.endswith(" verdicts"):
-        own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
+        own = FedPC(evidence=name.split(" ")[1], reveal="bits")
         return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
     return Trial(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
 

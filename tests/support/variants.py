@@ -49,9 +49,9 @@ FEDPC = {
     "glm, site_effect": Trial(
         algorithm=FedPC(evidence="glm", site_effect=True, max_cond_size=1), data=MIXED
     ),
-    "verdicts of numbers": Trial(algorithm=FedPC(reveal="verdicts", alpha=1e-3), data=PULLED),
+    "verdicts of numbers": Trial(algorithm=FedPC(reveal="bits", alpha=1e-3), data=PULLED),
     "verdicts of categories": Trial(
-        algorithm=FedPC(reveal="verdicts", alpha=1e-3), data=columns("categories")
+        algorithm=FedPC(reveal="bits", alpha=1e-3), data=columns("categories")
     ),
 }
 FEDCD = {

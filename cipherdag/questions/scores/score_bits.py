@@ -27,8 +27,10 @@ from cipherdag.questions.scores.score_test import Components, Thresholds, site_l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 4
+SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 10
 """Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
+LEVEL_BITS = 6
+"""Of the grid of z^2 at a further level, relative to that at the first."""
 LARGEST_FORM = 1 << 58
 """What no form of a trace reaches; its weights are rounded more coarsely where it would."""
 MOST_LEVELS = 16
@@ -110,13 +112,16 @@ class ScoreBits(
         return tuple(Thresholds.at(own, self.components) for own in self.levels)
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each."""
+        """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each.
+
+        V is rounded up: where categories are rare, each site would round off all of it.
+        """
         scores, variances, site_scores, sites, _ = self.question.parts(answer)
         squared = self.thresholds[0].squared[self.components.owner]
         steps = np.concatenate(
             [
                 np.ldexp(scores, SCORE_BITS),
-                np.ldexp(squared * variances, VARIANCE_BITS),
+                np.ceil(np.ldexp(squared * variances, VARIANCE_BITS)),
                 np.ldexp(site_scores, SITE_BITS),
                 sites,
             ]
@@ -154,7 +159,7 @@ class ScoreBits(
         at = first[owner[each]] + np.arange(len(each))
         at -= np.repeat(np.cumsum(n_alone) - n_alone, n_alone)
         # the words of V are multiplied by z^2 of the first level already
-        finer = 0 if found is first_level else TRACE_BITS
+        finer = 0 if found is first_level else LEVEL_BITS
         relative = np.ldexp(found.squared / first_level.squared, finer)[owner[each]]
         least = np.ldexp(found.constant[owner[each]], 2 * SCORE_BITS + finer)
         constants[at] = -np.ceil(least).astype(np.int64)
@@ -164,9 +169,9 @@ class ScoreBits(
         ratio = np.ldexp(found.quantile / first_level.squared, TRACE_BITS)[owner[traced]]
         line = (first + n_alone + tests.several)[done]
         tested = np.flatnonzero(done)
-        constant, slope = np.ldexp(site_line(found.site, n_sites), SITE_BITS).tolist()
+        constant, slope = np.ldexp(site_line(found.site, n_sites), 2 * SITE_BITS).tolist()
         constants[line] = -math.ceil(constant)
-        steep = np.full(len(line), -max(math.ceil(slope), 1))
+        steep, unit = np.full(len(line), -math.ceil(slope)), np.full(len(line), 1 << SITE_BITS)
         return _Block(
             sizes,
             np.concatenate(
@@ -181,7 +186,7 @@ class ScoreBits(
                     np.column_stack(
                         [of_trace, count + traced, -_at_least_one(ratio * weights[traced])]
                     ),
-                    np.column_stack([line, 2 * count + tested, np.ones_like(line)]),
+                    np.column_stack([line, 2 * count + tested, unit]),
                     np.column_stack([line, 2 * count + n_tests + tested, steep]),
                 ]
             ),
@@ -240,7 +245,7 @@ class ScoreBits(
         )
         squared = self.thresholds[0].squared[tests.owner]
         most = np.ceil(np.ldexp(scores, SCORE_BITS))
-        widest = np.ceil(np.ldexp(squared * variances, VARIANCE_BITS))
+        widest = np.ceil(np.ldexp(squared * variances, VARIANCE_BITS)) + n_sites
         one = np.ones(len(tests.sizes))
         site = n_sites * math.ldexp(MOST_SITE_SCORE, SITE_BITS)
         zeros = np.zeros(count := len(most)), np.zeros(len(one))

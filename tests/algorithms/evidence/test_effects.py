@@ -128,7 +128,7 @@ def test_mixed_columns_have_the_odds_ratio_of_a_logistic_regression():
         {"evidence": "vote"},
         {"evidence": "fisher"},
         {"evidence": "statistic"},
-        {"reveal": "verdicts", "evidence": "fisher"},
+        {"reveal": "bits", "evidence": "fisher"},
     ],
 )
 def test_where_nothing_opened_tells_a_sign_nothing_is_said(choices):

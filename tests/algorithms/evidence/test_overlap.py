@@ -116,7 +116,7 @@ def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test
     frames, tests = sites_of(rng, discrete=CUT[cut], rows=rows), some_tests(rng)
     federation, algorithm = simulated(frames), FedPC(evidence=kind)
     opened, _ = p_values(federation, algorithm, tests)
-    closed, tally = p_values(federation, replace(algorithm, reveal="verdicts"), tests)
+    closed, tally = p_values(federation, replace(algorithm, reveal="bits"), tests)
     never = [not having(frames, test) for test in tests]
     assert 0 < sum(never) == tally[NEVER_TOGETHER]
     assert (np.isnan(opened) == np.isnan(closed)).all()
@@ -147,7 +147,7 @@ def test_choices_that_would_take_untested_edges_for_granted_are_refused():
     for algorithm in (
         FedFCI(search="rfci"),
         FedPC(evidence="vote"),
-        FedPC(evidence="weighted_p", reveal="verdicts"),
+        FedPC(evidence="weighted_p", reveal="bits"),
         "rfcd",
         "fedcmfs",
     ):

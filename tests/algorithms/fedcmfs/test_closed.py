@@ -99,7 +99,7 @@ def test_under_every_protection_and_its_result_has_no_number(kind, evidence, tmp
     sums = Federation.split(table, 4, labels=labels).run(FedCMFS(**chosen))
     for protection in ("masking", "bfv"):
         sites = Federation.split(table, 4, labels=labels, protection=protection)
-        closed = sites.run(FedCMFS(**chosen, reveal="verdicts"))
+        closed = sites.run(FedCMFS(**chosen, reveal="bits"))
         assert {
             label: [own.feature for own in found] for label, found in closed.features.items()
         } == {label: [own.feature for own in found] for label, found in sums.features.items()}
@@ -114,15 +114,15 @@ def test_under_every_protection_and_its_result_has_no_number(kind, evidence, tmp
 
 
 def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():
-    said = " ".join(FedCMFS(reveal="verdicts").disclosures())
+    said = " ".join(FedCMFS(reveal="bits").disclosures())
     assert "hence their order" in said
     assert "no p-value" in said
     assert "weighted mean strength" not in said
     for evidence in ("statistic", "stouffer", "stratified"):
         with pytest.raises(ParameterError, match="needs evidence weighted_p or fisher"):
-            FedCMFS(evidence=evidence, reveal="verdicts")
+            FedCMFS(evidence=evidence, reveal="bits")
     with pytest.raises(ParameterError, match="needs 2 sites"):
-        FedCMFS(reveal="verdicts").ask(Facts(5, 1, labels=(0,)))
+        FedCMFS(reveal="bits").ask(Facts(5, 1, labels=(0,)))
 
 
 # ranks

@@ -134,7 +134,7 @@ def ancestors_of(dag, of):
 
 
 def test_verdicts_come_to_the_same_graph_under_an_oracle():
-    closed = FedFCI(evidence="fisher", reveal="verdicts", max_cond_size=None)
+    closed = FedFCI(evidence="fisher", reveal="bits", max_cond_size=None)
     for seed in range(20):
         dag, observed, hidden = case(seed)
         outcome, _ = oracle_outcome(closed, dag, observed, hidden, n_sites=3)
@@ -226,7 +226,7 @@ def test_what_cannot_be_a_cause_is_not_conditioned_on():
     ("said", "choices"),
     [
         ("with selection", {"selection": True, "knowledge": Knowledge()}),
-        ("reveal verdicts needs evidence", {"reveal": "verdicts", "evidence": "pooled"}),
+        ("reveal bits needs evidence", {"reveal": "bits", "evidence": "pooled"}),
         ("its statistics do not add up", {"test": "kci", "evidence": "pooled"}),
         ("site_effect needs evidence glm", {"site_effect": True}),
         ("evidence", {"evidence": "vote"}),
@@ -239,7 +239,7 @@ def test_choices_that_do_not_go_together_are_refused(said, choices):
 
 def test_verdicts_need_three_sites():
     with pytest.raises(ParameterError, match="3 sites"):
-        next(FedFCI(evidence="fisher", reveal="verdicts").ask(Facts(4, 2)))
+        next(FedFCI(evidence="fisher", reveal="bits").ask(Facts(4, 2)))
 
 
 @pytest.fixture(scope="module")

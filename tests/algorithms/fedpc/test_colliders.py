@@ -143,7 +143,7 @@ def test_joining_is_that_of_plain_loops(seed):
 @given(seed=seeds)
 def test_joining_by_verdicts_is_that_of_plain_loops_over_two_levels(seed):
     test, p_value = hashed(seed, 6)
-    closed, _ = run(test, n_sites=3, colliders="joining", alpha=0.1, reveal="verdicts")
+    closed, _ = run(test, n_sites=3, colliders="joining", alpha=0.1, reveal="bits")
 
     def middle(x, y, given):
         # on the grid on which sums over three sites, of a row each, are compared

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.sites.answers.kept_cells import KeptCells
 from evidence_sites import discrete_codes, discrete_site
 
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.sites.answers import kept_cells
-from cipherdag.sites.answers.kept_cells import KeptCells
 
 CATEGORIES = (2, 3, 2, 4, 3)
 

@@ -402,7 +402,7 @@ def test_a_rule_that_never_applies_or_never_holds_stops_the_site(rule, said):
 
 
 @pytest.mark.parametrize(
-    "rule", ["k1 0..0.1", "beam 1..2", "alpha 0.01..0.01", "reveal verdicts", "event_category 2..2"]
+    "rule", ["k1 0..0.1", "beam 1..2", "alpha 0.01..0.01", "reveal bits", "event_category 2..2"]
 )
 def test_a_rule_on_a_parameter_of_any_algorithm_is_read(rule):
     assert Policy.loads(f"parameters = {json.dumps([rule])}").parameters == {rule}
