@@ -21,7 +21,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
     Closed,
-    Compared,
+    Secured,
     Share,
     Unmask,
     Unmasked,
@@ -168,7 +168,7 @@ class Ward:
         )
 
 
-REPLIES = {"offers": Seals, "ask": Share, "compare": Compared, "finish": Closed}
+REPLIES = {"offers": Seals, "ask": Share, "secure": Secured, "finish": Closed}
 
 
 def send_instead(ward, site, operation="ask", **changes):
