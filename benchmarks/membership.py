@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from cipherdag.questions.stratified import StratifiedTables, TableCells
 from markdown_table import table
 from plain_runs import plain_verdicts
 from scipy.stats import norm
@@ -28,12 +27,13 @@ from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Covered
-from cipherdag.questions.encodings import pack_blocks, unpack_integers
+from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import split_parts
 from cipherdag.questions.pooled_data import Tables
 from cipherdag.questions.question import finds_verdicts
+from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import CellVerdicts, EdgeVerdicts
+from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ LIMIT = 2.5
 RIDGE = 1.0
 """Noise that the attacker reckons with beside what rows contribute; it makes most of it then."""
 SMALLEST = 1e-9
-REVEALED = ("sums", "verdicts")
+REVEALED = ("sums", "bits")
 ATTACKS = {"single": "AUC", "together": "AUC, weighed together"}
 
 
@@ -76,9 +76,8 @@ class Way:
 
 WAYS = (
     Way("vote", "sums"),
-    Way("vote", "verdicts"),
+    Way("vote", "bits"),
     Way("stratified", "sums"),
-    Way("stratified", "verdicts"),
     Way("pooled", "sums", smallest=0),
 )
 
@@ -103,7 +102,7 @@ class Told:
     @property
     def most(self) -> np.ndarray:
         """Of how many bits each number is the sum; 0 of other sums."""
-        kinds = {"votes": SITES, "verdicts": 1, "cells": 1}
+        kinds = {"votes": SITES, "verdicts": 1}
         sizes = {place: len(own) for place, own in self.values.items()}
         return np.concatenate([np.full(n, kinds.get(p, 0.0)) for p, n in sizes.items()])
 
@@ -114,11 +113,7 @@ class Told:
             self._add("verdicts", inner.question, values)
         elif isinstance(inner, EdgeVotes):
             self._add("votes", inner, np.split(values, 2)[0])
-        elif isinstance(inner, CellVerdicts):
-            whole = np.full(len(inner.question.owner), np.nan)
-            whole[unpack_integers(inner.cells, (len(values),))] = 1.0 - values
-            self._add("cells", inner.question, whole)
-        elif isinstance(inner, StratifiedTables | TableCells | Tables):
+        elif isinstance(inner, ScoreSums | Tables):
             self._add(f"sums {len(self.values)}", inner, values)
 
     def _add(self, place: str, question: Question, values: np.ndarray) -> None:

@@ -15,9 +15,8 @@ from cipherdag.sites.policy.policy import Policy
 FEATURES, MEMBERS = 600, 300
 WAYS = [
     Way("vote", "sums"),
-    Way("vote", "verdicts"),
+    Way("vote", "bits"),
     *(Way(own, "sums", 0) for own in ("stratified", "pooled")),
-    Way("stratified", "verdicts", 0),
 ]
 
 

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from cipherdag.algorithms.evidence.stratified import STRATIFIED
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from click.testing import CliRunner
 from driving import drive
 from scipy import stats
