@@ -181,21 +181,11 @@ class Population:
     def leans(self, told: Told) -> np.ndarray:
         """Which way, and how surely, a number goes where what a row contributes to goes up.
 
-        Verdicts say that votes are few, that a score is not above its limit, or that a cell lies
-        within its limit on either side: where its difference is expected to be near 0, it may leave
-        it on either.
+        Verdicts say that votes are few.
         """
         found = []
         for place, own in told.values.items():
             lean = np.full(len(own), -1.0 if place == "verdicts" else 1.0)
-            if place == "cells":
-                site = self.site(self.sample(self.table.rows // 2))
-                differences, variances = np.split(
-                    site.answer(told.questions[place])[: 2 * len(own)], 2
-                )
-                scale = SITES * ROWS / (self.table.rows // 2) / np.maximum(variances, SMALLEST)
-                both = -np.tanh(LIMIT * differences * np.sqrt(scale))
-                lean = np.where(told.questions[place].one_sided, -1.0, both)
             found.append(lean)
         return np.concatenate(found)
 

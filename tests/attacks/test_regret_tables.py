@@ -20,7 +20,7 @@ from cipherdag import Federation, RFcd, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.objectives import WorstGraphRegret
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.table_respondent import table_respondent

@@ -11,13 +11,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from cipherdag.questions.stratified import COARSE_BITS
 from driving import drive
 
 from cipherdag import FedBOSS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.compute.pooled.likelihoods import JOLT, SetLikelihoods, of_tables
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
