@@ -28,17 +28,11 @@ from plain_runs import driven
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.ci_tests.moved_test import (
-    MovedCorrelations,
-    MovedTest,
-    few_valued,
-)
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
 
@@ -188,10 +182,7 @@ def votes(sites: list[Site], tests, method: Method) -> tuple:
 
 
 class Site(Respondent):
-    """A site that answers from an array of codes and numbers.
-
-    With ``least`` above 1 it moves its tests as one whose ``min_cell_size`` this is.
-    """
+    """A site that answers from an array of codes and numbers."""
 
     def __init__(self, values, categories: tuple[int, ...], least: int = 0) -> None:
         discrete = np.array(categories) > 0
@@ -204,19 +195,10 @@ class Site(Respondent):
             categories,
             min_cell_size=least,
         )
-        few = few_valued(codes, None if discrete.all() else numbers)
-
-        def moved(spec, test):
-            if isinstance(test, FisherZTest):
-                other = FisherZTest(self._arrays[1], blur=pool.blur)
-                return MovedCorrelations((test,), (other,), few)
-            return MovedTest((test,), CI_TESTS[spec.name].adds_up, few, pool.blur)
-
         super().__init__(
             len(categories),
             lambda spec: self.test(spec.name, rows_per_cell=spec.min_rows_per_cell),
             pool=pool,
-            move=moved if least > 1 else None,
         )
 
     def test(self, name: str, *, rows_per_cell: float = 5.0):

@@ -76,6 +76,8 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
         few: Whether to say which variables have numbers of few values that tell small counts.
+        marks: Whether to say about where continuous ones lie; without them no value is answered of
+            any number.
     """
 
     leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
@@ -84,6 +86,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     max_rows: int = 1 << 20
     order: bool = False
     few: bool = False
+    marks: bool = True
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)
@@ -97,15 +100,18 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     def encodings(self) -> tuple[Encoding, ...]:
         """The segments of the class, in order."""
         p = self.n_variables
-        spread = Encoding(length=p, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS, signed=True)
+        each = p * self.marks
+        spread = Encoding(
+            length=each, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS, signed=True
+        )
         return (
             Encoding(length=2, bound=float(self.max_rows)),
             Encoding(length=p, bound=float(MAX_CATEGORIES)),
-            Encoding(length=p, bound=LARGEST_PLACE, resolution_bits=PLACE_BITS, signed=True),
+            Encoding(length=each, bound=LARGEST_PLACE, resolution_bits=PLACE_BITS, signed=True),
             spread,
-            Encoding(length=p, bound=1.0),
+            Encoding(length=each, bound=1.0),
             spread,
-            Encoding(length=p, bound=1.0),
+            Encoding(length=each, bound=1.0),
             Encoding(length=p + 1 + p * (self.order + self.few), bound=1.0, comparison=True),
         )
 
@@ -130,6 +136,8 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         """
         p = self.n_variables
         header, categories, place, *marks, flags = segments(self.encodings, sums)
+        if not self.marks:
+            place, *marks = np.zeros((5, p))
         sites, rows = header
         in_order = flags[p + 1 : 1 + p * (1 + self.order)] > 0
         few = flags[1 + p * (1 + self.order) :] > 0

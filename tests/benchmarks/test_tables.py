@@ -46,8 +46,6 @@ WRITERS = {
     "heart": "heart",
     "iod_peers": "iod_peers",
     "many_sites": "many_sites",
-    "moved_correlations": "moved_correlations",
-    "moved_tests": "moved_tests",
     "off_model": "off_model",
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",

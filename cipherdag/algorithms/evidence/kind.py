@@ -21,12 +21,11 @@ AGAIN = (
 )
 """What everybody learns besides where verdicts judge triples by all sets."""
 STAYED_CLOSED = (
-    "P-values, and the statistics that tests compare, stayed closed: of these verdicts alone were "
-    "opened."
+    "Of every test one bit was opened, whether it says dependent: no sum, statistic or p-value."
 )
 OPENED_BESIDE = (
-    "Beside them were opened kinds of columns, how many sites can do a test, and of how much what "
-    "it compares varies: variances, or weights of scores."
+    "Before the tests the kinds of columns, the rows of all sites together, and to a power of two "
+    "the rows of each category were opened."
 )
 
 

@@ -203,7 +203,9 @@ def within_sites(
     Raises:
         MixedTypesError: The test does not fit the columns.
     """
-    columns = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
+    columns = Columns(
+        n_variables=settings.n_variables, max_rows=settings.max_rows, order=True, marks=not bits
+    )
     kinds = columns.read((yield columns))
     if settings.spec.name == "fisherz" and kinds.categories.any():
         raise MixedTypesError(

@@ -85,8 +85,6 @@ class Respondent:
         learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
             that does not train.
         resamples: Answers questions about drawn rows; None for a site that draws none.
-        move: Makes of a test, and how a question names it, the one whose outcomes are told in sums;
-            None: these are its own. Votes are of its own.
     """
 
     def __init__(
@@ -98,10 +96,8 @@ class Respondent:
         pool: PoolableData | None = None,
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
         resamples: Resamples | None = None,
-        move: Callable[[CITestSpec, CITest], CITest] | None = None,
     ) -> None:
         self.n_variables = n_variables
-        self._move = move
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._learn = learn
@@ -146,9 +142,7 @@ class Respondent:
 
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
-            votes = question.score == "vote"
-            test = self._test(question.search.test) if votes else self._told(question.search.test)
-            return candidate_scores(test, question)
+            return candidate_scores(self._test(question.search.test), question)
         best = self._best(question.search)
         thresholds = question.threshold_array()
         if isinstance(question, BestScoreExceeds):
@@ -179,7 +173,7 @@ class Respondent:
         from cipherdag.sites.compute.ci_tests.weighted_summands import weighted_evidence
 
         self._check_variables(question.n_variables)
-        test = self._told(question.test)
+        test = self._test(question.test)
         if isinstance(question, WeightedEvidence):
             return weighted_evidence(test, question)
         pool = self._pool
@@ -227,7 +221,7 @@ class Respondent:
         from cipherdag.sites.compute.ci_tests.separator_scores import best_separators
 
         if self._searched is None or self._searched[0] != search:
-            self._searched = (search, best_separators(self._told(search.test), search))
+            self._searched = (search, best_separators(self._test(search.test), search))
         return self._searched[1]
 
     def _check_rows(self, question: SingleQuestion) -> None:
@@ -245,10 +239,6 @@ class Respondent:
     def _test(self, spec: CITestSpec) -> CITest:
         # the outcomes do not depend on alpha
         return self._made(msgspec.structs.replace(spec, alpha=0.5))
-
-    def _told(self, spec: CITestSpec) -> CITest:
-        test = self._test(spec)
-        return test if self._move is None else self._move(spec, test)
 
 
 def _asked(test: str) -> str:

@@ -6,22 +6,17 @@ Leaks:
 
 from __future__ import annotations
 
-from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
-from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent, table_tests
+from cipherdag.sites.answers.respondent import Respondent, table_tests
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.question import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
@@ -69,39 +64,9 @@ def table_respondent(
         return made if budget is None else budget.counted(made)
 
     pool = pooled(observed)
-    undrawn = lru_cache(maxsize=MOST_TESTS)(table_tests(observed, device=device))
-
-    @cache
-    def few() -> BoolVector:
-        from cipherdag.sites.compute.ci_tests.moved_test import few_valued
-
-        return few_valued(observed.codes, observed.values)
-
-    def moved_z(own: SiteTable, within: PoolableData) -> Callable[[], CITest]:
-        from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-
-        return cache(lambda: FisherZTest(own.numbers(), device=device, blur=within.blur))
-
-    whole = moved_z(observed, pool)
-
-    def moved(
-        spec: CITestSpec, test: CITest, *, drawn: Callable[[], CITest] | None = None
-    ) -> CITest:
-        from cipherdag.sites.compute.ci_tests.moved_test import MovedCorrelations, MovedTest
-
-        if min_cell_size <= 1 or not few().any():
-            return test
-        both = (test, undrawn(msgspec.structs.replace(spec, alpha=0.5))) if drawn else (test,)
-        kind = CI_TESTS[spec.name]
-        if kind.computed.get(observed.kind) == "fisherz":
-            makers = (drawn, whole) if drawn else (whole,)
-            return MovedCorrelations(both, tuple(make() for make in makers), few())
-        return MovedTest(both, kind.adds_up, few(), pool.blur)
 
     def respond_drawn(own: SiteTable) -> Respondent:
-        own_pool = pooled(own, pool)
-        move = partial(moved, drawn=moved_z(own, own_pool))
-        return Respondent(len(own.names), tests(own), pool=own_pool, move=move)
+        return Respondent(len(own.names), tests(own), pool=pooled(own, pool))
 
     return Respondent(
         len(table.names),
@@ -118,5 +83,4 @@ def table_respondent(
             table, min_cell_size=min_cell_size, device=device, spend=spend, keyed=keyed
         ),
         resamples=Resamples(observed, respond_drawn, keyed=keyed),
-        move=moved,
     )

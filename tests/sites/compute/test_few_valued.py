@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.sites.compute.ci_tests.moved_test import FEW_VALUES, few_valued
+from cipherdag.sites.compute.few_values import FEW_VALUES, few_valued
 
 
 @given(st.data())

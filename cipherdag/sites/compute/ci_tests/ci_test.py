@@ -25,7 +25,6 @@ class Evidence:
         dependence: Strength of the dependence: G2 (or chi-square), or the absolute partial
             correlation; NaN where not done.
         rows: Rows used, after test-wise deletion of missing values; never leaves a site.
-        worth: The part of them that a Fisher's z is as exact as.
     """
 
     p_value: FloatVector
@@ -33,7 +32,6 @@ class Evidence:
     dof: FloatVector
     dependence: FloatVector
     rows: IndexArray
-    worth: FloatVector | float = 1.0
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:

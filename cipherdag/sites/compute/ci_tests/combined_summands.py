@@ -71,7 +71,7 @@ def _summands(
     if question.combination == "fisher":
         return -2.0 * np.log(p_value), np.ones(len(outcome.rows))
     if signed:
-        weight = np.rint(np.maximum(outcome.rows - size - 3.0, 0.0) * outcome.worth)
+        weight = np.maximum(outcome.rows - size - 3.0, 0.0)
         return np.sqrt(weight) * outcome.statistic, weight
     from scipy.special import ndtri
 

@@ -1,10 +1,5 @@
 """The correlations of all columns of one site, kept for tests that look some of them up.
 
-Where they are told of columns of few values they are moved, once for all tests: in the place of
-the sums of products S stands (1 - c) S + c P, with P the mean of random matrices around S, each of
-one combination of all rows. All partial correlations are then of one matrix, so that many tests of
-a pair tell no more of it than one.
-
 Leaks:
     Nothing: correlations stay inside the site.
 """
@@ -17,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
-from cipherdag.sites.compute.ci_tests.moved_test import MOVE
 from cipherdag.statistics.partial_correlation import correlation_matrices
 
 if TYPE_CHECKING:
@@ -27,7 +21,6 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.compute.ci_tests.cache import BoolVector
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.blur import Blur
 
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
@@ -36,8 +29,6 @@ WHOLE_UP_TO = 4096
 """Columns up to which all correlations are kept, each of two columns twice; beyond it once."""
 PANEL = 1024
 """Columns whose correlations with all others are computed at a time, where each is kept once."""
-COMBINATIONS = 128
-"""Random combinations of the rows: more make a move no larger, but nearer to a normal one."""
 
 
 class Correlations(Protocol):
@@ -114,45 +105,6 @@ class StandardColumns:
         for start in range(0, len(self.values), ROW_BLOCK):
             rows = self.values[start : start + ROW_BLOCK, kept]
             yield rows / self.scale[kept] - self.origin[kept]
-
-
-@dataclass(frozen=True, slots=True)
-class MovedColumns(StandardColumns):
-    """Columns whose products are in part those of random combinations of their rows.
-
-    Attributes:
-        blur: What rows are combined by.
-    """
-
-    blur: Blur
-
-    def centred(self, kept: IndexArray) -> Iterator[NDArray[np.float64]]:
-        """As of standard columns, of less weight; then the combinations, with the rest of it."""
-        combined = np.zeros((most_combinations(len(self.values)), len(kept)))
-        share = combined_share(len(combined), len(self.values))
-        blocks = combining(self.blur, len(self.values))
-        for block, weights in zip(StandardColumns.centred(self, kept), blocks, strict=True):
-            combined += weights.T @ block
-            yield block * np.sqrt(1.0 - share)
-        yield combined * np.sqrt(share / len(combined))
-
-
-def most_combinations(rows: int) -> int:
-    """How many combinations of so many rows there are: they weigh no more than everything."""
-    return min(COMBINATIONS, int(rows / MOVE**2))
-
-
-def combined_share(combinations: int, rows: int) -> float:
-    """What combinations weigh, in [0, 1]: a correlation then varies as one of n / M**2 rows."""
-    return min(MOVE * (combinations / rows) ** 0.5, 1.0) if rows else 1.0
-
-
-def combining(blur: Blur, rows: int) -> Iterator[NDArray[np.float64]]:
-    """What every row counts in every combination, block by block of the rows, shape (b, m)."""
-    for start in range(0, rows, ROW_BLOCK):
-        shape = min(ROW_BLOCK, rows - start), most_combinations(rows)
-        about = b"combined rows" + start.to_bytes(8, "big")
-        yield blur.uniform(about, shape) * np.sqrt(3.0)  # of variance 1
 
 
 def correlations_of(

@@ -23,11 +23,8 @@ from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_d
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.ci_tests.correlations import (
     LEAST_DEVIATION,
-    MovedColumns,
     StandardColumns,
     WholeMatrices,
-    combined_share,
-    combining,
     correlations_of,
 )
 from cipherdag.sites.compute.device import resolve_device
@@ -42,7 +39,6 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.correlations import Correlations
-    from cipherdag.sites.compute.pooled.blur import Blur
 
 BYTES_PER_ELEMENT = 40
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
@@ -71,7 +67,6 @@ class FisherZTest(CachedTest):
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
             the other half bounds the cache of outcomes. The correlations come on top: 8 p**2 bytes,
             and half as many where variables are more than `correlations.WHOLE_UP_TO`.
-        blur: What moves the correlations, all of them once; None: they are exact.
 
     Raises:
         ParameterError: Values are not a float64 matrix with a row and a column, or another
@@ -85,7 +80,6 @@ class FisherZTest(CachedTest):
         *,
         device: str = "cpu",
         memory_bytes: int = DEFAULT_MEMORY,
-        blur: Blur | None = None,
     ) -> None:
         check_numbers(values)
         memory = half(memory_bytes)
@@ -99,20 +93,12 @@ class FisherZTest(CachedTest):
         self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
         # a value of its own taken off makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
-        standard = (
-            StandardColumns(values, scale, origin)
-            if blur is None
-            else MovedColumns(values, scale, origin, blur)
-        )
+        standard = StandardColumns(values, scale, origin)
         self._correlations = correlations_of(standard, self._incomplete, self._device)
         if not complete:
             columns = (values / scale - origin).T
             self._columns = torch.from_numpy(np.nan_to_num(columns, copy=False)).to(self._device)
             self._observed = torch.from_numpy(~missing.T).to(self._device)
-            self._combining = None
-            if blur is not None:
-                weights = np.concatenate(list(combining(blur, len(values))))
-                self._combining = torch.from_numpy(weights).to(self._device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the conditioning set first, which is eliminated from the front
@@ -178,15 +164,7 @@ class FisherZTest(CachedTest):
         block = block.view(*places.shape, self._n_rows).mul_(weight)
         mean = block.sum(dim=2, keepdim=True).div_(rows[:, None, None])
         block.sub_(mean * weight)
-        moments = _products(block)
-        if self._combining is None:
-            return moments, rows
-        # set by set: of many a matrix product may sum in another order
-        combined = torch.stack([own @ self._combining for own in block])
-        size = combined.shape[2]
-        own = [combined_share(size, found) for found in rows.tolist()]
-        share = torch.tensor(own, dtype=torch.float64, device=self._device)[:, None, None]
-        return moments * (1.0 - share) + _products(combined) * (share / size), rows
+        return _products(block), rows
 
     def _partial(
         self, correlations: Correlations, base: torch.Tensor, order: IndexArray

@@ -25,8 +25,8 @@ from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
-from cipherdag.sites.compute.ci_tests.moved_test import repeated_values
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.few_values import repeated_values
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import (
     DescribedColumns,
@@ -170,9 +170,11 @@ class PoolableData:
         held = (missing_in(self._codes, self._values, v, not numbers[v]) for v in range(p))
         missing = np.array([own.any() for own in held], dtype=bool)
         marks = np.zeros((5, p))  # of place, spread and size; the latter two with 1
-        columns = (self._to_mark(v, self.column(v)) for v in np.flatnonzero(numbers).tolist())
-        marks[:, numbers] = column_marks(columns, least)
-        parts = [[1, rows if rows >= least else 0], self._categories, *marks, missing, [least > 1]]
+        if question.marks:
+            columns = (self._to_mark(v, self.column(v)) for v in np.flatnonzero(numbers).tolist())
+            marks[:, numbers] = column_marks(columns, least)
+        shown = marks[:, : p * question.marks]
+        parts = [[1, rows if rows >= least else 0], self._categories, *shown, missing, [least > 1]]
         if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
         if question.few:
@@ -234,8 +236,7 @@ class PoolableData:
         return found
 
     def _score_sums(self, question: ScoreSums) -> FloatVector:
-        if (question.categories, question.ordered) != self._own_columns:
-            raise MalformedMessageError("tests of other columns than the site's schema has")
+        self._check_columns(question)
         self._spend(question.n_tests)
         return self._site_scores.answer(question)
 
@@ -253,12 +254,9 @@ class PoolableData:
         counts = (np.bincount(own, minlength=side) for own, side in codes)
         return np.concatenate([np.zeros(0), *counts])
 
-    @property
-    def _own_columns(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(self._categories.tolist()), self._ordered
-
-    def _check_columns(self, question: RegressionSteps) -> None:
-        if (question.categories, question.ordered) != self._own_columns:
+    def _check_columns(self, question: RegressionSteps | ScoreSums) -> None:
+        own = tuple(self._categories.tolist()), self._ordered
+        if (question.categories, question.ordered) != own:
             raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
