@@ -2,9 +2,10 @@
 
     python benchmarks/alone.py --draws 20
 
-FedPC opens bits, its default, or sums. Draws ASIA as the README does, 6,000 patients of whom three hospitals have 2500, 1500 and 2000, by
-seeds 1, 2, ...; prints the mean SHD of CPDAGs, how often the three hospitals' graphs are all the
-same, and for the first draw what each hospital finds (`docs/index.md`). G2 tests, level 0.01.
+FedPC opens bits, its default, or sums. Draws ASIA as the README does, 6,000 patients of whom three
+hospitals have 2500, 1500 and 2000, by seeds 1, 2, ...; prints the mean SHD of CPDAGs, how often the
+three hospitals' graphs are all the same, and for the first draw what each hospital finds
+(`docs/index.md`). causal-learn tests by G2, level 0.01.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _OPENED = {"bits": "one bit is opened, and no sum", "sums": "the sums are opened
 @click.option("--resume", type=EXISTING_FOLDER, help="Go on with the demo stopped in this folder.")
 @click.option("--force", is_flag=True, help="Overwrite what --out holds.")
 def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: bool) -> None:
-    """Three simulated hospitals learn the ASIA network by bits, then by sums under two protections."""
+    """Three simulated hospitals learn the ASIA network by bits, then by sums."""
     from cipherdag.results.folder import new_result_folder
 
     folder = resume or out or _unused(Path(DEFAULT_FOLDER))
