@@ -13,7 +13,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from cipherdag.questions.stratified import COARSE_BITS
 from driving import drive
 
 from cipherdag import Federation, RFcd, Schema

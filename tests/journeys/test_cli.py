@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from cipherdag import Describe, Federation
+from cipherdag.cli.demo import WAYS
 from cipherdag.cli.main import cli
 from cipherdag.graphs.networks import asia
 
@@ -308,8 +309,12 @@ def test_schema_infer_writes_what_run_reads(call, three_files, tmp_path):
 def test_demo_ends_well(call, tmp_path):
     code, text, _ = call("demo", "--rows", 2000, "--out", tmp_path)
     assert code == 0
-    assert "gave the same graph" in text
-    assert "SHD" in text
+    assert "Of sums, masking and homomorphic encryption gave the same graph." in text
+    assert "Bits gave " in text
+    assert text.count("SHD") >= 3
+    opened = [json.loads((tmp_path / way / "result.json").read_text("utf-8")) for way in WAYS]
+    assert [own["details"].get("reveal") for own in opened] == ["bits", None, None]
+    assert opened[1]["edges"] == opened[2]["edges"]
 
 
 def groups(command, words=()):

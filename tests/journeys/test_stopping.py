@@ -336,13 +336,13 @@ def test_the_demo_has_a_folder_of_its_own_and_goes_on(call, tmp_path, stop_at, m
     assert code == 0
     assert "round 4 " in text
     assert "gave the same graph" in text
-    assert "Open cipherdag-demo/masking/report.html" in text
+    assert "Open cipherdag-demo/bits/report.html" in text
     assert call("demo", "--rows", 600)[0] == 0
     assert (tmp_path / "cipherdag-demo-2" / "bfv" / "report.html").exists()
     assert call("demo", "--rows", 600, "--out", "cipherdag-demo")[0] == 1
-    before = (tmp_path / "cipherdag-demo" / "masking" / "result.json").read_bytes()
+    before = (tmp_path / "cipherdag-demo" / "bits" / "result.json").read_bytes()
     assert call("demo", "--rows", 700, "--out", "cipherdag-demo", "--force")[0] == 0
-    assert (tmp_path / "cipherdag-demo" / "masking" / "result.json").read_bytes() != before
+    assert (tmp_path / "cipherdag-demo" / "bits" / "result.json").read_bytes() != before
 
 
 def test_a_signal_ends_the_command_with_130(table, tmp_path):

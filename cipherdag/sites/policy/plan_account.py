@@ -17,6 +17,7 @@ from cipherdag.graphs.relations import NOTHING
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
+from cipherdag.sites.policy.parameter_rules import opened_of_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.policy.policy import Policy
 
+TWO_SITES = 2
+"""Of so few the coordinator deals keys for secure tests."""
 _RESULTS = {
     LearntGraph: "a graph that says which of the study's variables probably cause which.",
     LearntPAG: "a graph that says which of the study's variables probably cause which, and which "
@@ -60,10 +63,11 @@ def plan_lines(
         Lines without line ends. Of an algorithm that is not installed here they say so.
     """
     names = ", ".join(member.name for member in plan.cohort)
+    opened = opened_of_tests(plan)
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {names}.",
         f"Purpose: {_sentence(plan.purpose or 'none is given')}",
-        *_protection_lines(plan),
+        *_protection_lines(plan, bits=opened == "bits"),
         *_lacking_lines(plan),
     ]
     try:
@@ -72,7 +76,6 @@ def plan_lines(
         result = _RESULTS.get(algorithm.concludes, "what the sums below say.")
         lines.insert(2, f"The result: {result} Rows of data stay at the sites.")
         lines += _parameter_lines(plan)
-        lines += ["The coordinator and all sites learn what is opened, and no other sum:"]
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
@@ -83,10 +86,11 @@ def plan_lines(
         return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
     if first is not None:
         values = sum(encoding.length for encoding in first.encodings)
-        opened = "verdicts" if finds_verdicts(first) else "sums"
+        asked = "bits" if finds_verdicts(first) else "sums"
+        decides = "what is opened decides" if opened == "bits" else "the sums decide"
         lines.append(
-            f"The first {opened}: {first.label}, {values:,} values. Which questions follow, the "
-            f"{opened} decide, by the same program at every site: nobody can ask another one."
+            f"The first {asked}: {first.label}, {values:,} values. Which questions follow, "
+            f"{decides}, by the same program at every site: nobody can ask another one."
         )
     if policy is not None:
         lines.append(
@@ -96,7 +100,7 @@ def plan_lines(
     return lines
 
 
-def _protection_lines(plan: Plan) -> list[str]:
+def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:
     kind = protection_kind(plan.protection)
     n_sites, measured = len(plan.cohort), plan.measured
     covered = f"{plan.min_survivors} of the {n_sites} sites at least"
@@ -104,21 +108,40 @@ def _protection_lines(plan: Plan) -> list[str]:
         # of a test that one group alone can do, and whoever leaves is of it
         left = measured.fewest_alike(range(n_sites)) - (n_sites - plan.min_survivors)
         covered = f"{left} sites at least, those of one line below"
+    secure = _secure_lines(n_sites) if bits else []
     if not kind.protects:
         return [
             f"Answers leave {kind.left}: the coordinator reads every site's own.",
             f"A sum covers {covered}.",
+            *secure,
         ]
-    if plan.colluders:
+    if plan.colluders and not (bits and n_sites == TWO_SITES):
         who = "one site" if plan.colluders == 1 else f"{plan.colluders} sites"
         colluding = f"The coordinator, even if {who} told it all, sees"
     else:
         colluding = "The coordinator, as long as no site sides with it, sees"
+    seen = "bits and sums only" if bits else "sums only"
     lines = [
         f"Answers leave {kind.left}: only their sum over sites can be read.",
-        f"A sum covers {covered}. {colluding} sums only.",
+        f"A sum covers {covered}. {colluding} {seen}. All sites see the same.",
+        *secure,
     ]
     return [*lines, plan.keys_sentence] if plan.keys_sentence else lines
+
+
+def _secure_lines(n_sites: int) -> list[str]:
+    """How bits of tests are found, and which sites could have more if they collude."""
+    pairs = n_sites * (n_sites - 1) // 2
+    if n_sites == TWO_SITES:
+        more = "The coordinator and a site that side with each other have the other site's numbers."
+    elif n_sites == TWO_SITES + 1:
+        more = "Any two sites that side with each other have the third one's numbers."
+    else:
+        more = (
+            f"Of {pairs} pairs of sites 5, drawn by lot, would have the sums behind them if they "
+            "sided with each other."
+        )
+    return [f"Answers to tests leave in sealed parts: one bit of each is read. {more}"]
 
 
 def _lacking_lines(plan: Plan) -> list[str]:

@@ -32,7 +32,7 @@ from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec
-from cipherdag.questions.score_sums import CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 

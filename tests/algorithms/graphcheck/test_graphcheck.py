@@ -7,13 +7,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from click.testing import CliRunner
 from driving import drive
 from scipy import stats
 
 from cipherdag import CausalGraph, Federation, FedPC, GraphCheck, Policy
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.ancestral.pag import PAG

@@ -16,7 +16,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 from statsmodels.tools.numdiff import approx_fprime, approx_hess
 
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.score_sums import tables
 

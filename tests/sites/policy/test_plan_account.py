@@ -55,9 +55,37 @@ def test_the_sentences_hold_all_that_a_person_decides_on(algorithm):
     assert told == list(algorithm.disclosures())
     assert len(told) >= 1
     assert "The first sums: " in text
-    assert " values. Which questions follow, the sums decide" in text
+    bits = algorithm.name in {"fedpc", "fedcmfs"}
+    decides = "what is opened decides" if bits else "the sums decide"
+    assert f" values. Which questions follow, {decides}" in text
+    assert ("one bit of each is read" in text) is bits
     assert "ends it after 7 rounds or 200,000,000 values, if not before." in lines[-1]
     assert all(line.isprintable() for line in lines)
+
+
+def test_a_default_plan_is_ten_lines():
+    lines = plan_lines(plan(FedPC()), n_variables=8, policy=Policy())
+    assert len(lines) == 10
+    (opened,) = [line for line in lines if line.startswith("Opened: ")]
+    assert "whether it says dependent" in opened
+    assert "no sum, no p-value" in opened
+
+
+@pytest.mark.parametrize(
+    ("n_sites", "said"),
+    [
+        (2, "The coordinator and a site that side with each other have the other site's numbers."),
+        (3, "Any two sites that side with each other have the third one's numbers."),
+        (5, "Of 10 pairs of sites 5, drawn by lot, would have the sums behind them"),
+    ],
+)
+def test_who_could_have_more_than_bits_is_said_for_every_number_of_sites(n_sites, said):
+    own = msgspec.structs.replace(plan(FedPC()), cohort=MEMBERS[:n_sites])
+    assert said in "\n".join(plan_lines(own))
+    opens_sums = msgspec.structs.replace(plan(FedPC(reveal="sums")), cohort=MEMBERS[:n_sites])
+    assert said not in "\n".join(plan_lines(opens_sums))
+    if n_sites == 2:
+        assert "even if one site told it all" not in "\n".join(plan_lines(own))
 
 
 def test_a_coordinator_sees_neither_the_first_sums_nor_a_site_s_budget():
@@ -116,11 +144,13 @@ def test_no_text_of_the_coordinator_s_passes_for_a_sentence_or_steers_a_terminal
 
 def test_who_may_know_how_much_is_said_for_every_number_of_colluding_sites():
     for colluders, said in (
-        (0, "The coordinator, as long as no site sides with it, sees sums only."),
-        (1, "The coordinator, even if one site told it all, sees sums only."),
-        (2, "The coordinator, even if 2 sites told it all, sees sums only."),
+        (0, "The coordinator, as long as no site sides with it, sees "),
+        (1, "The coordinator, even if one site told it all, sees "),
+        (2, "The coordinator, even if 2 sites told it all, sees "),
     ):
-        assert any(line.endswith(said) for line in plan_lines(plan(colluders=colluders)))
+        for reveal, seen in (("bits", "bits and sums"), ("sums", "sums")):
+            lines = plan_lines(plan(FedPC(reveal=reveal), colluders=colluders))
+            assert any(f"{said}{seen} only. All sites see the same." in line for line in lines)
     clear = "\n".join(plan_lines(plan(protection="none")))
     assert "Answers leave IN THE CLEAR: the coordinator reads every site's own." in clear
     assert "sees sums only" not in clear
