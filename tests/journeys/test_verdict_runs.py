@@ -18,8 +18,6 @@ from adversary import (
     RecordingEngine,
     Ward,
     silence,
-    verdicts,
-    votes,
 )
 from driving import drive
 from hypothesis import given, settings
@@ -37,7 +35,6 @@ from cipherdag.graphs.networks import asia
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up.exchanges import roles_of
-from cipherdag.questions.question import opens_sums
 from cipherdag.results.sentences import release_lines
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.plan_account import plan_lines
@@ -137,21 +134,12 @@ def test_no_sum_is_opened_in_a_run_by_verdicts():
 # who may ask for what
 
 
-def test_a_site_that_opens_verdicts_only_refuses_a_question_that_opens_a_sum():
-    ward = Ward(n_sites=4, policy=Policy(reveal="bits"))
-    ward.session.open()
-    assert not opens_sums(verdicts())
-    assert ward.session.ask(verdicts()).size
-    with pytest.raises(PolicyRefusedError, match="no question that opens a sum"):
-        ward.session.ask(votes())
-
-
-def test_and_a_plan_that_opens_sums(tmp_path):
+def test_a_site_that_lets_bits_leave_refuses_a_plan_that_opens_sums(tmp_path):
     policy = Policy(approve_runs="automatic", reveal="bits")
     hospitals = hospital_folders.hospitals(tmp_path, names=FOUR, policy=policy)
     hospitals.installed = True
     session = hospitals.session(hospitals.handlers())
-    with pytest.raises(PolicyRefusedError, match="asks for reveal bits"):
+    with pytest.raises(PolicyRefusedError, match="opens sums of tests"):
         session.open()
     hospitals.close()
     session = hospitals.session(hospitals.handlers(), parameters=msgspec.to_builtins(CLOSED))
@@ -216,7 +204,7 @@ def test_what_verdicts_are_not_enough_for_is_refused_by_name(choice, said):
 def test_a_plan_says_that_verdicts_are_opened():
     ward = Ward(n_sites=4, algorithm=CLOSED)
     lines = plan_lines(ward.session._plan, n_variables=5)
-    assert any("reveal is verdicts" in line for line in lines)
+    assert any("reveal is bits" in line for line in lines)
     assert any(line.startswith("The first verdicts: ") for line in lines)
     assert any("not how many votes there were" in line for line in lines)
 
@@ -225,17 +213,17 @@ def test_a_plan_says_that_verdicts_are_opened():
 
 
 @pytest.mark.parametrize("algorithm", [FedPC, FedFCI])
-@pytest.mark.parametrize(("evidence", "beside"), [("stratified", True), ("fisher", False)])
-def test_a_report_says_what_was_opened_beside_verdicts(algorithm, evidence, beside):
-    """Rounds of stratified evidence open counts of sites and variances; of fisher none does."""
+@pytest.mark.parametrize(("evidence", "before"), [("stratified", True), ("fisher", False)])
+def test_a_report_says_what_was_opened_before_the_bits(algorithm, evidence, before):
+    """Stratified evidence opens kinds of columns and sizes of categories; fisher opens none."""
     result = Federation.split(sample(), 3, seed=6).run(
         algorithm(evidence=evidence, reveal="bits", max_cond_size=0, colliders="sepset")
     )
     said = " ".join(result.evidence.remarks)
-    assert "stayed closed: of these verdicts alone were opened." in said
-    assert ("how many sites can do a test" in said) is beside
+    assert "one bit was opened, whether it says dependent" in said
+    assert ("the rows of all sites together" in said) is before
     kinds = {kind for own in result.rounds for kind in own.kind.split("+")}
-    assert bool(kinds - {"evidence-verdicts", "combined-evidence"}) is beside, kinds
+    assert ({"columns", "category-sizes"} <= kinds) is before, kinds
 
 
 def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
@@ -244,7 +232,7 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     releases = {name: read_releases(own) for name, own in result.ledgers.items()}
     lines = "\n".join(release_lines(releases))
     assert "Votes stayed closed" in page
-    assert "A verdict is not protected" in page
+    assert "A bit is not protected" in page
     assert "nothing but verdicts on sums over 4 sites" in lines
     assert "a step of secure tests" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
@@ -327,8 +315,7 @@ def test_a_site_that_leaves_is_missed_by_verdicts_as_by_sums(number):
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_a_site_that_leaves_between_counts_variances_and_verdicts_is_missed(number):
-    """Who was counted and left is allowed for: sums of one site less still say independent."""
+def test_a_site_that_leaves_in_any_round_of_the_default_is_missed(number):
     tables = FedPC(reveal="bits")
     rows = (ROWS * 2)[:5]
     expected = learnt(tables, adversary.hospitals(rows=rows)).arcs

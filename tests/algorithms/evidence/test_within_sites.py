@@ -505,7 +505,7 @@ def linear_rows():
 )
 def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, arrows):
     federation = Federation.split(rows(), 4, seed=0, device="cpu")
-    bits = federation.run(FedPC(reveal="verdicts", alpha=1e-4))
+    bits = federation.run(FedPC(reveal="bits", alpha=1e-4))
     sums = federation.run(FedPC(reveal="sums", alpha=1e-4))
     assert {(e.source, e.target) for e in bits.graph.edges if e.mark == "-->"} == arrows
     assert bits.graph == sums.graph
@@ -520,5 +520,5 @@ def test_sites_whose_slopes_differ_draw_no_edge():
         s = rng.normal(size=400)
         x = np.where(slope * s + rng.logistic(size=400) > 0, "yes", "no")
         parts[name] = pd.DataFrame({"s": s, "x": x, "y": slope * s + rng.normal(size=400)})
-    found_ = Federation.simulate(parts, device="cpu").run(FedPC(alpha=0.01, reveal="verdicts"))
+    found_ = Federation.simulate(parts, device="cpu").run(FedPC(alpha=0.01, reveal="bits"))
     assert not any({e.source, e.target} == {"x", "y"} for e in found_.graph.edges)
