@@ -38,7 +38,6 @@ WAYS = [
     ("stratified", "sums"),
     ("stratified", "verdicts"),
     ("fisher", "sums"),
-    ("fisher", "verdicts"),
     ("stouffer", "sums"),
     ("statistic", "sums"),
 ]
@@ -60,6 +59,16 @@ def test_edges_that_fall_untested_are_told_without_support(
     assert result.details[FALLEN_DETAIL]["variables"] == ["b"]
     folder = result.save(tmp_path / "result")
     assert "not tested" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("evidence", ["fisher", "weighted_p"])
+def test_where_nothing_but_bits_is_opened_two_sites_of_three_are_enough(evidence):
+    federation = Federation.simulate(sites_of(silent=np.nan))
+    result = federation.run(FedPC(evidence=evidence, reveal="verdicts"), seed=0)
+    pairs = [{e.source, e.target} for e in result.graph.edges]
+    assert {"a", "b"} in pairs
+    assert {"b", "c"} in pairs
+    assert FALLEN_DETAIL not in result.details
 
 
 @pytest.mark.parametrize("discrete", [False, True])

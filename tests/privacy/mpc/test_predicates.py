@@ -183,7 +183,7 @@ def test_other_types_and_too_many_are_refused():
     base = Predicates.of([-5], [5], [[Comparison((), ((0, 4),))]])
     with pytest.raises(ParameterError):
         replace(base, lowest=np.array([-5.0]))
-    many = np.zeros(2**17 + 1, dtype=np.int64)
+    many = np.zeros(2**18 + 1, dtype=np.int64)
     with pytest.raises(ParameterError, match="262144"):
         replace(base, constants=many, sizes=np.array([many.size]))
     with pytest.raises(ParameterError):
