@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.questions.score_sums import MOST_SITE_SCORE
 from cipherdag.statistics.table_forms import TableForms, table_forms
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 OWN_VARIANCE = 1.0
 """Where no cell varies by more, one site's are too far from normal for a chi-square."""
 LEAST_TAIL, MOST_TAIL = 1e-300, 1e-3
-"""Of p-values: beyond them scores would have no end."""
+"""Of p-values: beyond them scores would have no end; none is above `MOST_SITE_SCORE`."""
 DENSE_CELLS = 1 << 12
 """Cells of a table that is counted as it is; of a larger one configurations that have rows."""
 PIECE_CELLS = 1 << 20
@@ -150,4 +151,4 @@ def normal_score(form: FloatVector, dof: FloatVector) -> FloatArray:
     done = dof > 0
     p_value = chi_square_tail(form, np.maximum(dof, 1.0 - done))
     score = -ndtri(np.clip(p_value, LEAST_TAIL, 1.0 - MOST_TAIL))
-    return np.where(done, np.stack([score, done]), 0.0)
+    return np.where(done, np.stack([np.minimum(score, MOST_SITE_SCORE), done]), 0.0)
