@@ -215,6 +215,8 @@ class ScoreSums(
             sizes: About how many rows each category has, shape (sum of categories,).
             rows: Rows of all sites.
         """
+        # of the smallest size a category may have no row: as one of few a trace allows for more
+        sizes = np.where(sizes < 1 << FIRST_SIZE, 1.0, sizes)
         of_variable = np.split(sizes, np.cumsum(self.categories)[:-1])
 
         def shares(variable: int, side: int) -> FloatVector:

@@ -184,7 +184,7 @@ def by_hand(asked, words, n_sites):
                 score, spread = Fraction(u[c], 4), Fraction(v[c], 16)  # z^2 V
                 least = spread + Fraction(float(found.constant[test]))
                 forms.append((score**2 - least, score**2 + least))
-        if len(mine) > 1:
+        if tests.several[test]:
             weight = [Fraction(1, int(tests.expected[c])) for c in mine]
             ratio = Fraction(float(found.quantile[test] / found.squared[test]))
             form = sum(w * Fraction(u[c], 4) ** 2 for w, c in zip(weight, mine, strict=True))
