@@ -42,7 +42,7 @@ def bits_at(alpha, tests, scores, variances, site_scores, sites, n_sites):
         u, v, e = scores[own], variances[own], tests.expected[own]
         each = u**2 > found.squared[test] * v + found.squared[test] ** 2 / 6
         dependent = (each & tests.alone[own]).any()
-        if len(u) > 1:
+        if tests.several[test]:
             dependent |= (u**2 / e).sum() > found.quantile[test] * (v / e).sum()
         bits.append(dependent or site_scores[test] > a + b * sites[test])
     return np.array(bits)

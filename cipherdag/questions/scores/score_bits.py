@@ -21,7 +21,12 @@ from cipherdag.predicates import Predicates
 from cipherdag.questions.closed.words import one_bit_each
 from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 from cipherdag.questions.pooled_data import check_categories
-from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE, MOST_VARIANCE, ScoreSums
+from cipherdag.questions.scores.score_sums import (
+    FIRST_SIZE,
+    MOST_SITE_SCORE,
+    MOST_VARIANCE,
+    ScoreSums,
+)
 from cipherdag.questions.scores.score_test import Components, Thresholds, site_line
 
 if TYPE_CHECKING:
@@ -37,8 +42,6 @@ MOST_LEVELS = 16
 """Levels at which one sum is compared."""
 LEAST_LEVEL = 1e-12
 """Below it the normal law of a score holds no longer."""
-FIRST_SIZE = 3
-"""Exponent of the least number of rows that a category's size is compared with."""
 
 
 class _Block(NamedTuple):

@@ -53,6 +53,8 @@ MOST_VARIANCE = 16.0
 """Of a score, per row, at most: residuals are clipped."""
 SUM_BITS = 10
 """Of the grid of scores and variances that are opened: a single row adds much more."""
+FIRST_SIZE = 3
+"""Exponent of the least number of rows that a category's size is compared with."""
 MOST_SITE_SCORE = 8.0
 """A site's own normal score beyond which more changes no verdict."""
 
@@ -206,6 +208,8 @@ class ScoreSums(
             sizes: About how many rows each category has, shape (sum of categories,).
             rows: Rows of all sites.
         """
+        # of the smallest size a category may have no row: as one of few a trace allows for more
+        sizes = np.where(sizes < 1 << FIRST_SIZE, 1.0, sizes)
         of_variable = np.split(sizes, np.cumsum(self.categories)[:-1])
 
         def shares(variable: int, side: int) -> FloatVector:

@@ -42,6 +42,8 @@ SITES_SHARE = 0.1
 """Of the level, for the sites' own tests."""
 TRACE_SHARE = 0.5
 """Of the level that is left, for the trace, where a test has several components."""
+LEAST_DOF = 2.5
+"""Of a trace; one of fewer is of few rare counts, which are far from a chi-square."""
 LEAST_EXPECTED = 1.0
 """Rows by which the square of a component is divided at least."""
 
@@ -77,8 +79,8 @@ class Components:
 
     @property
     def several(self) -> NDArray[np.bool_]:
-        """Which tests have a trace: those of several components, shape (B,)."""
-        return self.sizes > 1
+        """Which tests have a trace: those whose components vary enough together, shape (B,)."""
+        return (self.sizes > 1) & (self.dof >= LEAST_DOF)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

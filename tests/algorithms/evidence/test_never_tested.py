@@ -36,7 +36,7 @@ def sites_of(*, silent: float | None, discrete: bool = False) -> dict[str, pd.Da
 
 WAYS = [
     ("stratified", "sums"),
-    ("stratified", "verdicts"),
+    ("stratified", "bits"),
     ("fisher", "sums"),
     ("stouffer", "sums"),
     ("statistic", "sums"),
@@ -64,7 +64,7 @@ def test_edges_that_fall_untested_are_told_without_support(
 @pytest.mark.parametrize("evidence", ["fisher", "weighted_p"])
 def test_where_nothing_but_bits_is_opened_two_sites_of_three_are_enough(evidence):
     federation = Federation.simulate(sites_of(silent=np.nan))
-    result = federation.run(FedPC(evidence=evidence, reveal="verdicts"), seed=0)
+    result = federation.run(FedPC(evidence=evidence, reveal="bits"), seed=0)
     pairs = [{e.source, e.target} for e in result.graph.edges]
     assert {"a", "b"} in pairs
     assert {"b", "c"} in pairs

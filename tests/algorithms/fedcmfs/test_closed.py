@@ -51,7 +51,7 @@ def concluded(outcome):
 def both(tests, evidence, labels=LABELS, fewest=3, **choices):
     facts = Facts(tests[0].n_variables, len(tests), labels=labels, fewest=fewest)
     runs = []
-    for reveal in ("sums", "verdicts"):
+    for reveal in ("sums", "bits"):
         algorithm = FedCMFS(k1=50, k2=50, evidence=evidence, reveal=reveal, **choices)
         runs.append(drive(algorithm.ask(facts), [respondent(own) for own in tests]))
     return runs
