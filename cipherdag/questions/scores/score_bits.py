@@ -104,6 +104,12 @@ class ScoreBits(
         """One bit per level and test, and per test and sign."""
         return one_bit_each((len(self.levels) + self.signs) * self.question.n_tests)
 
+    @property
+    def n_comparisons(self) -> int:
+        """Comparisons of all tests at most."""
+        each = int(self.question.sizes.sum()) + 2 * self.question.n_tests
+        return len(self.levels) * each + self.signs * self.question.n_tests
+
     @cached_property
     def components(self) -> Components:
         """What is public about the components."""
