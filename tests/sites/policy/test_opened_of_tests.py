@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cipherdag import FedBOSS, FedCMFS, FedFCI, FedPC, PolicyRefusedError
+from cipherdag import FedBOSS, FedCMFS, FedFCI, FedPC
 from cipherdag.algorithms.registry import program_digest
+from cipherdag.errors import PolicyRefusedError
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
