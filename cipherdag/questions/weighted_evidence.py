@@ -38,8 +38,8 @@ class WeightedEvidence(
 
     The answer has three segments: n p of every triplet, n r of the triplets with empty S, and n of
     every triplet. p is the site's p-value, r its strength of dependence (G2, or the absolute
-    correlation), and n the rows behind them; all three are 0 where the site's test is unreliable, so that the quotients of the sums are means over the
-    sites whose test is reliable.
+    correlation), and n the rows behind them; all three are 0 where the site's test is unreliable,
+    so that the quotients of the sums are means over the sites whose test is reliable.
 
     Attributes:
         n_variables: Number of aligned variables, p.
