@@ -21,7 +21,7 @@ from cipherdag.graphs.networks import asia
 ROWS = (2500, 1500, 2000)
 ALGORITHMS = {
     "FedPC": FedPC(),
-    "FedPC, verdicts": FedPC(reveal="verdicts"),
+    "FedPC, sums": FedPC(reveal="sums"),
     "FedPC, votes": FedPC(evidence="vote"),
     "FedFCI": FedFCI(),
     "FedBOSS": FedBOSS(),

@@ -2,11 +2,10 @@
 
 Leaks:
     Every site and whoever carries the messages see which triplets are tested, by position. The
-    coordinator sees the sums over the sites that `CombinedEvidence` lists, per triplet. Sites that
-    restrict small counts move statistics and p-values of columns of few values, always alike, and
-    of Fisher's z the correlations, once for all triplets: exact
-    ones of three sites have one solution in whole numbers. Degrees of freedom, rows and
-    reliabilities are told as they are.
+    coordinator sees the sums over the sites that `CombinedEvidence` lists, per triplet.
+    They are exact: of columns of few values over few sites they often have one solution in whole
+    numbers, the sites' tables. Policies refuse plans that open them unless they say
+    ``reveal = "sums"``.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Leaks:
     Every site and whoever carries the messages see which triplets are tested, by position. The
     coordinator sees sums over the sites: of n p, of n r for empty S, and of n. Exact sums of the
-    first two over three sites have one solution in whole numbers; sites that restrict small counts
-    move each test of columns of few values, always alike, and tell n as it is.
+    first two over three sites often have one solution in whole numbers, the sites' tables. Policies
+    refuse plans that open them unless they say ``reveal = "sums"``.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ class WeightedEvidence(
 
     The answer has three segments: n p of every triplet, n r of the triplets with empty S, and n of
     every triplet. p is the site's p-value, r its strength of dependence (G2, or the absolute
-    correlation), both moved where it restricts small counts, and n the rows behind them; all three
-    are 0 where the site's test is unreliable, so that the quotients of the sums are means over the
-    sites whose test is reliable.
+    correlation), and n the rows behind them; all three are 0 where the site's test is unreliable,
+    so that the quotients of the sums are means over the sites whose test is reliable.
 
     Attributes:
         n_variables: Number of aligned variables, p.

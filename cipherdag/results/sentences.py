@@ -126,7 +126,7 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
     own, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
-        only = f"nothing but verdicts on sums over {sites} sites are found"
+        only = f"nothing but bits of tests over {sites} sites is found"
         return f", in sealed parts, of which {only}"
     fewer = SOME_ADD_NOTHING if Covered.__struct_config__.tag in kinds else ""
     only = f" only as a sum over {sites} sites{fewer}" if own.protects else ""

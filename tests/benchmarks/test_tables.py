@@ -13,6 +13,7 @@ from markdown_table import table
 RESULTS = Path(measuring.__file__).parent / "results"
 WRITERS = {
     "arrows": "arrows",
+    "bits": "bits",
     "boss_tables": "boss_tables",
     "calibration": "calibration_tables",
     "calibration_moved": "calibration_tables",
@@ -57,7 +58,6 @@ WRITERS = {
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
     "variables": "variables",
-    "verdicts": "verdicts",
     "where_time_goes": "where_time_goes",
 }
 

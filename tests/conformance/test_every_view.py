@@ -2,7 +2,7 @@
 
 The coordinator's view is made anew from plan and opened sums; of runs by verdicts those of every
 site, of the coordinator with each, and of pairs of sites, from the verdicts. Where the trust table
-of ``docs/explanation/verdicts.md`` says that two learn sums they are given these sums.
+of ``docs/explanation/bits.md`` says that two learn sums they are given these sums.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     lines = "\n".join(release_lines(releases))
     assert "Votes stayed closed" in page
     assert "A bit is not protected" in page
-    assert "nothing but verdicts on sums over 4 sites" in lines
+    assert "nothing but bits of tests over 4 sites" in lines
     assert "a step of secure tests" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
     assert loaded.details["reveal"] == "bits"

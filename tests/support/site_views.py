@@ -2,7 +2,7 @@
 
 A `Coalition` puts together what it was sent and what its members know beside that. Of a simulated
 run the sums are others wherever the trust table says that the coalition learns verdicts only
-(``docs/explanation/verdicts.md``).
+(``docs/explanation/bits.md``).
 """
 
 from __future__ import annotations

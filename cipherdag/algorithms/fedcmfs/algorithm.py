@@ -122,8 +122,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
         ``stratified`` what it says. With
         ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
-        over sites, and the weighted strength of the pairs; of tests that are moved where sites
-        restrict small counts.
+        over sites, and the weighted strength of the pairs, exactly.
         Where every site can do every test, the rows are the same total each time and say nothing
         of a site's size. Where some cannot, totals differ, and their differences are the rows of
         the sites that could not: of one site, if it was one. Sites learn which triplets are asked,
@@ -160,8 +159,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
         Raises:
             SchemaError: No label.
-            ParameterError: A label beyond the variables, or verdicts are to be found by fewer than
-                three sites.
+            ParameterError: A label beyond the variables, or bits are to be found by fewer than two
+                sites.
 
         Leaks:
             See the class.

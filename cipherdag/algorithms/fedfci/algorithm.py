@@ -202,8 +202,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             facts: The names are for `knowledge`, the seed for `bootstrap`.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, verdicts
-                are to be found by fewer than three sites, or the seed is no number of 64 bits.
+            ParameterError: The knowledge contradicts itself or names other variables, bits
+                are to be found by fewer than two sites, or the seed is no number of 64 bits.
 
         Returns:
             The outcome. Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or

@@ -200,7 +200,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, the seed is
-                negative, or verdicts are to be found by fewer than three sites.
+                negative, or bits are to be found by fewer than two sites.
 
         Returns:
             The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits

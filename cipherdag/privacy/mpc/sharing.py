@@ -26,6 +26,7 @@ from cipherdag.privacy.mpc.words import pack_words
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
+    from cipherdag.predicates import Predicates
     from cipherdag.privacy.aggregation import WordVector
     from cipherdag.privacy.mpc.batch import Batch
     from cipherdag.privacy.mpc.words import RandomBytes
@@ -73,14 +74,23 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
     Leaks:
         Nothing through two parts; all three are the vector.
     """
-    predicates = batch.predicates
+    check_words(values, batch.predicates)
+    first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
+    rest = values.view(np.uint64) - part_words(batch, first) - part_words(batch, dealt)
+    return Parts(first, dealt, pack_words(rest, batch.word_width))
+
+
+def check_words(values: IntegerVector, predicates: Predicates) -> None:
+    """Refuse a site's vector that does not fit what is asked of the sums.
+
+    Raises:
+        ParameterError: There is not one whole number for every word.
+        BoundExceededError: A number is beyond what the sum over all sites may reach.
+    """
     if values.dtype != np.int64 or values.shape != predicates.lowest.shape:
         raise ParameterError("a site's vector has one whole number for every word of the batch")
     if (values < predicates.lowest).any() or (values > predicates.highest).any():
         raise BoundExceededError("a number of this site is beyond what all sites may add up to")
-    first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
-    rest = values.view(np.uint64) - part_words(batch, first) - part_words(batch, dealt)
-    return Parts(first, dealt, pack_words(rest, batch.word_width))
 
 
 def part_words(batch: Batch, seed: bytes) -> WordVector:

@@ -67,7 +67,7 @@ _KINDS = (
     ReleaseKind(
         "secure-step",
         "a step of secure tests",
-        ", sealed, or keys that say nothing without a seed; the last one the verdicts, seen by "
+        ", sealed, or keys that say nothing without a seed; the last one the bits, seen by "
         "everybody",
         operations=("secure",),
     ),

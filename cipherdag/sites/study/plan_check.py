@@ -9,12 +9,16 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cipherdag.errors import CipherdagError, DataError, SiteNotReadyError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
+from cipherdag.privacy.mpc.sharing import check_words
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
 from cipherdag.protocol.plan import check_alike
-from cipherdag.questions.question import question_kinds
+from cipherdag.protocol.secure_batches import predicates_of
+from cipherdag.questions.question import finds_verdicts, question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.session.program import installed_program
@@ -85,7 +89,10 @@ def _policy(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
 
 
 def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
-    """Answer as if all sites were like this one, as long as questions are of new kinds."""
+    """Answer as if all sites were like this one, as long as questions are of new kinds.
+
+    Tests that open bits are answered as if each said independent.
+    """
     policy, own = site.policy(), table()
     schema, everyone = own.schema, tuple(range(len(plan.cohort)))
     program = installed_program(plan, facts_by(plan, schema))
@@ -101,12 +108,17 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     while question is not None and not (kinds := set(question_kinds(question).split("+"))) <= known:
         policy.check_question(question, round_number=len(asked) + 1, values_so_far=values)
         answer = respondent.answer(question)
-        encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
+        if finds_verdicts(question):
+            words = np.asarray(answer, dtype=np.int64)
+            check_words(words, predicates_of(question, len(everyone)))
+            opened = np.zeros(sum(own.length for own in question.encodings))
+        else:
+            encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
+            opened = answer * len(everyone)
         asked.append(question.label)
         known.update(kinds)
         values += len(answer)
-        sums = answer * len(everyone)
-        question = program.replay.advance(len(asked) + 1, sums, len(everyone))
+        question = program.replay.advance(len(asked) + 1, opened, len(everyone))
     if not asked:
         return "the plan asks nothing"
     return f"the data fit the plan's bounds ({', '.join(asked)})"

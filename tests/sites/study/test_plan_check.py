@@ -5,12 +5,23 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cipherdag import FedCD, FedPC
+from cipherdag import FedCD, FedFCI, FedPC
 from cipherdag.protocol.plan import Member
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.study.plan_check import plan_findings
 
 NAME = "hospital-1"
+
+
+def set_policy(hospitals, **changes):
+    """The site's policy, which lets sums of tests be opened."""
+    text = Policy(**({"reveal": "sums"} | changes)).dumps()
+    hospitals.folders[NAME].policy_path.write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def _sums_are_allowed(hospitals):
+    set_policy(hospitals)
 
 
 def plan(hospitals, algorithm=None, **changes):
@@ -56,32 +67,32 @@ def test_sites_that_this_one_does_not_know_are_named(hospitals):
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (Policy(algorithms=frozenset({"rfcd"})), "does not allow 'fedpc'"),
-        (Policy(protections=frozenset({"bfv"})), "does not accept protection"),
-        (Policy(min_sites=4), "asks for 4"),
-        (Policy(min_rows=10**6), "fewer rows"),
-        (Policy(tolerated_colluders=2), "colluding"),
-        (Policy(purposes=frozenset({"x"})), "purpose"),
-        (Policy(parameters=frozenset({"alpha 0.2..0.3"})), "alpha 0.2..0.3"),
-        (Policy(max_runs=0), "max_runs"),
+        ({"algorithms": frozenset({"rfcd"})}, "does not allow 'fedpc'"),
+        ({"protections": frozenset({"bfv"})}, "does not accept protection"),
+        ({"min_sites": 4}, "asks for 4"),
+        ({"min_rows": 10**6}, "fewer rows"),
+        ({"tolerated_colluders": 2}, "colluding"),
+        ({"purposes": frozenset({"x"})}, "purpose"),
+        ({"parameters": frozenset({"alpha 0.2..0.3"})}, "alpha 0.2..0.3"),
+        ({"max_runs": 0}, "max_runs"),
     ],
 )
 def test_what_the_policy_forbids_is_said_with_the_rule(hospitals, policy, said):
-    hospitals.folders[NAME].policy_path.write_text(policy.dumps())
+    set_policy(hospitals, **policy)
     found = findings(hospitals, plan(hospitals))
     assert states(found)["policy"] == "fail"
     assert said in found["policy"].finding
 
 
 def test_fed_cd_without_a_column_of_interventions_is_found(hospitals):
-    hospitals.folders[NAME].policy_path.write_text(Policy(questions=QUESTION_KINDS).dumps())
+    set_policy(hospitals, questions=QUESTION_KINDS)
     found = findings(hospitals, plan(hospitals, FedCD()))
     assert states(found) == GOOD | {"data": "fail"}
     assert "no column names interventions" in found["data"].finding
 
 
 def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
-    hospitals.folders[NAME].policy_path.write_text(Policy(max_values=3).dumps())
+    set_policy(hospitals, max_values=3)
     found = findings(hospitals, plan(hospitals))
     assert states(found) == GOOD | {"data": "fail"}
     assert "max_values" in found["data"].finding
@@ -91,14 +102,15 @@ def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
     ("algorithm", "kind"),
     [
         (FedPC(evidence="pooled"), "tables"),
-        (FedPC(), "stratified-tables"),
-        (FedPC(), "site-differences"),
+        (FedPC(), "category-sizes"),
+        (FedPC(), "score-bits"),
+        (FedPC(reveal="sums"), "score-sums"),
+        (FedPC(reveal="sums"), "site-differences"),
     ],
 )
 def test_a_later_question_that_the_policy_forbids_is_found(hospitals, algorithm, kind):
     """As those of regressions are, which columns of both kinds need and few policies name."""
-    policy = Policy(questions=QUESTION_KINDS - {kind})
-    hospitals.folders[NAME].policy_path.write_text(policy.dumps())
+    set_policy(hospitals, questions=QUESTION_KINDS - {kind})
     found = findings(hospitals, plan(hospitals, algorithm))
     assert states(found) == GOOD | {"data": "fail"}
     assert f"'{kind}'" in found["data"].finding
@@ -129,7 +141,7 @@ def test_a_cell_that_does_not_fit_the_schema_is_not_quoted(hospitals):
 
 
 def test_the_study_s_rules_hold_where_they_are_stricter(hospitals):
-    hospitals.folders[NAME].policy_path.write_text(Policy(allow_unprotected=True).dumps())
+    set_policy(hospitals, allow_unprotected=True)
     found = findings(hospitals, plan(hospitals, protection="none"))
     assert states(found)["policy"] == "fail"
 
@@ -139,3 +151,13 @@ def test_another_program_and_an_unknown_algorithm_are_found(hospitals):
         found = findings(hospitals, msgspec.structs.replace(plan(hospitals), **changes))
         assert states(found)["data"] == "fail"
         assert found["data"].finding
+
+
+@pytest.mark.parametrize(
+    "algorithm", [FedPC(), FedPC(evidence="fisher", reveal="bits"), FedFCI()], ids=repr
+)
+def test_data_fit_plans_that_open_bits(hospitals, algorithm):
+    set_policy(hospitals, reveal="bits")
+    found = findings(hospitals, plan(hospitals, algorithm))
+    assert states(found) == GOOD
+    assert "tests, |S| <= " in found["data"].finding
