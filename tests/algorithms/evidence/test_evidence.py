@@ -362,7 +362,7 @@ def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
         return first, again, dict(source.tally)
 
     (first, again, tally), questions = drive(ask_twice(), sites)
-    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "Tables"]
+    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "CategorySizes", "Tables"]
     assert questions[-1].counts == (0, 1, 1)
     assert tally == {"pooled": 4}
     for own, other in zip(first, again, strict=True):

@@ -36,9 +36,7 @@ def sites_of(*, silent: float | None, discrete: bool = False) -> dict[str, pd.Da
 
 WAYS = [
     ("stratified", "sums"),
-    ("stratified", "verdicts"),
     ("fisher", "sums"),
-    ("fisher", "verdicts"),
     ("stouffer", "sums"),
     ("statistic", "sums"),
 ]
@@ -60,6 +58,16 @@ def test_edges_that_fall_untested_are_told_without_support(
     assert result.details[FALLEN_DETAIL]["variables"] == ["b"]
     folder = result.save(tmp_path / "result")
     assert "not tested" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("evidence", ["stratified", "fisher"])
+def test_by_bits_the_sites_that_can_test_a_pair_decide(evidence, caplog):
+    """No number of them is needed, as none of their sums is opened."""
+    federation = Federation.simulate(sites_of(silent=np.nan))
+    result = federation.run(FedPC(evidence=evidence, reveal="verdicts"), seed=0)
+    assert [{e.source, e.target} for e in result.graph.edges] == [{"a", "b"}, {"b", "c"}]
+    assert CONSTANT not in result.details["tests"]
+    assert "nothing was tested" not in caplog.text
 
 
 @pytest.mark.parametrize("discrete", [False, True])

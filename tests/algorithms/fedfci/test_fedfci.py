@@ -237,9 +237,9 @@ def test_choices_that_do_not_go_together_are_refused(said, choices):
         FedFCI(**choices)
 
 
-def test_verdicts_need_three_sites():
-    with pytest.raises(ParameterError, match="3 sites"):
-        next(FedFCI(evidence="fisher", reveal="verdicts").ask(Facts(4, 2)))
+def test_verdicts_need_two_sites():
+    with pytest.raises(ParameterError, match="2 sites"):
+        next(FedFCI(evidence="fisher", reveal="verdicts").ask(Facts(4, 1)))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from scipy import stats
 
 from cipherdag import CausalGraph, Federation, FedPC, GraphCheck, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.stratified import STRATIFIED
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.ancestral.pag import PAG
@@ -153,7 +153,7 @@ def test_what_it_opens_is_what_stratified_evidence_opens_of_a_test():
     assert STRATIFIED.told(closed=False) in GraphCheck(CHAIN).disclosures()
     _, asked = outcome_of(numbers(), CHAIN)
     kinds = {type(own).__name__ for own in asked}
-    assert kinds == {"Columns", "CombinedEvidence"}
+    assert kinds == {"Columns", "Contributors", "Covered"}
 
 
 @pytest.mark.parametrize(
