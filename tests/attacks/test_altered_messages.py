@@ -128,8 +128,12 @@ def altered(source, value, earlier=()):
     if earlier and source.random() < 0.25:
         return source.choice(earlier)
     kinds = {int: altered_int, bytes: altered_bytes, str: altered_str, tuple: altered_tuple,
-             dict: altered_dict}  # fmt: skip
+             dict: altered_dict, type(None): altered_nothing}  # fmt: skip
     return kinds.get(type(value), altered_struct)(source, value)
+
+
+def altered_nothing(source, _value):
+    return source.choice([0, b"", "", (), {}, False])
 
 
 def altered_int(source, value):

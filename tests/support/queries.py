@@ -8,6 +8,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec
 
 SPEC = CITestSpec(alpha=0.01)
@@ -27,17 +28,18 @@ class Queries:
     tally: dict = field(default_factory=dict)
 
     def ask(self, facts):
-        source = yield from self.open(facts.n_variables)
+        source = yield from self.open(facts.n_variables, facts.n_sites)
         self.found = yield from source.p_values(self.tests)
         self.tally = dict(source.tally)
 
-    def open(self, n_variables):
+    def open(self, n_variables, n_sites=3):
         settings = EvidenceSettings(
             spec=self.spec,
             n_variables=n_variables,
             max_cells=self.max_cells,
             site_effect=self.site_effect,
             interactions=self.interactions,
+            present=Presence(n_sites),
         )
         return EVIDENCE[self.kind].open(settings)
 

@@ -153,7 +153,7 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_strata():
     tests = random_tests(4, [6, 12, 12], rng)
     queries = Queries("pooled", tests)
     found, questions = asked(queries, sites)
-    assert queries.tally["withheld: stratified"] > 0
+    assert queries.tally["withheld: within sites"] > 0
     assert queries.tally["pooled"] > 0
     for question in questions:
         if isinstance(question, Tables):
@@ -194,9 +194,9 @@ def test_tables_above_the_declared_size_fall_back_and_are_counted():
     queries = Queries("pooled", tests, max_cells=27)
     found, questions = asked(queries, sites)
     distinct = {(*sorted(r[:2]), *sorted(r[2:])) for r in tests[2].tolist()}
-    assert queries.tally["too large: statistic"] == len(distinct)
-    combined, _ = asked(Queries("statistic", tests), sites)
-    np.testing.assert_array_equal(found[2], combined[2])
+    assert queries.tally["too large: within sites"] == len(distinct)
+    within, _ = asked(Queries("stratified", tests), sites)
+    np.testing.assert_array_equal(found[2], within[2])
     largest = [q.cells().max() for q in questions if isinstance(q, Tables)]
     assert max(largest) == 27
 
@@ -362,7 +362,7 @@ def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
         return first, again, dict(source.tally)
 
     (first, again, tally), questions = drive(ask_twice(), sites)
-    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "Tables"]
+    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "CategorySizes", "Tables"]
     assert questions[-1].counts == (0, 1, 1)
     assert tally == {"pooled": 4}
     for own, other in zip(first, again, strict=True):

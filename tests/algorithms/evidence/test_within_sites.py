@@ -522,7 +522,9 @@ def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, a
     sums = federation.run(FedPC(reveal="sums", alpha=1e-4))
     assert {(e.source, e.target) for e in bits.graph.edges if e.mark == "-->"} == arrows
     assert bits.graph == sums.graph
-    assert {own.kind for own in bits.rounds} == {"columns", "category-sizes", "score-bits"}
+    assert {own.kind for own in bits.rounds} == {
+        "columns", "category-counts+category-sizes", "score-bits+score-sums",
+    }  # fmt: skip
     assert all(own.p_value is None for own in bits.evidence.edges)
 
 

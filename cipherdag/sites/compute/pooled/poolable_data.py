@@ -236,7 +236,10 @@ class PoolableData:
         return found
 
     def _score_sums(self, question: ScoreSums) -> FloatVector:
-        self._check_columns(question)
+        categories = tuple(self._categories.tolist())
+        # tests of tables take no notice of an order
+        if question.categories != categories or not {*question.ordered} <= {*self._ordered}:
+            raise MalformedMessageError("tests of other columns than the site's schema has")
         self._spend(question.n_tests)
         return self._site_scores.answer(question)
 
@@ -254,7 +257,7 @@ class PoolableData:
         counts = (np.bincount(own, minlength=side) for own, side in codes)
         return np.concatenate([np.zeros(0), *counts])
 
-    def _check_columns(self, question: RegressionSteps | ScoreSums) -> None:
+    def _check_columns(self, question: RegressionSteps) -> None:
         own = tuple(self._categories.tolist()), self._ordered
         if (question.categories, question.ordered) != own:
             raise MalformedMessageError("tests of other columns than the site's schema has")
