@@ -1,4 +1,4 @@
-"""Columns that follow from one other column: by its codes, or by the order of its numbers.
+"""Columns that follow from others: by the codes of one or two, or by the order of its numbers.
 
 Leaks:
     Nothing leaves the site.
@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,8 @@ Step = tuple[int, int]
 """The second column follows from the first, by position."""
 CHANCE = -40.0
 """Logarithm of the chance, were they independent, above which a relation is none."""
+MOST_JOINED = 64
+"""Columns of few values up to which pairs of them are looked at."""
 FEW_ROWS = 400
 """Rows that rule most pairs out before all rows are looked at."""
 
@@ -54,11 +57,56 @@ def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
                 yield a, coded[other]
 
 
+def joint_steps(columns: Sequence[ColumnValues], found: set[Step]) -> Iterator[tuple[int, ...]]:
+    """Columns that follow from two others together and from neither alone, each after the two.
+
+    Args:
+        columns: At most `MOST_JOINED` of few values; of more none is looked for.
+        found: What follows from one column alone.
+    """
+    coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
+    if not 0 < len(coded) <= MOST_JOINED:
+        return
+    rows = _length(columns[coded[0]])
+    few = np.unique(np.linspace(0, rows - 1, min(FEW_ROWS, rows)).astype(np.int64))
+    sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
+    widths = sample.max(axis=0) + 1
+    for one, other in combinations(range(len(coded)), 2):
+        entry = np.where((sample[:, [one, other]] < 0).any(axis=1), -1, 0)
+        entry = np.where(entry < 0, -1, sample[:, one] * widths[other] + sample[:, other])
+        _, first, back = np.unique(entry, return_index=True, return_inverse=True)
+        ahead = sample[first][back]
+        fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
+        a, b = coded[one], coded[other]
+        for place in np.flatnonzero(fits.all(axis=0)).tolist():
+            then = coded[place]
+            alone = {(a, then), (b, then), (a, b), (b, a)} & found
+            if (
+                then not in (a, b)
+                and not alone
+                and _determined_by(_joined(columns, a, b), columns[then].codes)
+            ):
+                yield a, b, then
+
+
+def _joined(columns: Sequence[ColumnValues], a: int, b: int) -> Codes:
+    """One code for each pair of codes of two columns; -1 where either is missing."""
+    one, other = columns[a].codes, columns[b].codes
+    assert one is not None and other is not None  # noqa: PT018 - of columns of few values
+    joined: Codes = np.where((one < 0) | (other < 0), -1, one * (int(other.max()) + 1) + other)
+    return joined
+
+
 def _determines(a: ColumnValues, b: ColumnValues) -> bool:
     """Whether every code of a has one code of b, in more rows than by chance."""
-    assert a.codes is not None and b.codes is not None  # noqa: PT018 - of columns of few values
-    both = (a.codes >= 0) & (b.codes >= 0)
-    entry, then = a.codes[both], b.codes[both]
+    return _determined_by(a.codes, b.codes)
+
+
+def _determined_by(given: Codes | None, codes: Codes | None) -> bool:
+    """Whether every code of the one has one code of the other, in more rows than by chance."""
+    assert given is not None and codes is not None  # noqa: PT018 - of columns of few values
+    both = (given >= 0) & (codes >= 0)
+    entry, then = given[both], codes[both]
     if not is_function(entry, then) or not len(entry):
         return False
     shares = np.bincount(then) / len(then)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.graphs.relations import Relation
-from cipherdag.sites.drafts.relations.pairs import is_function, steps
+from cipherdag.sites.drafts.relations.pairs import is_function, joint_steps, steps
 from cipherdag.sites.drafts.relations.sums import constant_sums
 from cipherdag.sites.drafts.relations.values import column_values, comparable
 
@@ -49,7 +49,15 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
             relations.append(_relation("coded", columns, (v, *dummies)))
             direct -= {(v, b) for b in dummies}
     relations += [_relation("function", columns, (b, a)) for a, b in direct]
-    relations += constant_sums([columns[v] for v in kept])
+    sums = constant_sums([columns[v] for v in kept])
+    known = {name for relation in sums for name in relation.columns}
+    alone = [columns[v] for v in kept]
+    relations += [
+        _relation("function", alone, (then, a, b))
+        for a, b, then in joint_steps(alone, steps(alone))
+        if not {alone[v].name for v in (a, b, then)} <= known
+    ]
+    relations += sums
     return tuple(sorted(set(relations), key=lambda entry: (entry.form, entry.columns)))
 
 
