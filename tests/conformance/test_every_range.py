@@ -36,8 +36,7 @@ from cipherdag.sites.answers.table_respondent import table_respondent
 SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
-    ("StratifiedTables", ""): {0},
-    ("WithinScores", ""): {0, 1},
+    ("ScoreSums", ""): {0, 2},
     ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
@@ -53,7 +52,7 @@ SIGNED = {
 }
 LEAST = {"followed": 0}
 """Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
-ONLY_COVERED = {"TableCells", "ScoreWeights"}
+ONLY_COVERED = {"CategoryCounts"}
 """Of which nothing is asked but through `Covered`."""
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
          "hidden": 4}  # fmt: skip
@@ -169,7 +168,7 @@ def answered():
             keep(found, question, answers)
             total = answers.sum(axis=0)
             if finds_verdicts(question):
-                total = plain_verdicts(question, total, len(answers))
+                total = plain_verdicts(question, answers)
             for encoding, place in parts(question):
                 if encoding.comparison:
                     total[place] = total[place] > 0
