@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from cipherdag.questions.stratified import StratifiedTables, TableCells
 from markdown_table import table
 from plain_runs import plain_verdicts
 from scipy.stats import norm
@@ -32,7 +33,6 @@ from cipherdag.questions.lockstep import split_parts
 from cipherdag.questions.pooled_data import Tables
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.verdicts import CellVerdicts, EdgeVerdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 
