@@ -36,8 +36,6 @@ from cipherdag.sites.answers.table_respondent import table_respondent
 SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
-    ("StratifiedTables", ""): {0},
-    ("WithinScores", ""): {0, 1},
     ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
@@ -53,8 +51,8 @@ SIGNED = {
 }
 LEAST = {"followed": 0}
 """Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
-ONLY_COVERED = {"TableCells", "ScoreWeights"}
-"""Of which nothing is asked but through `Covered`."""
+ONLY_COVERED = {"CategoryCounts", "ScoreSums"}
+"""Of which nothing is asked but inside another question."""
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
          "hidden": 4}  # fmt: skip
 
@@ -188,6 +186,9 @@ def closed_kinds(question):
 def keep(found, question, answers):
     start = 0
     for part in question.parts if isinstance(question, Bundle) else (question,):
+        if finds_verdicts(part):  # of these words `plain_verdicts` checks the bounds
+            found.setdefault(((type(part).__name__, ""), 0), [])
+            continue
         key = type(part).__name__, variant(part)
         for number, (encoding, place) in enumerate(parts(part)):
             values = answers[:, start + place.start : start + place.stop]
