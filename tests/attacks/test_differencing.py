@@ -239,7 +239,7 @@ def test_other_sites_wait_for_a_person_even_where_they_differ_by_enough(tmp_path
         run(hospitals, handlers, SIX)
     hospitals.close()
     for name in SIX:
-        policy = Policy(approve_cohorts="automatic", approve_runs="automatic")
+        policy = Policy(approve_cohorts="automatic", approve_runs="automatic", reveal="sums")
         hospitals.folders[name].policy_path.write_text(policy.dumps())
     handlers = hospitals.handlers()
     run(hospitals, handlers, SIX)

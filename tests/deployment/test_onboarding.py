@@ -460,7 +460,7 @@ def test_what_cannot_be_promised_is_refused_with_what_could_be():
 
 def test_every_site_holds_the_coordinator_to_what_the_study_promises(tmp_path):
     names = tuple(f"hospital-{k}" for k in range(4))
-    lax = Policy(tolerated_colluders=0, approve_runs="automatic")
+    lax = Policy(tolerated_colluders=0, approve_runs="automatic", reveal="sums")
     made = hospital_folders.hospitals(tmp_path, names=names, policy=lax)
     made.pin(colluders=2, min_sites=4)
     handlers = made.handlers()

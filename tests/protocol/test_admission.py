@@ -201,7 +201,7 @@ def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn
 def test_the_day_comes_after_lost_keys_and_is_held_against_no_stranger(hospitals):
     """What a step costs the day is known once the site derived its question."""
     policy = hospitals.folders[NAME].policy_path
-    policy.write_text(Policy(approve_runs="automatic", max_rounds_per_day=1).dumps())
+    policy.write_text(Policy(approve_runs="automatic", max_rounds_per_day=1, reveal="sums").dumps())
     handlers = hospitals.handlers()
     session = run(hospitals, handlers)
     request, own = ask(hospitals, session, 2), session._plan.session
@@ -222,7 +222,7 @@ def test_the_day_comes_after_lost_keys_and_is_held_against_no_stranger(hospitals
 
 def test_a_step_that_was_refused_today_is_answered_tomorrow(hospitals):
     hospitals.folders[NAME].policy_path.write_text(
-        Policy(approve_runs="automatic", max_rounds_per_day=1).dumps()
+        Policy(approve_runs="automatic", max_rounds_per_day=1, reveal="sums").dumps()
     )
     handlers = hospitals.handlers()
     session = run(hospitals, handlers)
@@ -240,7 +240,7 @@ def test_a_step_that_was_refused_today_is_answered_tomorrow(hospitals):
 
 def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospitals):
     hospitals.folders[NAME].policy_path.write_text(
-        Policy(approve_runs="automatic", max_rounds_per_day=1).dumps()
+        Policy(approve_runs="automatic", max_rounds_per_day=1, reveal="sums").dumps()
     )
     handlers = hospitals.handlers()
     engine = RecordingEngine(handlers)
@@ -255,7 +255,7 @@ def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospital
 
 def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hospitals):
     folder = hospitals.folders[NAME]
-    folder.policy_path.write_text(Policy(approve_runs="manual").dumps())
+    folder.policy_path.write_text(Policy(approve_runs="manual", reveal="sums").dumps())
     everyone = hospitals.study.sites
     plan = hospitals.plan()
     hospitals.pin(sites=everyone[:2], revoked=("hospital-2",), version=2, min_sites=2)
@@ -295,7 +295,7 @@ def test_nobody_is_asked_to_approve_what_the_policy_forbids_anyway(hospitals):
 
 def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals, caplog):
     folder = hospitals.folders[NAME]
-    folder.policy_path.write_text(Policy(approve_runs="manual").dumps())
+    folder.policy_path.write_text(Policy(approve_runs="manual", reveal="sums").dumps())
     (folder.runs / "ab").mkdir()
     (folder.runs / "ab" / "asked.json").write_text("row 17 holds Alice")
     message = invited(hospitals)

@@ -104,7 +104,7 @@ def hospitals(tmp_path, *, policy=None, names=NAMES):
     for number, name in enumerate(names):
         settings = SiteSettings(name=name, device="cpu")
         folder = SiteFolder.create(
-            tmp_path / name, settings, policy or Policy(approve_runs="automatic")
+            tmp_path / name, settings, policy or Policy(approve_runs="automatic", reveal="sums")
         )
         tables[name] = adversary.patients(adversary.ROWS[number % 3], number)
         tables[name].to_csv(folder.path / "data.csv", index=False)

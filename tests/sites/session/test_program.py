@@ -282,7 +282,7 @@ def test_parameters_out_of_their_range_are_refused(parameters, said):
 
 @pytest.mark.parametrize("approval", ["manual", "automatic"])
 def test_a_site_refuses_them_before_a_person_is_asked(tmp_path, approval):
-    made = hospital_folders.hospitals(tmp_path, policy=Policy(approve_runs=approval))
+    made = hospital_folders.hospitals(tmp_path, policy=Policy(approve_runs=approval, reveal="sums"))
     made.installed = True
     session = made.session(made.handlers(), parameters={"alpha": 7.0})
     with pytest.raises(ParameterError) as refused:
