@@ -286,7 +286,9 @@ def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hosp
 
 def test_nobody_is_asked_to_approve_what_the_policy_forbids_anyway(hospitals):
     folder = hospitals.folders[NAME]
-    folder.policy_path.write_text(Policy(approve_runs="manual", algorithms=frozenset()).dumps())
+    folder.policy_path.write_text(
+        Policy(approve_runs="manual", algorithms=frozenset(), reveal="sums").dumps()
+    )
     message = invited(hospitals)
     reply = hospitals.handler(NAME)("invite", message)
     assert "does not allow 'fedpc'" in text(reply)
