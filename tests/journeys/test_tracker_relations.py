@@ -308,7 +308,7 @@ def test_a_sign_says_of_which_category_it_is(words, sign, tmp_path):
     rng, n = np.random.default_rng(0), 3000
     x = rng.normal(size=n)
     flag = (x + rng.logistic(size=n) > 0).astype(int)
-    result = learnt(pd.DataFrame({"x": x, "flag": np.array(words)[flag]}), FedPC())
+    result = learnt(pd.DataFrame({"x": x, "flag": np.array(words)[flag]}), FedPC(reveal="sums"))
     low, high = sorted(words)
     said = f"flag = {high} (against {low})"
     (row,) = result.edges.to_dict("records")
@@ -373,3 +373,16 @@ def test_a_coordinator_whose_port_is_taken_says_so_and_ends(address, tmp_path):
     assert "Started" not in output
     assert f"cannot listen on port {port}" in output
     assert "coordinator new --port" in output
+
+
+def test_a_column_that_two_others_determine_together_keeps_its_edges():
+    rng, n = np.random.default_rng(3), 3000
+    a, b = rng.random(n) < 0.1, rng.random(n) < 0.05
+    either = a | b
+    sign = np.where(rng.random(n) < 0.9, either, rng.random(n) < 0.1)
+    names = {"a": a, "b": b, "either": either, "sign": sign}
+    rows = pd.DataFrame({name: np.where(own, "yes", "no") for name, own in names.items()})
+    result = learnt(rows, FedPC())
+    assert "'either' follows from 'a' and 'b'" in result.report.warnings[0]
+    assert joined("a-either", "b-either", "either-sign") == pairs(result)
+    assert statuses(result)[frozenset({"either", "sign"})] == "undone"

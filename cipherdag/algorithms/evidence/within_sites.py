@@ -83,7 +83,7 @@ class ScoreTests(RememberedTests):
         bits: bool,
         alpha: float,
     ) -> None:
-        super().__init__(None if bits else kinds, settings)
+        super().__init__(kinds, settings)
         self._columns, self._settings, self._sizes = kinds, settings, sizes
         self._bits, self._level = bits, alpha
 

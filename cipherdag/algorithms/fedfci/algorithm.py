@@ -229,7 +229,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         """The run on the sites' rows, as they are or drawn from them."""
         settings = settings_of(self, facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
-        kinds = source.kinds if self.compare_sites and not drawn else None
+        comparing = self.compare_sites and not self.closed and not drawn
+        kinds = source.kinds if comparing else None
         shown = None if drawn else facts.present
         if self.integrate:
             return (yield from self._learn_by_group(source, settings, known, facts))
@@ -246,7 +247,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         self, source: EvidenceSource, settings: EvidenceSettings, known: Constraints, facts: Facts
     ) -> Learning:
         """The run group by group of sites, for what fits all of them to be looked for."""
-        kinds = source.kinds if self.compare_sites else None
+        kinds = source.kinds if self.compare_sites and not self.closed else None
         outcome, marginal = yield from beside(
             of_groups(source, facts.measured, known, self._skeleton, self._judge),
             marginal_differences(kinds, settings),

@@ -284,7 +284,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """PC-stable on one test over all sites."""
         settings = settings_of(self, facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
-        kinds = source.kinds if self.compare_sites and not drawn else None
+        comparing = self.compare_sites and not self.closed and not drawn
+        kinds = source.kinds if comparing else None
         shown = None if drawn else facts.present
         size = self.max_cond_size
         found, marginal = yield from beside(

@@ -236,9 +236,9 @@ class PoolableData:
         return found
 
     def _score_sums(self, question: ScoreSums) -> FloatVector:
-        categories = tuple(self._categories.tolist())
+        own = tuple(self._categories.tolist())
         # tests of tables take no notice of an order
-        if question.categories != categories or not {*question.ordered} <= {*self._ordered}:
+        if question.categories != own or not {*question.ordered} <= {*self._ordered}:
             raise MalformedMessageError("tests of other columns than the site's schema has")
         self._spend(question.n_tests)
         return self._site_scores.answer(question)
@@ -253,8 +253,7 @@ class PoolableData:
         if question.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("sizes of other categories than the site's schema has")
         sides = [(self.raw_column(v), side) for v, side in enumerate(question.categories) if side]
-        codes = ((own[~np.isnan(own)].astype(np.int64), side) for own, side in sides)
-        counts = (np.bincount(own, minlength=side) for own, side in codes)
+        counts = (np.bincount(c[c >= 0].astype(np.int64), None, side) for c, side in sides)
         return np.concatenate([np.zeros(0), *counts])
 
     def _check_columns(self, question: RegressionSteps) -> None:
@@ -385,18 +384,16 @@ class PoolableData:
         if self._codes is self._all[0]:
             return self._columns()
         if self._counted_all is None:
-            codes = self._all[0]
-            assert codes is not None, "only discrete columns are counted"
-            self._counted_all = DiscreteColumns(
-                codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
-            )
+            self._counted_all = self._to_count(self._all[0])
         return self._counted_all
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""
         if self._counted is None:
-            assert self._codes is not None, "only discrete columns are counted"
-            self._counted = DiscreteColumns(
-                self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
-            )
+            self._counted = self._to_count(self._codes)
         return self._counted
+
+    def _to_count(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
+        assert codes is not None, "only discrete columns are counted"
+        half = DEFAULT_MEMORY // 2
+        return DiscreteColumns(codes, self._device, memory_bytes=half, levels=self._categories)
