@@ -99,7 +99,8 @@ def test_within_the_sites_they_have_the_one_step_odds_ratio():
         if abs(difference / variance) > math.log(2):
             assert own.effect.value == math.copysign(1, difference)
             assert own.effect.low is own.effect.high is None
-            assert str(own.effect) == "association positive"
+            pair = f"{own.source} = yes (against no) and {own.target} = yes (against no)"
+            assert str(own.effect) == f"association positive of {pair}"
             continue
         seen += 1
         width = 1.959964 / math.sqrt(variance)

@@ -528,7 +528,9 @@ def test_a_saved_result_warns_again(tmp_path):
 
 
 def test_replicates_compare_nothing_more():
-    result = Federation.simulate(frames(rows=120)).run(FedPC(reveal="sums", bootstrap=3, max_cond_size=0))
+    result = Federation.simulate(frames(rows=120)).run(
+        FedPC(reveal="sums", bootstrap=3, max_cond_size=0)
+    )
     asked = [own for own in result.rounds if "site-differences" in own.kind]
     assert len(asked) == 2
     assert "3 replicates" not in "".join(own.label for own in asked if "sites, 3" in own.label)
