@@ -469,7 +469,7 @@ def frames(n_sites=4, rows=400, seed=0):
 
 def test_the_graph_is_the_same_and_no_round_is_added():
     found = {
-        compare: Federation.simulate(frames()).run(FedPC(compare_sites=compare))
+        compare: Federation.simulate(frames()).run(FedPC(reveal="sums", compare_sites=compare))
         for compare in (True, False)
     }
     assert found[True].graph == found[False].graph
@@ -497,7 +497,7 @@ def test_evidence_that_asks_for_no_columns_compares_none(kind):
         (FedPC(evidence="pooled"), True),
         (FedPC(evidence="glm"), True),
         (FedPC(evidence="glm", site_effect=True), False),
-        (FedPC(), False),
+        (FedPC(reveal="sums"), False),
     ],
 )
 def test_evidence_that_takes_differences_for_edges_warns_by_name(algorithm, warned, caplog):
@@ -528,7 +528,9 @@ def test_a_saved_result_warns_again(tmp_path):
 
 
 def test_replicates_compare_nothing_more():
-    result = Federation.simulate(frames(rows=120)).run(FedPC(bootstrap=3, max_cond_size=0))
+    result = Federation.simulate(frames(rows=120)).run(
+        FedPC(reveal="sums", bootstrap=3, max_cond_size=0)
+    )
     asked = [own for own in result.rounds if "site-differences" in own.kind]
     assert len(asked) == 2
     assert "3 replicates" not in "".join(own.label for own in asked if "sites, 3" in own.label)

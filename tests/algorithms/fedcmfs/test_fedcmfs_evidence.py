@@ -44,7 +44,7 @@ class LoudOracle(OracleTest):
 @pytest.mark.parametrize("evidence", OVERALL)
 def test_exact_under_an_oracle(evidence):
     rng = np.random.default_rng(5)
-    algorithm = FedCMFS(k1=100, k2=100, max_cond_size=None, evidence=evidence)
+    algorithm = FedCMFS(k1=100, k2=100, max_cond_size=None, evidence=evidence, reveal="sums")
     for _ in range(25):
         n = int(rng.integers(3, 11))
         dag = random_dag(n, float(rng.uniform(1, 3)), rng)
@@ -67,7 +67,7 @@ def test_at_one_site_it_is_the_site_s_own_test(kind, evidence):
             test = FisherZTest(continuous_table(rng))
         chosen = [
             drive(
-                FedCMFS(evidence=own, k1=50, k2=50).ask(Facts(9, 3, labels=(0, 4))),
+                FedCMFS(evidence=own, k1=50, k2=50, reveal="sums").ask(Facts(9, 3, labels=(0, 4))),
                 [respondent(test)],
             )[0]
             for own in ("weighted_p", evidence)
@@ -100,7 +100,7 @@ def test_the_order_of_sites_changes_nothing_and_no_triplet_is_asked_twice(eviden
     tables = [continuous_table(rng, n=7, rows=n) for n in (60, 90, 140, 200)]
     runs = [
         drive(
-            FedCMFS(evidence=evidence, k1=50, k2=50).ask(Facts(7, 3, labels=(0, 3))),
+            FedCMFS(evidence=evidence, k1=50, k2=50, reveal="sums").ask(Facts(7, 3, labels=(0, 3))),
             [Rounded(respondent(FisherZTest(own))) for own in order],
         )
         for order in (tables, tables[::-1])
