@@ -22,14 +22,12 @@ from cipherdag.questions.presence import EVERYWHERE, Measured
 
 NUMBERS = ("p_value", "strength", "confidence", "any_edge", "effect")
 RUNS = {
-    "default": FedPC(),
-    "bootstrap": FedPC(bootstrap=3),
+    "bootstrap": FedPC(evidence="fisher", bootstrap=3),
     "fisher": FedPC(evidence="fisher"),
     "statistic": FedPC(evidence="statistic"),
     "pooled": FedPC(evidence="pooled"),
-    "verdicts": FedPC(reveal="bits"),
     "votes": FedPC(evidence="vote"),
-    "fci": FedFCI(),
+    "fci": FedFCI(evidence="fisher"),
 }
 
 
@@ -74,6 +72,15 @@ def test_edges_that_nothing_was_tested_of_have_no_numbers_anywhere(name, tmp_pat
     assert 'data-sure="' not in page.split('id="edge-table"')[1].split("</table>")[0]
 
 
+@pytest.mark.parametrize("own", [FedPC(), FedPC(reveal="sums"), FedFCI()])
+def test_scores_are_tested_where_no_site_has_a_test_of_its_own(own):
+    """Thirteen rows a site are enough for scores within the sites, which need no cells."""
+    result = Federation.split(unrelated(), 3, seed=1).run(own, seed=0)
+    assert result.evidence.edges == ()
+    assert result.details["tests"]["within sites"] >= 6
+    assert not any("could not be done" in said for said in result.report.warnings)
+
+
 @pytest.mark.parametrize("name", ["fisher", "statistic"])
 def test_tests_that_were_not_done_are_not_counted_as_done(name):
     result = Federation.split(unrelated(), 3, seed=1).run(RUNS[name], seed=0)
@@ -84,7 +91,7 @@ def test_tests_that_were_not_done_are_not_counted_as_done(name):
 
 @pytest.mark.parametrize("replicates", [0, 4])
 def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates, tmp_path):
-    result = clinics(bootstrap=replicates)
+    result = clinics(bootstrap=replicates, reveal="sums")
     own = result.evidence.of("LungCancer", "XRay")
     assert own.status == "undone"
     assert own.p_value is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,14 +19,20 @@ def names(result, label):
     return [own.feature for own in result.features[label]]
 
 
-def test_the_causes_and_effects_of_each_label_are_found_by_name():
+@pytest.mark.parametrize("reveal", ["sums", "bits"])
+def test_the_causes_and_effects_of_each_label_are_found_by_name(reveal):
     table, labels = TABLES["discrete"]
-    result = Federation.split(table, 3, labels=labels, device="cpu").run(ALGORITHM)
+    algorithm = replace(ALGORITHM, reveal=reveal)
+    result = Federation.split(table, 3, labels=labels, device="cpu").run(algorithm)
     assert set(names(result, "bronchitis")) == {"smoke", "cough"}
     assert set(names(result, "asthma")) == {"pollen"}
     assert result.related_labels == {"asthma": ("bronchitis",), "bronchitis": ("asthma",)}
-    strengths = [own.strength for own in result.features["bronchitis"]]
-    assert strengths == sorted(strengths, reverse=True)
+    chosen = [own for label in LABELS for own in result.features[label]]
+    if reveal == "sums":
+        strengths = [own.strength for own in result.features["bronchitis"]]
+        assert strengths == sorted(strengths, reverse=True)
+    else:
+        assert {(own.strength, own.p_value) for own in chosen} == {(None, None)}
     assert result.union == ("cough", "pollen", "smoke")
     frame = result.to_frame()
     assert frame.columns.tolist() == "label rank feature strength p_value retrieved".split()
@@ -125,11 +132,15 @@ def test_what_fewer_sites_than_a_sum_must_cover_can_test_is_not_opened():
     table = discrete_table(2700)
     parts = constant_at("site1", "asthma", table)
     schema = allowing(("asthma",))
-    result = Federation.simulate(parts, schema=schema, device="cpu").run(ALGORITHM)
+    sums = replace(ALGORITHM, reveal="sums")
+    result = Federation.simulate(parts, schema=schema, device="cpu").run(sums)
     assert names(result, "asthma") == []
     assert set(names(result, "bronchitis")) == {"smoke", "cough"}
-    lax = Policy(min_sites=2)
-    result = Federation.simulate(parts, schema=schema, device="cpu", policy=lax).run(ALGORITHM)
+    lax = Policy(min_sites=2, reveal="sums")
+    result = Federation.simulate(parts, schema=schema, device="cpu", policy=lax).run(sums)
+    assert names(result, "asthma") == ["pollen"]
+    # where bits alone are opened, two sites are enough
+    result = Federation.simulate(parts, schema=schema, device="cpu").run(ALGORITHM)
     assert names(result, "asthma") == ["pollen"]
 
 
@@ -146,8 +157,8 @@ def test_simulate_writes_a_whole_folder_that_verifies_and_repeats(call, table_fi
     code, text, _ = call(*arguments, "--sites", 3, "--out", out, "--k1", 50, "--k2", 100)
     assert code == 0
     assert "bronchitis: cough, smoke" in text
-    assert "FedCFL" in text
-    assert "only as a sum over 3 sites" in text
+    assert "verdicts, weighted_p of 9 tests" in text
+    assert "of which nothing but bits of tests over 3 sites is found" in text
     report = json.loads((out / "result.json").read_text("utf-8"))
     assert report["parameters"]["k1"] == 50
     assert set(report["union"]) == {"cough", "pollen", "smoke"}
@@ -185,7 +196,7 @@ def test_run_takes_one_file_per_site_and_labels_from_the_schema(call, tmp_path):
         (("--labels", "asthma", "--k2", "-3"), 2, "k2"),
         (("--labels", "asthma", "--alpha", "0"), 2, "alpha"),
         (("--labels", "asthma", "--test", "fisherz"), 6, "discrete"),
-        (("--labels", "asthma", "--sites", "2"), 3, "2 sites"),
+        (("--labels", "asthma", "--sites", "2", "--reveal", "sums"), 3, "2 sites"),
     ],
 )
 def test_what_is_wrong_is_named(call, table_file, arguments, expected, text):

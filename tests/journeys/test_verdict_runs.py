@@ -172,9 +172,9 @@ def test_two_sites_find_verdicts_with_the_coordinator_as_their_dealer(evidence):
 
 
 def test_more_edges_than_keys_fit_a_message_are_refused_by_name():
-    with pytest.raises(ParameterError, match="250,000 edges at most"):
-        next(CLOSED.ask(Facts(710, 4, fewest=3)))
-    assert next(CLOSED.ask(Facts(700, 4, fewest=3))).encodings[0].length == 700 * 699 // 2
+    with pytest.raises(ParameterError, match="262,144 edges at most"):
+        next(CLOSED.ask(Facts(725, 4, fewest=3)))
+    assert next(CLOSED.ask(Facts(724, 4, fewest=3))).encodings[0].length == 724 * 723 // 2
 
 
 def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message():
@@ -205,7 +205,7 @@ def test_a_plan_says_that_verdicts_are_opened():
     ward = Ward(n_sites=4, algorithm=CLOSED)
     lines = plan_lines(ward.session._plan, n_variables=5)
     assert any("reveal is bits" in line for line in lines)
-    assert any(line.startswith("The first verdicts: ") for line in lines)
+    assert any(line.startswith("The first bits: ") for line in lines)
     assert any("not how many votes there were" in line for line in lines)
 
 

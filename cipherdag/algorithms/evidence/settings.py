@@ -9,6 +9,7 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.parameters import require
 from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.verdicts import FEWEST_SITES
 
 if TYPE_CHECKING:
@@ -56,6 +57,16 @@ def check_closed(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:
     require(
         own.decided_by in beside or EVIDENCE[own.decided_by].close is not None,
         f"reveal bits needs evidence {takes}; of {own.decided_by} sums are opened",
+    )
+    if own.decided_by == "stratified":
+        check_level(own.alpha)
+
+
+def check_level(alpha: float) -> None:
+    """Raise ParameterError where bits of scores are not found at so low a level."""
+    require(
+        alpha >= LEAST_LEVEL,
+        f"reveal bits needs alpha {LEAST_LEVEL:g} or more, not {alpha:g}; reveal sums takes any",
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.settings import check_level
 from cipherdag.algorithms.evidence.within_sites import within_sites
 from cipherdag.algorithms.graphcheck.report import disclosed, reported
 from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
@@ -105,7 +106,10 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
         Raises:
             GraphError: It has a directed cycle, stands for no DAG, or is not complete.
+            ParameterError: Bits are to be found at a level below those that can be.
         """
+        if self.closed:
+            check_level(self.alpha)
         if self.graph:
             require(
                 implies_any(CausalGraph.loads(self.graph)),
