@@ -334,6 +334,7 @@ def test_the_dealers_seed_would_show_every_score_to_a_holder():
     assert len(said.seed) == 60
     verbs = [name for name in dir(cohort.seats[0]) if not name.startswith("_")]
     assert verbs == [
+        "batch",
         "compare",
         "end",
         "masked",
