@@ -146,7 +146,7 @@ def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
     for changed in (fields | {"more": 1}, {k: v for k, v in fields.items() if k != "type"}):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(changed, Question)
-    for name in fields.keys() - {"type", "max_rows", "ordered"}:
+    for name in fields.keys() - {"type", "max_rows", "ordered", "signs"}:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({k: v for k, v in fields.items() if k != name}, type(question))
     assert finds_verdicts(question) == isinstance(question, ScoreBits | CategorySizes)

@@ -203,6 +203,10 @@ def test_where_no_row_is_complete_it_is_said_so():
 
 @pytest.mark.parametrize("of", ["patients", "numbers"])
 def test_rows_that_scores_leave_out_are_told(of, caplog):
+    def warned(found):
+        """Apart from what columns determine: of the patients one follows from two others."""
+        return [own for own in found.report.warnings if not own.startswith("Columns determine")]
+
     whole = patients() if of == "patients" else numbers()
     first, *_, last = whole.columns
     rng = np.random.default_rng(7)
@@ -212,7 +216,7 @@ def test_rows_that_scores_leave_out_are_told(of, caplog):
     policy = Policy(min_cell_size=1)
     found = Federation.split(holes, 3, seed=2, policy=policy).run(FedBOSS(bootstrap=2, restarts=0))
     assert found.details["incomplete_columns"] == sorted([first, last])
-    (said,) = found.report.warnings
+    (said,) = warned(found)
     assert said.startswith(f"Some sites miss values of {', '.join(sorted([first, last]))}.")
     left = [own.getMessage() for own in caplog.records if own.name == "cipherdag.site"]
     assert len(left) == 3  # once at every site, not for every replicate
@@ -220,7 +224,7 @@ def test_rows_that_scores_leave_out_are_told(of, caplog):
     caplog.clear()
     found = Federation.split(whole, 3, seed=2).run(FedBOSS())
     assert "incomplete_columns" not in found.details
-    assert not found.report.warnings
+    assert not warned(found)
     assert "miss a value" not in caplog.text
 
 

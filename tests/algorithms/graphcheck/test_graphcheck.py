@@ -14,6 +14,7 @@ from scipy import stats
 from cipherdag import CausalGraph, Federation, FedPC, GraphCheck, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED
+from cipherdag.algorithms.graphcheck.algorithm import levels_of
 from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.ancestral.pag import PAG
@@ -64,7 +65,7 @@ def test_what_is_no_causal_graph_is_refused_by_name(other):
 
 def test_every_p_value_is_near_that_of_correlations_within_the_sites():
     """Residuals are clipped, and variances those of their products: as normal scores."""
-    found, _ = outcome_of(numbers(), CHAIN)
+    found, _ = outcome_of(numbers(), CHAIN, reveal="sums")
     assert [(own.first, own.second, own.given) for own in found.tests] == [
         ("a", "c", ("b",)), ("a", "d", ("b",)), ("b", "d", ("c",))
     ]  # fmt: skip
@@ -75,9 +76,20 @@ def test_every_p_value_is_near_that_of_correlations_within_the_sites():
     assert not found.failing
 
 
+def test_by_bits_a_p_value_is_the_next_level_above():
+    wrong = CausalGraph.from_edges("abcd", [("a", "b"), ("c", "d")])
+    for graph in (CHAIN, wrong):
+        bits, sums = (outcome_of(numbers(), graph, reveal=own)[0] for own in ("bits", "sums"))
+        levels = levels_of(0.05, len(sums.tests))
+        for own, exact in zip(bits.tests, sums.tests, strict=True):
+            above = [level for level in (1.0, *levels) if level >= exact.p_value]
+            assert own.p_value == min(above)
+            assert own.fails == exact.fails
+
+
 def test_a_missing_edge_is_named_first():
     wrong = CausalGraph.from_edges("abcd", [("a", "b"), ("c", "d")])
-    found = Federation.simulate(numbers(), device="cpu").run(GraphCheck(wrong))
+    found = Federation.simulate(numbers(), device="cpu").run(GraphCheck(wrong, reveal="sums"))
     assert {own.first + own.second for own in found.failing} == {"ac", "ad", "bc", "bd"}
     assert found.failing[0].p_value == min(own.p_value for own in found.tests)
     (said,) = found.report.warnings
@@ -93,14 +105,17 @@ def test_of_right_graphs_one_in_twenty_is_rejected():
     assert stats.binomtest(sum(rejected), len(rejected), 0.05, "greater").pvalue > 1e-3
 
 
-def test_all_tests_are_asked_at_once_whatever_their_number():
+@pytest.mark.parametrize(("reveal", "before"), [("sums", 1), ("bits", 0)])
+def test_all_tests_are_asked_at_once_whatever_their_number(reveal, before):
     small, large = CHAIN, asia().graph
     rows = asia().sample(3000, np.random.default_rng(1))
     data = {f"site-{k}": rows[k::3] for k in range(3)}
-    assert len(outcome_of(numbers(), small)[1]) == 3  # contributors are counted first
-    assert len(outcome_of(data, large)[1]) == 4  # and of categories how large they are
-    by_site = Federation.simulate(data, device="cpu").run(GraphCheck(large))
-    assert len(by_site.rounds) == 4
+    # of sums contributors are counted first
+    assert len(outcome_of(numbers(), small, reveal=reveal)[1]) == 2 + before
+    # and of categories how large they are
+    assert len(outcome_of(data, large, reveal=reveal)[1]) == 3 + before
+    by_site = Federation.simulate(data, device="cpu").run(GraphCheck(large, reveal=reveal))
+    assert len(by_site.rounds) == 3 + before
     assert len(by_site.tests) == 28 - len(large.edges)
 
 
@@ -115,7 +130,7 @@ def test_what_too_few_sites_can_test_is_said_and_counts_for_none():
     rows = asia().sample(900, np.random.default_rng(2))
     data = {f"site-{k}": rows[k::3] for k in range(3)}
     data["site-0"] = data["site-0"].assign(XRay="no")
-    found = Federation.simulate(data, device="cpu").run(GraphCheck(asia().graph))
+    found = Federation.simulate(data, device="cpu").run(GraphCheck(asia().graph, reveal="sums"))
     undone = [own for own in found.tests if own.p_value is None]
     assert undone == list(found.undone)
     assert {"XRay"} <= {name for own in undone for name in (own.first, own.second)}
@@ -151,11 +166,15 @@ def test_it_is_saved_shown_and_read_again(tmp_path):
     assert "1 of " not in found._repr_html_()[:10]
 
 
-def test_what_it_opens_is_what_stratified_evidence_opens_of_a_test():
-    assert STRATIFIED.told(closed=False) in GraphCheck(CHAIN).disclosures()
-    _, asked = outcome_of(numbers(), CHAIN)
-    kinds = {type(own).__name__ for own in asked}
-    assert kinds == {"Columns", "Contributors", "Covered"}
+@pytest.mark.parametrize(
+    ("reveal", "asked"),
+    [("sums", {"Columns", "Contributors", "Covered"}), ("bits", {"Columns", "ScoreBits"})],
+)
+def test_what_it_opens_is_what_stratified_evidence_opens_of_a_test(reveal, asked):
+    said = STRATIFIED.told(closed=reveal == "bits")
+    assert said in GraphCheck(CHAIN, reveal=reveal).disclosures()
+    _, questions = outcome_of(numbers(), CHAIN, reveal=reveal)
+    assert {type(own).__name__ for own in questions} == asked
 
 
 @pytest.mark.parametrize(
