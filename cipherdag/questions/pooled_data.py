@@ -78,6 +78,8 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         few: Whether to say which variables have numbers of few values that tell small counts.
         marks: Whether to say about where continuous ones lie; without them no value is answered of
             any number.
+        every: Whether rows are to bound all sums: where sites restrict small counts those that miss
+            a value count too, and fewer rows than a site may tell of are told as the fewest.
     """
 
     leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
@@ -87,6 +89,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     order: bool = False
     few: bool = False
     marks: bool = True
+    every: bool = False
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)

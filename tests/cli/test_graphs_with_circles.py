@@ -54,7 +54,7 @@ def test_it_is_shown_and_exported_with_every_mark(call, learnt, tmp_path):
 
 def test_two_are_compared_by_their_marks(call, learnt, patients, tmp_path):
     other, page = tmp_path / "other", tmp_path / "page.html"
-    chosen = ("--alpha", 1e-300, "--out", other)
+    chosen = ("--alpha", 1e-12, "--out", other)
     assert call("simulate", "fedfci", patients, "--sites", 3, *chosen)[0] == 0
     code, said, _ = call("graph", "compare", learnt, other, "--html", page)
     assert code == 0

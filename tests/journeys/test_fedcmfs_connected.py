@@ -114,7 +114,7 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
     schema = mark(hospitals, LABELS)
     handlers = hospitals.handlers()
     with pytest.raises(CrashError):
-        learn(hospitals, tmp_path, CrashingEngine(handlers, "unmask", 1))
+        learn(hospitals, tmp_path, CrashingEngine(handlers, "secure", 3))
     result, _ = learn(hospitals, tmp_path, LocalEngine(handlers))
     expected = in_process(hospitals, schema)
     assert [r.aggregate for r in result.rounds] == [r.aggregate for r in expected.rounds]

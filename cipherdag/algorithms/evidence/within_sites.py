@@ -204,7 +204,11 @@ def within_sites(
         MixedTypesError: The test does not fit the columns.
     """
     columns = Columns(
-        n_variables=settings.n_variables, max_rows=settings.max_rows, order=True, marks=not bits
+        n_variables=settings.n_variables,
+        max_rows=settings.max_rows,
+        order=True,
+        marks=not bits,
+        every=True,
     )
     kinds = columns.read((yield columns))
     if settings.spec.name == "fisherz" and kinds.categories.any():

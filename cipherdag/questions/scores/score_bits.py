@@ -350,13 +350,13 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
     def predicates(self, n_sites: int) -> Predicates:
         """Whether each sum is as large as each power."""
-        del n_sites
         powers, count = self._powers, sum(self.question.categories)
         each = np.arange(count * len(powers))
         word = np.repeat(np.arange(count), len(powers))
         return Predicates(
             np.zeros(count, dtype=np.int64),
-            np.full(count, self.rows, dtype=np.int64),
+            # beside pooled tables the rows are those without a gap, and counts may exceed them
+            np.full(count, n_sites * self.rows, dtype=np.int64),
             np.ones_like(each),
             np.zeros((0, 4), dtype=np.int64),
             np.column_stack([each, word, np.ones_like(each)]),

@@ -165,7 +165,8 @@ class PoolableData:
         return self.described.answer(question)
 
     def _kinds(self, question: Columns) -> FloatVector:
-        p, rows, least = len(self._categories), self.rows, self._min_cell_size
+        p, least = len(self._categories), self._min_cell_size
+        rows = max(rows_of(*self._all), least) if question.every else self.rows
         numbers = self._categories == 0
         held = (missing_in(self._codes, self._values, v, not numbers[v]) for v in range(p))
         missing = np.array([own.any() for own in held], dtype=bool)
