@@ -49,7 +49,7 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
             relations.append(_relation("coded", columns, (v, *dummies)))
             direct -= {(v, b) for b in dummies}
     relations += [_relation("function", columns, (b, a)) for a, b in direct]
-    sums = constant_sums([columns[v] for v in kept])
+    sums = [*constant_sums([columns[v] for v in kept])]
     known = {name for relation in sums for name in relation.columns}
     alone = [columns[v] for v in kept]
     relations += [
