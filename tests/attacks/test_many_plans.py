@@ -40,11 +40,12 @@ LONE = "hospital-3"
 
 @pytest.fixture
 def clinics(tmp_path):
-    """Folders of sites under one policy; their plans are of algorithms that they have installed."""
+    """Folders of sites that let sums leave; their plans are of algorithms that they installed."""
     made = []
 
     def make(names=NAMES, **policy):
-        hospitals = hospital_folders.hospitals(tmp_path, policy=Policy(**policy), names=names)
+        own = Policy(reveal="sums", **policy)
+        hospitals = hospital_folders.hospitals(tmp_path, policy=own, names=names)
         hospitals.installed = True
         made.append(hospitals)
         return hospitals

@@ -189,11 +189,17 @@ def test_every_answer_to_a_test_is_zero_at_all_sites_of_a_group_that_lacks_a_var
 
 @pytest.mark.parametrize("dies", ["site-1", "site-6"])
 @pytest.mark.parametrize("after", [1, 3])
-def test_a_site_of_the_smallest_group_that_dies_ends_the_run_by_name(dies, after):
-    federation = simulated(sites_of(np.random.default_rng(9)))
+@pytest.mark.parametrize(
+    ("reveal", "said"),
+    [("bits", "6 are needed|is the (twin|holder) of the secure tests"), ("sums", "6 are needed")],
+)
+def test_a_site_of_the_smallest_group_that_dies_ends_the_run_by_name(dies, after, reveal, said):
+    """Nor can a site be spared that has a role of its own in secure tests, whatever its group."""
+    sites = sites_of(np.random.default_rng(9))
+    federation = simulated(sites, policy=replace(EXACT, reveal=reveal))
     listening = Listening(dies, after)
-    with pytest.raises(SiteUnreachableError, match=f"'{dies}'.*6 are needed"):
-        Federation(sites=federation.sites, wire=listening.wire).run(FedPC())
+    with pytest.raises(SiteUnreachableError, match=f"'{dies}'.*({said})"):
+        Federation(sites=federation.sites, wire=listening.wire).run(FedPC(reveal=reveal))
 
 
 def test_of_larger_groups_a_site_may_die_and_no_more_than_are_spare():

@@ -310,7 +310,7 @@ def test_a_denial_outlives_any_number_of_other_runs(approvals, monkeypatch):
 
 
 def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
-    made = hospital_folders.hospitals(tmp_path, policy=Policy())
+    made = hospital_folders.hospitals(tmp_path, policy=Policy(reveal="sums"))
     made.installed = True
     session = made.session(made.handlers(), plan=made.plan(), engine=None)
     for folder in made.folders.values():
@@ -327,7 +327,7 @@ def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
 
 
 def test_a_run_that_one_site_denies_does_not_begin(tmp_path):
-    made = hospital_folders.hospitals(tmp_path, policy=Policy())
+    made = hospital_folders.hospitals(tmp_path, policy=Policy(reveal="sums"))
     session = made.session(made.handlers())
     for number, folder in enumerate(made.folders.values()):
         with pytest.raises(PolicyRefusedError, match=AWAITS):

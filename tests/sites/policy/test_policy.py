@@ -22,7 +22,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.graphs.networks import asia
-from cipherdag.protocol.plan import make_plan
+from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
@@ -194,7 +194,7 @@ def test_the_study_s_minimum_holds_where_the_policy_s_is_lower(hospitals):
 def test_what_to_do_about_too_few_sites_names_no_other_number():
     """A site's own screen names its number; what a refusal carries has it in the message."""
     with pytest.raises(CohortError, match="asks for 5") as refused:
-        Policy(min_sites=5).check_run(algorithm="fedpc", protection="masking", n_sites=3, rows=9)
+        Policy(min_sites=5).check_run(plan_of(3, parameters={"evidence": "vote"}), rows=9)
     assert refused.value.remedy.startswith("Run with at least 5 distinct sites")
     federation = Federation.split(
         asia().sample(300, np.random.default_rng(0)), 3, policy=Policy(min_sites=5)
@@ -286,9 +286,10 @@ def test_the_same_invite_sent_again_does_not_count_the_run_s_tests_from_zero(hos
 # plans
 
 
-def plan_of(**changes):
+def plan_of(n_sites=0, **changes):
+    cohort = tuple(Member(name=f"site-{k}", identity=bytes([k]) * 32) for k in range(n_sites))
     about = {"algorithm": "fedpc", "protection": "masking", "purpose": "which drugs help"}
-    return make_plan((), **(about | changes), colluders=0)
+    return make_plan(cohort, **(about | changes), colluders=0)
 
 
 def allowed(policy, runs=0, **changes):
@@ -301,7 +302,7 @@ def allowed(policy, runs=0, **changes):
 
 
 def ruled(*rules):
-    return Policy(parameters=frozenset(rules))
+    return Policy(parameters=frozenset(rules), reveal="sums")
 
 
 @pytest.mark.parametrize("purpose", ["", " ", "   "])
