@@ -76,10 +76,8 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
         few: Whether to say which variables have numbers of few values that tell small counts.
-        marks: Whether to say about where continuous ones lie; without them no value is answered of
-            any number.
-        every: Whether rows are to bound all sums: where sites restrict small counts those that miss
-            a value count too, and fewer rows than a site may tell of are told as the fewest.
+        marks: Whether to say about where continuous ones lie.
+        every: Whether rows that miss a value count, too, and as the fewest where they are fewer.
     """
 
     leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
