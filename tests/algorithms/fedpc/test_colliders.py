@@ -147,7 +147,7 @@ def test_joining_by_verdicts_is_that_of_plain_loops_over_two_levels(seed):
 
     def middle(x, y, given):
         # on the grid on which sums over three sites, of a row each, are compared
-        above = [np.rint((p_value(x, y, given) - level) * 2**10) > 0 for level in (0.1, 0.3)]
+        above = [np.rint((p_value(x, y, given) - level) * 2**12) > 0 for level in (0.1, 0.3)]
         return [0.01, 0.03**0.5, 0.3**0.5][int(np.sum(above))]
 
     colliders, ambiguous = plain_joining(closed.skeleton, middle, 0.1)
