@@ -76,8 +76,9 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
         few: Whether to say which variables have numbers of few values that tell small counts.
-        marks: Whether to say about where continuous ones lie.
-        every: Whether rows that miss a value count, too, and as the fewest where they are fewer.
+        marks: Whether to say about where continuous ones lie; else no value of any is answered.
+        every: Whether rows are to bound all sums: where sites restrict small counts those that miss
+            a value count too, and fewer rows than a site may tell of are told as the fewest.
     """
 
     leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
@@ -100,8 +101,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """The segments of the class, in order."""
-        p = self.n_variables
-        each = p * self.marks
+        p, each = self.n_variables, self.n_variables * self.marks
         spread = Encoding(
             length=each, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS, signed=True
         )

@@ -165,9 +165,8 @@ class PoolableData:
         return self.described.answer(question)
 
     def _kinds(self, question: Columns) -> FloatVector:
-        p, least = len(self._categories), self._min_cell_size
+        p, least, numbers = len(self._categories), self._min_cell_size, self._categories == 0
         rows = max(rows_of(*self._all), least) if question.every else self.rows
-        numbers = self._categories == 0
         held = (missing_in(self._codes, self._values, v, not numbers[v]) for v in range(p))
         missing = np.array([own.any() for own in held], dtype=bool)
         marks = np.zeros((5, p))  # of place, spread and size; the latter two with 1
@@ -178,8 +177,7 @@ class PoolableData:
         parts = [[1, rows if rows >= least else 0], self._categories, *shown, missing, [least > 1]]
         if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
-        if question.few:
-            parts.append(self._few)
+        parts += [self._few] if question.few else []
         return np.concatenate(parts, dtype=np.float64)
 
     @cached_property
@@ -258,8 +256,7 @@ class PoolableData:
         return np.concatenate([np.zeros(0), *counts])
 
     def _check_columns(self, question: RegressionSteps) -> None:
-        own = tuple(self._categories.tolist()), self._ordered
-        if (question.categories, question.ordered) != own:
+        if (question.categories, question.ordered) != (tuple(self._categories), self._ordered):
             raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
