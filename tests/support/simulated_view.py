@@ -1,7 +1,7 @@
 """What a coordinator receives in a run, made anew without any site: from plan and opened sums.
 
-The simulator is given the plan, the sums, how many variables there are and which are labels, and
-how long the schema is. It has no row, no schema and no key of a site. Of what some sites see it is
+The simulator is given the plan, the sums, how many variables there are, which are labels and which
+determine one another, and how long the schema is. It has no row, no schema and no key of a site. Of what some sites see it is
 made with their own tables and the schema, which they have, and with nothing of the others.
 """
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.graphs.relations import Determined
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
@@ -162,6 +163,7 @@ class Simulated:
         sums: The opened sums, or the verdicts in their place, in order.
         n_variables: How many there are.
         labels: Positions of the labels.
+        determined: Which variables follow from others.
         schema: What the sites seal for one another: anything as long, or the very schema where the
             view is that of sites.
         inside: The sites whose view it is, by position, with their tables; none for the
@@ -174,6 +176,7 @@ class Simulated:
     sums: list
     n_variables: int
     labels: tuple
+    determined: Determined
     schema: bytes
     inside: Mapping[int, Any] = field(default_factory=dict)
     exact: Mapping[int, np.ndarray] = field(default_factory=dict)
@@ -186,7 +189,7 @@ class Simulated:
         plan = msgspec.structs.replace(self.plan, cohort=cohort)
         engine = RecordingEngine(self._handlers(plan, keys, coordinator.public))
         session = Session(engine, coordinator, plan)
-        facts = facts_of(plan, session.open(), session.labels)
+        facts = facts_of(plan, session.open(), session.labels, session.determined)
         outcome = session.run(Replay(self.make.ask(facts), facts.present))
         told = {name: last.result for name, last in session.finish().items()}
         return View(plan, engine, session.rounds, outcome, facts, told)
@@ -211,6 +214,7 @@ class Simulated:
                 schema=self.schema,
                 rows=0,
                 labels=self.labels,
+                determined=self.determined,
             )
             own = real.get(place)
             if own is None:
