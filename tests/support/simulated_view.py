@@ -1,8 +1,9 @@
 """What a coordinator receives in a run, made anew without any site: from plan and opened sums.
 
 The simulator is given the plan, the sums, how many variables there are, which are labels and which
-determine one another, and how long the schema is. It has no row, no schema and no key of a site. Of what some sites see it is
-made with their own tables and the schema, which they have, and with nothing of the others.
+determine one another, and how long the schema is. It has no row, no schema and no key of a site. Of
+what some sites see it is made with their own tables and the schema, which they have, and with
+nothing of the others.
 """
 
 from __future__ import annotations
