@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from adversary import RecordingEngine
 from driving import parts
+from mpc_cohort import holds
 from replaying import facts_of
 
 from cipherdag.privacy.bodies import decode as decode_body
@@ -301,6 +302,9 @@ def _sealed_words(share):
 def any_sums(predicates, verdicts, own, share):
     """What sites that pretend add to some words so that these verdicts are true of the sums.
 
+    No square decides: its word is next to nothing, and what is taken from squares as large as can be.
+    Verdicts are those of the lines of each test.
+
     Args:
         predicates: What is asked of the sums.
         verdicts: The bits, shape (tests,).
@@ -312,7 +316,11 @@ def any_sums(predicates, verdicts, own, share):
     lines = [([], int(constant)) for constant in predicates.constants]
     for place, word, factor in predicates.linear.tolist():
         lines[place][0].append((word, factor))
-    assert not len(predicates.quadratic)
+    square = set(predicates.quadratic[:, 1:3].ravel().tolist())
+    forms = set(predicates.quadratic[:, 0].tolist())
+    taken = sorted({word for place in forms for word, _ in lines[place][0]} - square)
+    for place in forms:
+        lines[place] = ([], 0)  # does not hold
     ends = np.cumsum(predicates.sizes).tolist()
     tests = [lines[end - size : end] for end, size in zip(ends, predicates.sizes, strict=True)]
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -322,8 +330,15 @@ def any_sums(predicates, verdicts, own, share):
         members = groups.pop(key, [])
         groups[tuple(sorted({*key, *words}))] = [*members, place]
     added = np.zeros_like(own)
+    added[list(square)] = -own[list(square)]
+    added[taken] = high[taken]
     for words, members in groups.items():
-        some = [_candidates(word, own, low, high, members, tests) for word in words]
+        some = [
+            [-int(own[word]), 1 - int(own[word])]
+            if word in square
+            else _candidates(word, own, low, high, members, tests)
+            for word in words
+        ]
         added[list(words)] = next(
             choice
             for choice in itertools.product(*some)
@@ -332,6 +347,7 @@ def any_sums(predicates, verdicts, own, share):
                 for place in members
             )
         )
+    assert (holds(predicates, own + added) == verdicts).all()
     return added
 
 
