@@ -302,7 +302,7 @@ def _sealed_words(share):
 def any_sums(predicates, verdicts, own, share):
     """What sites that pretend add to some words so that these verdicts are true of the sums.
 
-    No square decides: its word is next to nothing, and what is taken from squares as large as can be.
+    No square decides: its word is next to nothing, and what is taken from it as large as can be.
     Verdicts are those of the lines of each test.
 
     Args:
