@@ -29,6 +29,7 @@ from cipherdag.sites.study.study import EngineName
 from cipherdag.sites.table.sources import SOURCES
 
 ROOT = Path(__file__).parents[2]
+APART = "feature_is_fast"
 PAGE = ROOT / "docs" / "explanation" / "attacks.md"
 ERRORS = {
     name: own
@@ -57,8 +58,9 @@ def collected(request):
     """Every test of the suite; in a run of some files alone, the whole suite is collected apart."""
     items = request.session.stash[COLLECTED]
     files = {path for path in ROOT.glob("tests/**/test_*.py") if path.parent.name != "syft"}
-    if not files <= {item.path for item in items}:
-        line = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests", "-k", "feature_is_fast"]
+    # a file that is skipped whole, for want of what it imports, is not collected there either
+    if not files <= {item.path for item in items} and request.config.option.keyword != APART:
+        line = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests", "-k", APART]
         subprocess.run(line, cwd=ROOT, check=True)
         pytest.skip("passed where the whole suite was collected")
     return items

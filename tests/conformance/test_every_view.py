@@ -64,6 +64,7 @@ def simulated(name, real, **changes):
         sums=opened(real),
         n_variables=real.facts.n_variables,
         labels=real.facts.labels,
+        determined=real.facts.determined,
         schema=bytes(len(schema_of(name))),
     )
     with same_chance(), site_views.overheard() as compared:

@@ -17,6 +17,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.federation import in_process
+from cipherdag.graphs.relations import NOTHING, Determined, Relation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal, Summed
@@ -89,7 +90,7 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
         versions=computed_with(),
     )
     session = Session(engine, coordinator, plan, journal=Journal(journal))
-    facts = facts_of(plan, session.open(), session.labels)
+    facts = facts_of(plan, session.open(), session.labels, session.determined)
     outcome = session.run(Replay(algorithm.ask(facts), facts.present))
     told = {name: last.result for name, last in session.finish().items()}
     assert set(told.values()) == {session.result}
@@ -98,7 +99,7 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
     return RunApart(algorithm, plan, facts, outcome, session.rounds, summed, told, run, engine)
 
 
-def facts_of(plan, n_variables, labels):
+def facts_of(plan, n_variables, labels, determined=NOTHING):
     """What an algorithm is told of a run without options."""
     return Facts(
         n_variables,
@@ -106,6 +107,7 @@ def facts_of(plan, n_variables, labels):
         labels=labels,
         seed=plan.seed,
         fewest=plan.min_contributors,
+        determined=determined,
     )
 
 
@@ -114,6 +116,7 @@ def saved(run, path):
     content = {
         "plan": encode(run.plan),
         "facts": [run.facts.n_variables, run.facts.n_sites, list(run.facts.labels)],
+        "relations": run.facts.determined.relations,
         "sums": [(entry.values, entry.report.n_sites) for entry in run.summed],
     }
     path.write_bytes(msgspec.msgpack.encode(content))
@@ -125,7 +128,8 @@ def replayed_digest(path):
     content = msgspec.msgpack.decode(path.read_bytes())
     plan = decode(content["plan"], Plan)
     n_variables, _, labels = content["facts"]
-    facts = facts_of(plan, n_variables, tuple(labels))
+    relations = msgspec.convert(content["relations"], tuple[Relation[int], ...])
+    facts = facts_of(plan, n_variables, tuple(labels), Determined(relations))
     program = installed_program(plan, facts)
     state, question = sha256(), program.replay.advance(1, None)
     for step, (values, covered) in enumerate(content["sums"], start=2):

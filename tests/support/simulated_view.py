@@ -1,8 +1,9 @@
 """What a coordinator receives in a run, made anew without any site: from plan and opened sums.
 
-The simulator is given the plan, the sums, how many variables there are and which are labels, and
-how long the schema is. It has no row, no schema and no key of a site. Of what some sites see it is
-made with their own tables and the schema, which they have, and with nothing of the others.
+The simulator is given the plan, the sums, how many variables there are, which are labels and which
+determine one another, and how long the schema is. It has no row, no schema and no key of a site. Of
+what some sites see it is made with their own tables and the schema, which they have, and with
+nothing of the others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 import numpy as np
 from adversary import RecordingEngine
 from driving import parts
+from mpc_cohort import holds
 from replaying import facts_of
 
 from cipherdag.privacy.bodies import decode as decode_body
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.graphs.relations import Determined
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
@@ -162,6 +165,7 @@ class Simulated:
         sums: The opened sums, or the verdicts in their place, in order.
         n_variables: How many there are.
         labels: Positions of the labels.
+        determined: Which variables follow from others.
         schema: What the sites seal for one another: anything as long, or the very schema where the
             view is that of sites.
         inside: The sites whose view it is, by position, with their tables; none for the
@@ -174,6 +178,7 @@ class Simulated:
     sums: list
     n_variables: int
     labels: tuple
+    determined: Determined
     schema: bytes
     inside: Mapping[int, Any] = field(default_factory=dict)
     exact: Mapping[int, np.ndarray] = field(default_factory=dict)
@@ -186,7 +191,7 @@ class Simulated:
         plan = msgspec.structs.replace(self.plan, cohort=cohort)
         engine = RecordingEngine(self._handlers(plan, keys, coordinator.public))
         session = Session(engine, coordinator, plan)
-        facts = facts_of(plan, session.open(), session.labels)
+        facts = facts_of(plan, session.open(), session.labels, session.determined)
         outcome = session.run(Replay(self.make.ask(facts), facts.present))
         told = {name: last.result for name, last in session.finish().items()}
         return View(plan, engine, session.rounds, outcome, facts, told)
@@ -211,6 +216,7 @@ class Simulated:
                 schema=self.schema,
                 rows=0,
                 labels=self.labels,
+                determined=self.determined,
             )
             own = real.get(place)
             if own is None:
@@ -296,6 +302,9 @@ def _sealed_words(share):
 def any_sums(predicates, verdicts, own, share):
     """What sites that pretend add to some words so that these verdicts are true of the sums.
 
+    No square decides: its word is next to nothing, and what is taken from it as large as can be.
+    Verdicts are those of the lines of each test.
+
     Args:
         predicates: What is asked of the sums.
         verdicts: The bits, shape (tests,).
@@ -307,7 +316,11 @@ def any_sums(predicates, verdicts, own, share):
     lines = [([], int(constant)) for constant in predicates.constants]
     for place, word, factor in predicates.linear.tolist():
         lines[place][0].append((word, factor))
-    assert not len(predicates.quadratic)
+    square = set(predicates.quadratic[:, 1:3].ravel().tolist())
+    forms = set(predicates.quadratic[:, 0].tolist())
+    taken = sorted({word for place in forms for word, _ in lines[place][0]} - square)
+    for place in forms:
+        lines[place] = ([], 0)  # does not hold
     ends = np.cumsum(predicates.sizes).tolist()
     tests = [lines[end - size : end] for end, size in zip(ends, predicates.sizes, strict=True)]
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -317,8 +330,15 @@ def any_sums(predicates, verdicts, own, share):
         members = groups.pop(key, [])
         groups[tuple(sorted({*key, *words}))] = [*members, place]
     added = np.zeros_like(own)
+    added[list(square)] = -own[list(square)]
+    added[taken] = high[taken]
     for words, members in groups.items():
-        some = [_candidates(word, own, low, high, members, tests) for word in words]
+        some = [
+            [-int(own[word]), 1 - int(own[word])]
+            if word in square
+            else _candidates(word, own, low, high, members, tests)
+            for word in words
+        ]
         added[list(words)] = next(
             choice
             for choice in itertools.product(*some)
@@ -327,6 +347,7 @@ def any_sums(predicates, verdicts, own, share):
                 for place in members
             )
         )
+    assert (holds(predicates, own + added) == verdicts).all()
     return added
 
 
