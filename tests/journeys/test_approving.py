@@ -345,7 +345,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     assert "Dr. Okafor asks for fedpc at north, south, west." in said
     assert f"Purpose: {PURPOSE}\n" in said
     assert "Parameter alpha is 0.02, usually 0.01. Significance level of every test.\n" in said
-    assert "All other parameters are as usual: reveal sums, evidence auto, " in said
+    assert "All other parameters are as usual: reveal auto, evidence auto, " in said
     assert deployment.calls == 0, "a plan sends nothing"
     assert not list(deployment.coordinator.runs.glob("*"))
 
