@@ -158,7 +158,8 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             "All parameters are as usual: alpha 0.01, ",
             "Decide before ",
             f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
-            "The coordinator and all sites learn what is opened, and no other sum:",
+            "sees bits and sums only. All sites see the same.",
+            "Answers to tests leave in sealed parts: one bit of each is read.",
             "Opened: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",
@@ -167,7 +168,7 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
     data = {name: own.path / "data.csv" for name, own in deployment.sites.items()}
     schema = deployment.sites["north"].path / "schema.toml"
     expected = (
-        Federation.simulate(data, schema=schema, device="cpu").run(FedPC(evidence="vote")).to_dict()
+        Federation.simulate(data, schema=schema, device="cpu").run(FedPC()).to_dict()
     )
     found = [deployment.edges(name, tmp_path / "own") for name in SITES]
     assert found[0]
@@ -344,7 +345,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     assert "Dr. Okafor asks for fedpc at north, south, west." in said
     assert f"Purpose: {PURPOSE}\n" in said
     assert "Parameter alpha is 0.02, usually 0.01. Significance level of every test.\n" in said
-    assert "All other parameters are as usual: reveal sums, evidence auto, " in said
+    assert "All other parameters are as usual: reveal auto, evidence auto, " in said
     assert deployment.calls == 0, "a plan sends nothing"
     assert not list(deployment.coordinator.runs.glob("*"))
 

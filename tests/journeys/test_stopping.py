@@ -203,21 +203,21 @@ def test_ctrl_c_says_how_to_go_on_and_resume_does(command, call, table, tmp_path
     whole, out = tmp_path / "whole", tmp_path / "out"
     simulate = ("simulate", "fedpc", table, "--sites", 3, "--device", "cpu", "--seed", 4)
     assert call(*simulate, "--out", whole)[0] == 0
-    stop_at(4)
+    stop_at(2)
     code, _, error = call(*simulate, "--out", out)
     assert code == 130
     assert f"cipherdag run --resume {out}" in error
-    assert "Round 4 had ended" in error
-    stop_at(7)
+    assert "Round 2 had ended" in error
+    stop_at(3)
     code, text, error = call(*command, "--resume", out)
     assert code == 130
-    assert "Going on after round 4." in text
-    assert "Round 7 had ended" in error
+    assert "Going on after round 2." in text
+    assert "Round 3 had ended" in error
     stop_at(0)
     code, text, _ = call(*command, "--resume", out)
     assert code == 0
-    assert "round 8 " in text
-    assert "round 7 " not in text
+    assert "round 4 " in text
+    assert "round 3 " not in text
     assert saved(out) == saved(whole)
     assert call("audit", "verify", out)[0] == 0
     assert call(*command, "--resume", out)[0] != 0  # it has ended
