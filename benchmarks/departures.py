@@ -90,7 +90,9 @@ def trials(seed, n_sites=N_SITES):
 def sites(rows, n_sites, **settings):
     """So many sites with the same rows."""
     data = {f"site-{k}": rows for k in range(n_sites)}
-    policy = Policy(questions=QUESTION_KINDS, allow_unprotected=True, min_cell_size=0)
+    policy = Policy(
+        questions=QUESTION_KINDS, reveal="sums", allow_unprotected=True, min_cell_size=0
+    )
     return Federation.simulate(data, policy=policy, device="cpu", **settings)
 
 

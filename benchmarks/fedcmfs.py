@@ -83,7 +83,9 @@ def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
             paper = "_paper_retrieval" if point["retrieval"] == "paper" else ""
             methods[f"fedcmfs{paper}_10_10"] = trial.test(point["columns"])
     methods["all_features"] = trial.test(range(data.features.shape[1]))
-    alone = FedCMFS(alpha=arguments.alpha, k1=0, k2=0)  # FedCFL of one site is HITON-PC
+    alone = FedCMFS(
+        alpha=arguments.alpha, k1=0, k2=0, reveal="sums"
+    )  # FedCFL of one site is HITON-PC
     methods |= local_methods(data, sites, rows, trial, alone, methods["fedcmfs"]["features"])
     return {
         "data": data.name,
@@ -166,7 +168,7 @@ def search_grid(
 
     def asking():
         for point in points:
-            algorithm = FedCMFS(alpha=alpha, **point)
+            algorithm = FedCMFS(alpha=alpha, **point, reveal="sums")
             point["outcome"] = yield from algorithm.ask(facts_of(data))
 
     whole = remember(asking())

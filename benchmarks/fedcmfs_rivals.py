@@ -58,7 +58,8 @@ def measure(data: MultiLabelData, n_sites: int, seed: int) -> dict:
     sites = [respondent(data, own) for own in rows]
     trial = Trial(data, train, test, np.random.default_rng([seed, 3]))
     k1, k2 = chosen(data.name, n_sites, seed)
-    together = selected(data, answer(FedCMFS(k1=k1, k2=k2).ask(facts_of(data)), sites))
+    algorithm = FedCMFS(k1=k1, k2=k2, reveal="sums")
+    together = selected(data, answer(algorithm.ask(facts_of(data)), sites))
     columns = {"MB-MCF": [blanket(data, site) for site in sites]}
     for at, (name, selector) in enumerate(SELECTORS.items()):
         rng = np.random.default_rng([seed, 4, n_sites, at])

@@ -43,7 +43,9 @@ def ask(facts: Facts, alpha: float = 0.05, max_cond_size: int | None = MAX_COND_
         alpha: Independent iff p > alpha.
         max_cond_size: Largest conditioning set; None for no limit.
     """
-    learning = FedCMFS(alpha=alpha, k1=100, k2=0, max_cond_size=max_cond_size, retrieval="paper")
+    learning = FedCMFS(
+        alpha=alpha, k1=100, k2=0, max_cond_size=max_cond_size, retrieval="paper", reveal="sums"
+    )
     outcome = yield from learning.ask(facts)
     near = {label: own.learned for label, own in outcome.by_label.items()}
     triplets = Triplets(

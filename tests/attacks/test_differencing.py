@@ -179,7 +179,7 @@ def test_no_sum_is_opened_without_a_site_that_is_said_to_have_left(hospitals, al
 
 
 def test_who_approves_a_run_of_the_same_sites_approves_no_sum_without_one(tmp_path):
-    """As by default, people approve: they read the same plan twice, which differs in nothing."""
+    """People approve, as by default: they read the plan twice, and that it differs in nothing."""
     hospitals = hospital_folders.hospitals(tmp_path, names=NAMES, policy=Policy(reveal="sums"))
     handlers = hospitals.handlers()
     for engine in (LocalEngine(handlers), drop(handlers, "ask", "hospital-3")):

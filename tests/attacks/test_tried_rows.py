@@ -134,7 +134,6 @@ def test_whatever_a_site_draws_or_blurs_its_key_draws():
     assert moved >= {
         ("EdgeVotes", True), ("SiteDifferences", False), ("LogLikelihoods", False),
         ("Moments", False), ("SurvivalCounts", False),
-        ("CombinedEvidence", False),
         ("EffectSums", False), ("EffectSums placebo", False), ("EffectSums cause", False),
     }  # fmt: skip
 
