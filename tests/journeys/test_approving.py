@@ -167,9 +167,7 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             assert sentence in read[name], sentence
     data = {name: own.path / "data.csv" for name, own in deployment.sites.items()}
     schema = deployment.sites["north"].path / "schema.toml"
-    expected = (
-        Federation.simulate(data, schema=schema, device="cpu").run(FedPC()).to_dict()
-    )
+    expected = Federation.simulate(data, schema=schema, device="cpu").run(FedPC()).to_dict()
     found = [deployment.edges(name, tmp_path / "own") for name in SITES]
     assert found[0]
     assert found[0] == found[1] == found[2]
