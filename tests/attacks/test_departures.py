@@ -84,6 +84,7 @@ def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(m
     whole, engine = outcome(federation, algorithm, Leaving)
     assert {len(own) for own in answered.values()} == {5}
     assert 3 in np.concatenate([np.sum(own, axis=0) for own in answered.values()])
+    ended = []
     for number in range(1, engine.heard["ask"] + 1):
         answered.clear()
         found, _ = outcome(
@@ -92,7 +93,10 @@ def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(m
         # what five were asked for is not opened without the fifth
         opened = [np.sum(own, axis=0) for (_, asked), own in answered.items() if asked == 4]
         assert not np.isin(np.concatenate([*opened, [0]]), [1, 2]).any()
-        assert pairs_of(whole) <= pairs_of(found)
+        ended.append(isinstance(found, str))
+        assert found in ENDS_WELL if ended[-1] else pairs_of(whole) <= pairs_of(found)
+    # sizes of categories are compared by sites with roles, which one cannot leave before
+    assert not all(ended)
 
 
 def pairs_of(found):
