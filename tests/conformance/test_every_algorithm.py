@@ -140,7 +140,7 @@ def test_an_algorithm_that_is_silent_about_what_it_leaks_fails():
     silent = Trial(algorithm=Silent(), data=clinics(4))
     with pytest.raises(AssertionError, match="its docstring has no Leaks: section"):
         LAWS[0](silent)
-    with pytest.raises(AssertionError, match="nothing with reveal=sums"):
+    with pytest.raises(AssertionError, match="nothing with reveal=auto"):
         LAWS[1](silent)
     with pytest.raises(AssertionError, match="says_what_it_is_and_leaks: "):
         check_algorithm(Silent(), clinics(4))

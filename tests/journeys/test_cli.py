@@ -75,6 +75,9 @@ def test_run_writes_a_whole_folder_and_says_what_left(call, three_files, tmp_pat
     assert set(keys) <= set(report)
     assert report["sites"] == ["clinic0", "clinic1", "clinic2"]
     edges = pd.read_csv(out / "edges.csv")
+    assert edges.columns.tolist() == ["from", "to", "mark", "status", "why"]
+    call("run", "fedpc", *three_files, "--reveal", "sums", "--out", out, "--force")
+    edges = pd.read_csv(out / "edges.csv")
     effect = ["effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of"]
     own = ["p_value", "given", *effect, "status", "why"]
     assert edges.columns.tolist() == ["from", "to", "mark", *own]
