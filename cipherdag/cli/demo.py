@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from cipherdag.results.result import Result
 
 DEFAULT_FOLDER = "cipherdag-demo"
-WAYS: dict[str, tuple[Reveal, str]] = {
-    "bits": ("bits", "masking"),
-    "masking": ("sums", "masking"),
-    "bfv": ("sums", "bfv"),
-}
-"""What a part of the demo opens of tests, and the protection of its sums, by its folder."""
+WAYS: tuple[tuple[str, Reveal, str], ...] = (
+    ("bits", "bits", "masking"),
+    ("masking", "sums", "masking"),
+    ("bfv", "sums", "bfv"),
+)
+"""Folder of each part of the demo, what it opens of tests, and the protection of its sums."""
 _OPENED = {"bits": "one bit is opened, and no sum", "sums": "the sums are opened that it needs"}
 
 
@@ -46,19 +46,18 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
 
     folder = resume or out or _unused(Path(DEFAULT_FOLDER))
     if resume is None:
-        for way in WAYS:
+        for way, *_ in WAYS:
             new_result_folder(folder / way, force=force)
     click.echo(f"{rows} patients, 8 variables, three hospitals that share none.")
     from cipherdag.graphs.networks import asia
 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
-    with keeping_on(folder, go_on=again, parts=tuple(WAYS)):
-        results = {
-            way: _learnt(network, way, rows, seed, folder, resumed=resume is not None)
-            for way in WAYS
-        }
-    _compare(*(own.graph for own in results.values()))
+    with keeping_on(folder, go_on=again, parts=tuple(way for way, *_ in WAYS)):
+        results = [
+            _learnt(network, way, rows, seed, folder, resumed=resume is not None) for way in WAYS
+        ]
+    _compare(*(own.graph for own in results))
     _ask_off_plan(_hospitals(network, "bfv", rows, seed))
     click.echo(f"\nOpen {folder / 'bits' / 'report.html'} in a browser.")
 
@@ -86,7 +85,7 @@ def _pairs(graph: CausalGraph) -> set[frozenset[str]]:
 
 def _learnt(
     network: DiscreteNetwork,
-    way: str,
+    way: tuple[str, Reveal, str],
     rows: int,
     seed: int,
     folder: Path,
@@ -98,8 +97,8 @@ def _learnt(
     from cipherdag.results.folder import REPORT_FILE
     from cipherdag.results.result import Result
 
-    own = folder / way
-    reveal, protection = WAYS[way]
+    name, reveal, protection = way
+    own = folder / name
     click.echo(f"\nOf every test {_OPENED[reveal]}; what is summed is protected by {protection}.")
     result: Result
     if resumed and (own / REPORT_FILE).exists():

@@ -113,7 +113,6 @@ ResampledQuestion = (
     | LogLikelihoods
     | RegressionSteps
     | ScoreSums
-    | CategoryCounts
     | Contributors
     | Covered
     | VerdictQuestion

@@ -35,7 +35,7 @@ def hospitals(tables, tmp_path_factory):
         ("fedpc", "vote", "bits"),
         ("fedpc", "stratified", "bits"),
         ("fedpc", "fisher", "bits"),
-        ("fedfci", "stratified", "sums"),
+        ("fedfci", "stratified", "bits"),
     ],
 )
 def test_hospitals_come_to_the_graph_of_a_simulation(

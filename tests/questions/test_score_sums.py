@@ -12,7 +12,7 @@ from driving import plain_verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question, finds_verdicts
 from cipherdag.questions.scores.score_bits import CategoryCounts, CategorySizes, ScoreBits
 from cipherdag.questions.scores.score_sums import (
@@ -52,14 +52,15 @@ def test_the_layout_of_an_answer_is_by_components_then_by_tests():
         [0, 6], [0, 1], [1, 3], [2, 4], [1, 2], [5, 3], [5, 2], [1, 3], [2, 4],
     ]  # fmt: skip
     assert question.sizes.tolist() == sizes
-    assert [own.length for own in question.encodings] == [sum(sizes), sum(sizes), 9, 9, 9]
+    assert [own.length for own in question.encodings] == [sum(sizes), sum(sizes), 9, 18]
     answer = np.arange(2.0 * sum(sizes) + 27)
     parts = question.parts(answer)
-    assert np.concatenate(parts).tolist() == answer.tolist()
-    one = question.where(np.arange(9) == 2)
+    assert question.joined(parts).tolist() == answer.tolist()
+    one = question.where(np.tile(np.arange(9) == 2, 2))
     assert one.sum() == 2 * 12 + 3
     assert (parts.scores[4:16] == answer[one][:12]).all()
-    assert (parts.rows[2:3] == answer[one][-1:]).all()
+    assert (parts.rows[2:3] == answer[one][-2:-1]).all()
+    assert (parts.sites[2:3] == answer[one][-1:]).all()
 
 
 def test_which_tests_are_by_table_and_which_by_regression():
@@ -208,7 +209,7 @@ def answers(rng, question, asked, n_sites, *, scale):
         scores = np.clip(scores, (1 - most) / n_sites, (most - 1) / n_sites)
         has = (rng.random(len(done)) < 0.8) & done
         own = np.where(has, np.clip(rng.normal(0.2, 1, len(done)), -3.1, 8), 0)
-        found.append(np.concatenate([scores, variances, own, has, np.zeros(len(done))]))
+        found.append(np.concatenate([scores, variances, own, np.zeros(len(done)), has]))
     return np.array(found)
 
 
@@ -267,7 +268,7 @@ def test_a_bit_turns_where_its_p_value_does_to_one_in_a_hundred(x, y, alpha, spr
         return scale * pattern * np.sqrt(variances), variances, np.zeros(1), np.zeros(1)
 
     def by_bits(scale):
-        words = asked.words(np.concatenate([*parts(scale), np.zeros(1)]))
+        words = asked.words(np.insert(np.concatenate(parts(scale)), -1, 0.0))
         return plain_verdicts(asked, words[None])[0] > 0
 
     def by_p(scale):
@@ -381,9 +382,8 @@ def test_variances_and_scores_of_any_site_lie_within_the_layout(seed, n):
         values[:, 4] = values[:, 2]
     site = PoolableData(codes, values, CATEGORIES, ordered=(5,))
     question = about(TESTS, max_rows=max(n, 2))
-    for encoding, part in zip(
-        question.encodings, question.parts(site.answer(question)), strict=True
-    ):
+    found = segments(question.encodings, site.answer(question))
+    for encoding, part in zip(question.encodings, found, strict=True):
         assert np.isfinite(part).all()
         assert (np.abs(part) <= encoding.bound).all()
         assert encoding.signed or (part >= 0).all()

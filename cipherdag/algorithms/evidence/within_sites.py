@@ -121,8 +121,9 @@ class ScoreTests(RememberedTests):
             dependent = yield asked
             return np.where(question.sizes > 0, 1.0 - dependent, np.nan)
         fewest = max(self._settings.fewest, 1)
-        able = np.rint((yield Contributors(question=question)))
-        scores = question.parts((yield from opened_where(question, able >= fewest)))
+        contributors = np.rint((yield Contributors(question=question)))
+        scores = question.parts((yield from opened_where(question, contributors >= fewest)))
+        able = contributors[: question.n_tests]
         possible = bool((scores.variances >= 0.0).all())
         require_possible(question.label, "a negative variance", holds=possible)
         exponents = np.frombuffer(self._sizes, dtype=np.uint8).astype(np.float64)

@@ -178,7 +178,10 @@ class ScoreSums(
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The parts of `Scores`, in order."""
+        """Scores, variances, own scores; and rows of each test, and 1 for each own score.
+
+        The last segment says what a site contributes to: tests, and then own tests.
+        """
         count, rows = int(self.sizes.sum()), float(self.max_rows)
         site = Encoding(
             length=self.n_tests, bound=MOST_SITE_SCORE, resolution_bits=SUM_BITS, signed=True
@@ -188,18 +191,24 @@ class ScoreSums(
             Encoding(length=count, bound=rows, resolution_bits=SUM_BITS, signed=True),
             Encoding(length=count, bound=most, resolution_bits=SUM_BITS),
             site,
-            Encoding(length=self.n_tests, bound=1.0),
-            Encoding(length=self.n_tests, bound=rows),
+            Encoding(length=2 * self.n_tests, bound=rows),
         )
 
-    def where(self, tests: BoolVector) -> BoolVector:
-        """Which values of an answer are about these tests, shape (values,)."""
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are about these tests, and sites' own tests, shape (2 B,)."""
+        tests, own = np.split(chosen, 2)
         each = np.repeat(tests, self.sizes)
-        return np.concatenate([each, each, tests, tests, tests])
+        return np.concatenate([each, each, own, tests, own])
 
     def parts(self, answer: FloatVector) -> Scores:
         """An answer, or a sum of answers, in its parts."""
-        return Scores(*segments(self.encodings, answer))
+        scores, variances, own, contributed = segments(self.encodings, answer)
+        rows, sites = np.split(contributed, 2)
+        return Scores(scores, variances, own, sites, rows)
+
+    def joined(self, found: Scores) -> FloatVector:
+        """The answer of these parts."""
+        return np.concatenate([*found[:3], found.rows, found.sites])
 
     def components(self, sizes: FloatVector, rows: int) -> Components:
         """What is public about the components.

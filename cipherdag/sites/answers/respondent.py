@@ -39,6 +39,7 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
+from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import VerdictQuestion
@@ -200,6 +201,8 @@ class Respondent:
         return question.keep(self.answer(question.question) if known is None else known)
 
     def _words(self, question: VerdictQuestion) -> IndexArray:
+        if isinstance(question, CategorySizes):
+            return question.words(self._pooled(question.question))
         return question.words(self.answer(question.question))
 
     def _pooled(self, question: PoolQuestion) -> FloatVector:

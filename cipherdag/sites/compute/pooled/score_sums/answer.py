@@ -74,7 +74,7 @@ class SiteScores:
                     form, rank = _form(scores)
                     own = normal_score(np.array([form]), np.array([rank]))
                     found.site_scores[place], found.sites[place] = own[:, 0]
-        return np.concatenate(found)
+        return question.joined(found)
 
     def _by_table(
         self,
