@@ -32,7 +32,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
-from cipherdag.questions.scores.score_bits import CategoryCounts
+from cipherdag.questions.scores.score_bits import CategoryCounts, CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
@@ -201,6 +201,8 @@ def question_kinds(question: Question) -> str:
     while left:
         part = left.pop()
         found.add(str(type(part).__struct_config__.tag))  # type: ignore[attr-defined]
+        if isinstance(part, CategorySizes):
+            continue  # its counts are no question by themselves: nothing else asks for them
         if isinstance(part, Resampled | Contributors | Covered | VerdictQuestion):
             left.append(part.question)
     return "+".join(sorted(found))
