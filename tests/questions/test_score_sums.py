@@ -136,7 +136,6 @@ def test_bits_at_no_level_or_of_no_sizes_are_refused(changes):
     [
         about([np.array([[0, 1]]), np.array([[0, 2, 1]])]),
         bits(about([np.array([[0, 1], [2, 4]])])),
-        CategoryCounts((2, 0, 3)),
         CategorySizes(CategoryCounts((2, 0, 3)), 900),
     ],
 )
