@@ -180,11 +180,6 @@ class CombinedEvidence(
         return unpack_blocks(self.counts, self.members, narrowest=2)
 
     @property
-    def adds_correlations(self) -> bool:
-        """Whether it adds up weighted z of numbers, which have a sign."""
-        return self.combination == "stouffer" and self.test.name == "numbers"
-
-    @property
     def owner(self) -> IndexArray:
         """The triplet of every product, shape (B,): each has one."""
         return np.arange(sum(self.counts))
@@ -192,12 +187,6 @@ class CombinedEvidence(
     def moments(self, answer: FloatVector) -> tuple[FloatVector, FloatVector]:
         """The products w z and their variances, shape (B,) each; of correlations."""
         _, products, weights, _ = segments(self.encodings, answer)
-        return products, weights
-
-    @property
-    def moment_encodings(self) -> tuple[Encoding, Encoding]:
-        """Those of `moments`."""
-        _, products, weights, _ = self.encodings
         return products, weights
 
     def weights(self, answer: FloatVector) -> FloatVector:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from cipherdag.questions.scores.score_sums import Scores
 
 DONE = "within sites"
-TOO_LARGE = "too many cells: none"
 KEY_VALUES = 100.0
 """As many values as the keys of one comparison are long."""
 MOST_CORRELATION = 1.0 - 1e-12

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cipherdag.sites.drafts.relations.values import ColumnValues
 
     Numbers = NDArray[np.float64]
-    Indices = NDArray[np.int64]
 
 EXACT = 1e-6
 """What is left of a column, in its standard deviations, where it follows from others."""
