@@ -20,7 +20,6 @@ from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
-    IndexArray,
     PositionRows,
     mean_of,
     segments,
@@ -178,16 +177,6 @@ class CombinedEvidence(
     def rows(self) -> list[PositionRows]:
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
         return unpack_blocks(self.counts, self.members, narrowest=2)
-
-    @property
-    def owner(self) -> IndexArray:
-        """The triplet of every product, shape (B,): each has one."""
-        return np.arange(sum(self.counts))
-
-    def moments(self, answer: FloatVector) -> tuple[FloatVector, FloatVector]:
-        """The products w z and their variances, shape (B,) each; of correlations."""
-        _, products, weights, _ = segments(self.encodings, answer)
-        return products, weights
 
     def weights(self, answer: FloatVector) -> FloatVector:
         """What the tests of an answer weigh in their sums, shape (B,).
