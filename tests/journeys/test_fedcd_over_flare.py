@@ -54,7 +54,4 @@ def test_hospitals_come_to_the_beliefs_of_a_simulation(hospitals, study, tmp_pat
     learnt = json.loads((out / "result.json").read_text("utf-8"))
     assert learnt["parameters"]["method"] == "dcdi-g"
     assert not set(NAMES) & learnt["details"]["belief"].keys()
-
-
-def test_every_byte_of_it_stands_in_the_ledgers(hospitals):
     hospitals.check_audits()

@@ -51,7 +51,4 @@ def test_hospitals_come_to_the_graph_of_a_simulation(
     learnt = json.loads((out / "result.json").read_text("utf-8"))
     assert learnt["parameters"]["reveal"] == reveal
     assert learnt["kind"] == expected["kind"]
-
-
-def test_every_byte_of_it_stands_in_the_ledgers(hospitals):
     hospitals.check_audits()
