@@ -194,7 +194,7 @@ class Hospitals:
         """Every site's exported ledger agrees with what the coordinator received last."""
         run = max((self.coordinator / "runs").iterdir())
         for name in self.sites:
-            exported = self.work / f"{name}.jsonl"
+            exported = self.work / f"{name}-{run.name}.jsonl"
             self.command("audit", "export", self.work / name, "--out", exported)
             self.command("audit", "verify", run, "--ledger", exported)
         assert "Run " in self.command("site", "releases", "--dir", self.work / self.sites[0])

@@ -110,7 +110,7 @@ def trial(name):
         "describe": Trial(algorithm=Describe(), data=measured()),
         "survival": Trial(algorithm=FOLLOWED, data=followed()),
         "effect": Trial(
-            algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True),
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"),
             data=patients(),
         ),
         "graphcheck": Trial(algorithm=GraphCheck(DRAWN), data=patients()),

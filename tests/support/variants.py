@@ -8,9 +8,9 @@ from evidence_sites import discrete_codes, gaussian_values
 from labelled_runs import TABLES
 from mixed_sites import frame
 from regretting import frames, linear_sites
-from trials import SMALL, treated
+from trials import SMALL, patients, treated
 
-from cipherdag import FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.graphs.networks import asia
 from cipherdag.testing import Trial
 
@@ -61,6 +61,9 @@ FEDCD = {
     "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
 }
 VARIANTS = {
+    "effect, refuted": Trial(
+        algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True), data=patients()
+    ),
     **{f"fedpc {name}": own for name, own in FEDPC.items()},
     **{
         f"fedcmfs {evidence} of {kind}": Trial(
