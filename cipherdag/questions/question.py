@@ -32,7 +32,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
-from cipherdag.questions.scores.score_bits import CategoryCounts, CategorySizes
+from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
@@ -91,7 +91,7 @@ PoolQuestion = (
     PooledQuestion
     | RegressionSteps
     | ScoreSums
-    | CategoryCounts
+    | CategorySizes
     | SiteDifferences
     | LogLikelihoods
     | ColumnSums
@@ -201,10 +201,8 @@ def question_kinds(question: Question) -> str:
     while left:
         part = left.pop()
         found.add(str(type(part).__struct_config__.tag))  # type: ignore[attr-defined]
-        if isinstance(part, CategorySizes):
-            continue  # its counts are no question by themselves: nothing else asks for them
-        if isinstance(part, Resampled | Contributors | Covered | VerdictQuestion):
-            left.append(part.question)
+        if (inner := getattr(part, "question", None)) is not None:
+            left.append(inner)
     return "+".join(sorted(found))
 
 

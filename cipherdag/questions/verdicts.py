@@ -252,6 +252,7 @@ def chain(
     return list(pairwise(hull))
 
 
-VerdictQuestion = (
-    ScoreBits | CategorySizes | EdgeVerdicts | EvidenceVerdicts | StrengthVerdicts | ScaleVerdicts
-)
+TestVerdicts = ScoreBits | EdgeVerdicts | EvidenceVerdicts | StrengthVerdicts | ScaleVerdicts
+"""Verdicts on the sums of another question."""
+
+VerdictQuestion = TestVerdicts | CategorySizes

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question, finds_verdicts
-from cipherdag.questions.scores.score_bits import CategoryCounts, CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.scores.score_sums import (
     MOST_COMPONENTS,
     MOST_SITE_SCORE,
@@ -136,7 +136,7 @@ def test_bits_at_no_level_or_of_no_sizes_are_refused(changes):
     [
         about([np.array([[0, 1]]), np.array([[0, 2, 1]])]),
         bits(about([np.array([[0, 1], [2, 4]])])),
-        CategorySizes(CategoryCounts((2, 0, 3)), 900),
+        CategorySizes((2, 0, 3), 900),
     ],
 )
 def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
@@ -344,9 +344,8 @@ def test_no_sum_of_real_tables_exceeds_the_bounds_of_its_word(x, y, n):
         codes = rows.astype(np.int64)
         for parts in ([codes], np.array_split(codes, 3)):
             sites = [PoolableData(own, None, (x, y)) for own in parts if len(own)]
-            counts = CategoryCounts((x, y))
-            sizes = CategorySizes(counts, n)
-            told = np.array([sizes.words(site.answer(counts)) for site in sites])
+            sizes = CategorySizes((x, y), n)
+            told = np.array([sizes.words(site.answer(sizes)) for site in sites])
             exponents = sizes.exponents(plain_verdicts(sizes, told))
             question = one_shape(x, y)
             asked = ScoreBits(question, (0.01,), n, exponents)
@@ -422,7 +421,7 @@ def test_sites_of_few_rows_stay_within_the_bounds_however_their_variances_are_ro
 @given(st.lists(st.integers(0, 3000), min_size=5, max_size=5), st.integers(2, 6))
 def test_sizes_are_powers_of_two_not_above_the_count_from_eight_on(counts, n_sites):
     rows = max(*counts, 1) + 5
-    asked = CategorySizes(CategoryCounts((2, 0, 3)), rows)
+    asked = CategorySizes((2, 0, 3), rows)
     rng = np.random.default_rng(sum(counts))
     parts = np.array([rng.multinomial(own, np.full(n_sites, 1 / n_sites)) for own in counts]).T
     words = np.array([asked.words(own.astype(float)) for own in parts])
@@ -436,7 +435,7 @@ def test_sizes_are_powers_of_two_not_above_the_count_from_eight_on(counts, n_sit
 @pytest.mark.parametrize("rows", [0, 1 << 40, -5])
 def test_sizes_of_no_rows_are_refused(rows):
     with pytest.raises(ValueError, match=r"rows"):
-        CategorySizes(CategoryCounts((2, 3)), rows)
+        CategorySizes((2, 3), rows)
 
 
 def test_a_lying_site_moves_no_word_beyond_what_it_may_say():

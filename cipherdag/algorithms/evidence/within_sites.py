@@ -29,7 +29,7 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.scores.score_bits import CategoryCounts, CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.statistics.effects import (
@@ -231,8 +231,7 @@ def category_sizes(
     """About how many rows each category has, as `ScoreBits` has them; one round."""
     if not kinds.categories.any() or not kinds.rows:
         return b""
-    counts = CategoryCounts(tuple(kinds.categories.tolist()), settings.max_rows)
-    asked = CategorySizes(counts, kinds.rows)
+    asked = CategorySizes(tuple(kinds.categories.tolist()), kinds.rows, settings.max_rows)
     return asked.exponents((yield asked))
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from cipherdag.privacy.mpc.words import RandomBytes
     from cipherdag.privacy.residues import IntegerVector
 
-COMMITMENT_BYTES = 32
 _PART = b"part of a vector"
 
 

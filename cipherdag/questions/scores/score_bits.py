@@ -19,7 +19,6 @@ import numpy as np
 
 from cipherdag.predicates import Predicates
 from cipherdag.questions.closed.words import one_bit_each
-from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.scores.score_sums import (
     FIRST_SIZE,
@@ -31,6 +30,8 @@ from cipherdag.questions.scores.score_test import Components, Thresholds, site_l
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 
 SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 10
 """Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
@@ -279,38 +280,6 @@ class ScoreBits(
         return whole
 
 
-class CategoryCounts(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-counts"
-):
-    """How many rows each category of each variable has at the site.
-
-    Leaks:
-        Nothing by itself: `CategorySizes` compares the sums, and no other question opens them.
-
-    Attributes:
-        categories: Number of categories of every variable, 0 for a number, shape (p,).
-        max_rows: Declared bound of a site's rows.
-    """
-
-    leaves: ClassVar[str] = "rows of each category"
-
-    categories: tuple[int, ...]
-    max_rows: int = 1 << 20
-
-    def __post_init__(self) -> None:
-        check_categories(self.categories, self.max_rows)
-
-    @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return f"sizes of {sum(self.categories)} categories"
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One count per category."""
-        return (Encoding(length=sum(self.categories), bound=float(self.max_rows)),)
-
-
 class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-sizes"):
     """About how many rows does each category have over all sites? To a power of two, from 8 on.
 
@@ -319,29 +288,31 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
         category has as many rows over all sites together.
 
     Attributes:
-        question: The counts.
+        categories: Number of categories of every variable, 0 for a number, shape (p,).
         rows: Rows of all sites.
+        max_rows: Declared bound of a site's rows.
     """
 
     leaves: ClassVar[str] = "about how many rows each category has, to a power of two"
 
-    question: CategoryCounts
+    categories: tuple[int, ...]
     rows: int
+    max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
+        check_categories(self.categories, self.max_rows)
         if not 1 <= self.rows < 1 << 40:
             raise ValueError("there are rows, and fewer than 2**40")
 
     @property
     def label(self) -> str:
         """What a progress line calls it."""
-        return self.question.label
+        return f"sizes of {sum(self.categories)} categories"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One bit per category and power, powers fastest."""
-        count = sum(self.question.categories) * len(self._powers)
-        return one_bit_each(count)
+        return one_bit_each(sum(self.categories) * len(self._powers))
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's counts."""
@@ -350,7 +321,7 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
     def predicates(self, n_sites: int) -> Predicates:
         """Whether each sum is as large as each power."""
-        powers, count = self._powers, sum(self.question.categories)
+        powers, count = self._powers, sum(self.categories)
         each = np.arange(count * len(powers))
         word = np.repeat(np.arange(count), len(powers))
         return Predicates(

@@ -42,7 +42,7 @@ from cipherdag.questions.question import (
 from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import VerdictQuestion
+from cipherdag.questions.verdicts import TestVerdicts
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.possible_test import PossibleTest
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
@@ -123,7 +123,8 @@ class Respondent:
             **dict.fromkeys(get_args(PoolQuestion), self._pooled),
             Contributors: self._contributors,
             Covered: self._covered,
-            **dict.fromkeys(get_args(VerdictQuestion), self._words),
+            **dict.fromkeys(get_args(TestVerdicts), self._words),
+            CategorySizes: self._sizes,
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
             **dict.fromkeys(
@@ -200,10 +201,11 @@ class Respondent:
         known = self._counted.pop(question.question, None)
         return question.keep(self.answer(question.question) if known is None else known)
 
-    def _words(self, question: VerdictQuestion) -> IndexArray:
-        if isinstance(question, CategorySizes):
-            return question.words(self._pooled(question.question))
+    def _words(self, question: TestVerdicts) -> IndexArray:
         return question.words(self.answer(question.question))
+
+    def _sizes(self, question: CategorySizes) -> IndexArray:
+        return question.words(self._pooled(question))
 
     def _pooled(self, question: PoolQuestion) -> FloatVector:
         if self._pool is None:

@@ -18,7 +18,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.questions.scores.score_bits import CategoryCounts
+from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.survival.counts import SurvivalCounts
@@ -147,7 +147,7 @@ class PoolableData:
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
             ScoreSums: self._score_sums,
-            CategoryCounts: self._category_counts,
+            CategorySizes: self._category_rows,
             SiteDifferences: self._shares,
             LogLikelihoods: self._likelihoods,
             ColumnSums: self._describe,
@@ -248,7 +248,7 @@ class PoolableData:
 
         return SiteScores(tuple(self._categories.tolist()), self.raw_column, self._all_columns)
 
-    def _category_counts(self, question: CategoryCounts) -> FloatVector:
+    def _category_rows(self, question: CategorySizes) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("sizes of other categories than the site's schema has")
         sides = [(self.raw_column(v), side) for v, side in enumerate(question.categories) if side]
