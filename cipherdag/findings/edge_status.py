@@ -36,10 +36,9 @@ def why(own: EdgeEvidence) -> str:
     if own.tests is None:
         return "never tested"
     tests = own.tests
-    under = f"given {', '.join(tests.given) or 'nothing'}: {tests.why}"
     if own.status == "untested":
-        return f"never tested ({under})"
-    return f"{tests.undone} of {tests.asked} tests not done ({under})"
+        return f"never tested ({tests.reason})"
+    return f"{tests.undone} of {tests.asked} {tests.unit}s not done ({tests.reason})"
 
 
 def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ...]:
@@ -50,18 +49,20 @@ def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ..
         fallen: Pairs without an edge whose only test could not be done.
     """
     standing = [own for own in edges if not own.stands_on_evidence]
-    asked = fallen + sum(own.tests.asked for own in edges if own.tests is not None)
-    undone = fallen + sum(own.tests.undone for own in edges if own.tests is not None)
+    tests = [own.tests for own in edges if own.tests is not None]
+    asked = fallen + sum(own.asked for own in tests)
+    undone = fallen + sum(own.undone for own in tests)
+    unit = "vote" if any(own.unit == "vote" for own in tests) else "test"
     said = []
     if asked and undone > MOST_UNDONE * asked:
         said.append(
-            f"{undone} of {counted(asked, 'test')} that decide on this graph could not be done, "
+            f"{undone} of {counted(asked, unit)} that decide on this graph could not be done, "
             f"so that much of it rests on no evidence. {WHAT_HELPS}"
         )
     if standing:
         named = [f"{own.source} and {own.target} ({why(own)})" for own in standing]
         said.append(
-            f"{counted(len(standing), 'edge')} of {len(edges)} may stand only because a test that "
-            f"could take it away was not done: {first_of(named, MOST_SHOWN, '; ')}."
+            f"{counted(len(standing), 'edge')} of {len(edges)} may stand only because a {unit} "
+            f"that could take it away was not done: {first_of(named, MOST_SHOWN, '; ')}."
         )
     return tuple(said)

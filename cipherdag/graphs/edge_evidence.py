@@ -29,7 +29,7 @@ class TestsOfEdge(Generic[Name]):
     Attributes:
         asked: How many there are.
         undone: How many of them could not be done.
-        given: The set of one that could not.
+        given: The set of one that could not; None of votes, one of which is about many tests.
         why: The reason, in words.
     """
 
@@ -37,8 +37,20 @@ class TestsOfEdge(Generic[Name]):
 
     asked: int
     undone: int
-    given: tuple[Name, ...] = ()
+    given: tuple[Name, ...] | None = ()
     why: str = ""
+
+    @property
+    def unit(self) -> Literal["test", "vote"]:
+        """What is counted."""
+        return "vote" if self.given is None else "test"
+
+    @property
+    def reason(self) -> str:
+        """Of which test it could not be done, and why not, in words."""
+        if self.given is None:
+            return self.why
+        return f"given {', '.join(map(str, self.given)) or 'nothing'}: {self.why}"
 
     @property
     def status(self) -> Status:

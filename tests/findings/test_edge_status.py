@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cipherdag import Federation, FedFCI, FedPC, Knowledge, Result
 from cipherdag.algorithms.fedpc.decisive_tests import TOO_FEW_ROWS, TOO_FEW_SITES, DecisiveTests
+from cipherdag.algorithms.fedpc.edges_on_tests import undone_fact
 from cipherdag.findings.edge_status import undone_warnings, why
 from cipherdag.graphs.edge_evidence import EdgeEvidence, TestsOfEdge
 from cipherdag.graphs.networks import asia
@@ -132,6 +133,15 @@ def test_what_was_known_before_is_required_and_not_tested():
     assert (own.status, own.tests, own.p_value) == ("required", None, None)
     assert why(own) == "required by what was known before"
     assert result.report.warnings == ()
+
+
+def test_votes_that_were_not_taken_are_of_no_single_test():
+    own = TestsOfEdge(3, 1, given=None, why="too few sites could test it")
+    edge = EdgeEvidence("a", "b", 0.0, "", status=own.status, tests=own)
+    assert why(edge) == "1 of 3 votes not done (too few sites could test it)"
+    assert "given" not in undone_fact(own)
+    (said,) = undone_warnings([edge, *[evidence(10, 0)] * 2], 0)
+    assert "because a vote that" in said
 
 
 def evidence(asked, undone):

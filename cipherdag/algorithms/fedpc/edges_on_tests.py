@@ -72,17 +72,16 @@ def on_tests(
 
 def undone_fact(tests: TestsOfEdge[str]) -> str:
     """Which tests of an edge were not done, in a sentence."""
-    under = f"given {', '.join(tests.given) or 'nothing'}: {tests.why}"
     if tests.status == "untested":
-        return f"No test of it could be done ({under}): it stands for want of one."
+        return f"No {tests.unit} of it could be done ({tests.reason}): it stands for want of one."
     return (
-        f"Kept because {tests.undone} of {tests.asked} tests that could take it away could not be "
-        f"done ({under}). It is dependent in the others."
+        f"Kept because {tests.undone} of {tests.asked} {tests.unit}s that could take it away could "
+        f"not be done ({tests.reason}). It is dependent in the others."
     )
 
 
 def _named(tests: TestsOfEdge[int], names: Sequence[str]) -> TestsOfEdge[str]:
-    return TestsOfEdge(tests.asked, tests.undone, named(tests.given, names), tests.why)
+    return TestsOfEdge(tests.asked, tests.undone, named(tests.given or (), names), tests.why)
 
 
 def _tested(weakest: WeakestTest | None, names: Sequence[str], *, closed: bool) -> tuple[str, ...]:

@@ -204,7 +204,8 @@ class _Reader:
         if self._closed:
             return None
         cast, undone = self._cast_on.get((min(a, b), max(a, b)), (0, 0))
-        return TestsOfEdge(max(cast + undone, 1), undone if cast else max(undone, 1), why=TOO_FEW)
+        asked = max(cast + undone, 1)
+        return TestsOfEdge(asked, undone if cast else max(undone, 1), given=None, why=TOO_FEW)
 
     def _undirected(self, a: int, b: int) -> str:
         """Why an edge has no direction."""
