@@ -204,11 +204,12 @@ def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
     shown, left = "; ".join(listed[:MOST_SHOWN]), len(listed) - MOST_SHOWN
     more = f"; and {left} more" if left > 0 else ""
     said = (
-        f"Columns determine one another: {shown}{more}. Given what determines a "
-        "column nothing can be tested of it: such a test is not done, and takes no edge away. "
-        "Edges between columns that write one variable several times have no direction; arrows "
-        "in a sum or product say which of its columns are independent, not which was computed. "
-        'Leave out (in the schema, kind = "ignore") all but one, and of a sum the total or a part.'
+        f"Columns determine one another: {shown}{more}. Given what determines it a column does "
+        "not vary: a test of it is not done and takes no edge away, and a score chooses among its "
+        "edges by chance. Edges between columns that write one variable several times have no "
+        "direction; arrows in a sum or product say which of its columns are independent, not which "
+        'was computed. Leave out (in the schema, kind = "ignore") all but one, and of a sum the '
+        "total or a part."
     )
     return (said,)
 
