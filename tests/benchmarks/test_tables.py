@@ -58,6 +58,7 @@ WRITERS = {
     "sites_that_differ": "sites_that_differ",
     "structure": "colliders",
     "survival_coverage": "survival_coverage",
+    "valid_graphs": "valid_graphs",
     "variables": "variables",
     "where_time_goes": "where_time_goes",
 }

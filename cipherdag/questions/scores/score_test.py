@@ -152,10 +152,9 @@ def _of_one(
     expected = np.exp2(np.rint(np.log2(np.maximum(exact, LEAST_EXPECTED))))
     variances = rows * np.outer(among_rows.diagonal(), among_columns.diagonal())
     mean = float((variances / expected).sum())
-    squares = np.einsum(
-        "ik,jl,ij,kl->", among_rows**2, among_columns**2, 1.0 / expected, 1.0 / expected,
-        optimize=True,
-    )  # fmt: skip
+    # one factor after the other, without BLAS: its last digit depends on the processor
+    weighted = np.einsum("ij,jl->il", 1.0 / expected, among_columns**2)
+    squares = np.einsum("ik,il,kl->", among_rows**2, weighted, 1.0 / expected)
     spread = 2.0 * rows * rows * float(squares) + float((variances / expected**2).sum())
     alone = np.logical_and.outer(*(
         (np.arange(len(own)) != np.argmin(own)) | (len(own) == 1) for own in (first, second)
