@@ -183,8 +183,8 @@ class TableTests(RememberedTests):
     """G2 or Pearson's chi-square of pooled tables, the same to the last bit as on pooled rows.
 
     A test that no number of rows could make reliable is not asked for. One whose table has a count
-    that some site withholds falls back to ``stratified``, and that of more than ``max_cells`` cells
-    to ``statistic``; both are tallied.
+    that some site withholds, or more than ``max_cells`` cells, is done by ``stratified`` with its
+    sums opened, and tallied.
 
     Leaks:
         The table of the pooled data of every set asked for, by position; where sites restrict

@@ -108,8 +108,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             those of largest support; ``keep``: the first; ``overwrite``: the last; ``auto``:
             ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
-        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
-            back to ``statistic`` (see `FedPCOutcome.tests`).
+        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one is
+            done by ``stratified`` with its sums opened (see `FedPCOutcome.tests`).
         max_rows: Declared bound of a site's rows, a power of two, for other evidence than ``vote``.
         site_effect: With ``glm`` every site has constants of its own in every regression: sites
             may differ in level. Each takes its own out before it answers.
