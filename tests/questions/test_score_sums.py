@@ -120,7 +120,7 @@ def test_sums_of_nothing_are_refused(changes):
         {"levels": (0.0,)}, {"levels": (1.0,)}, {"levels": (float("nan"),)}, {"levels": ()},
         {"levels": (0.01, 0.1)}, {"levels": (0.1, 0.1)}, {"levels": (1e-13,)}, {"rows": 0},
         {"rows": 1 << 40}, {"sizes": b"\3\3\3"}, {"sizes": b""}, {"sizes": bytes([41] * 5)},
-        {"sizes": b"\3" * 6},
+        {"sizes": b"\3" * 6}, {"able": -1}, {"able": 2},
     ],
 )  # fmt: skip
 def test_bits_at_no_level_or_of_no_sizes_are_refused(changes):
@@ -146,7 +146,7 @@ def test_a_question_is_read_back_and_none_with_a_field_more_or_less(question):
     for changed in (fields | {"more": 1}, {k: v for k, v in fields.items() if k != "type"}):
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(changed, Question)
-    for name in fields.keys() - {"type", "max_rows", "ordered", "signs"}:
+    for name in fields.keys() - {"type", "max_rows", "ordered", "able"}:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert({k: v for k, v in fields.items() if k != name}, type(question))
     assert finds_verdicts(question) == isinstance(question, ScoreBits | CategorySizes)

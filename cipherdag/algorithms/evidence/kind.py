@@ -25,8 +25,8 @@ STAYED_CLOSED = (
     "Of every test one bit was opened, whether it says dependent: no sum, statistic or p-value."
 )
 OPENED_BESIDE = (
-    "Before the tests the kinds of columns, the rows of all sites together, and to a power of two "
-    "the rows of each category were opened."
+    "Also opened were the kinds of columns, the rows of all sites together, to a power of two the "
+    "rows of each category, and of every two variables whether any site can test them."
 )
 
 

@@ -5,8 +5,9 @@ is opened, whether it says dependent (`ScoreBits`), or its sums are, and with th
 
 Leaks:
     Before the tests: the kinds of columns, the rows of all sites together, and about how many rows
-    each category has (`CategorySizes`). Of every test one bit (`ScoreBits`); or, where sums are
-    opened, how many sites contribute, and what `ScoreSums` says where at least ``fewest`` do.
+    each category has (`CategorySizes`). Of every test one bit (`ScoreBits`), and given nothing a
+    second one, whether any site can do it; or, where sums are opened, how many sites contribute,
+    and what `ScoreSums` says where at least ``fewest`` do.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class ScoreTests(RememberedTests):
 
     Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test in
     which nothing varies at any site says independent. Where sums are opened, a test that too few
-    sites contribute to is not done, and counts as dependent; given nothing it counts as
-    independent, since x or y does not vary at the others.
+    sites contribute to is not done, and counts as dependent. Given nothing both count as
+    independent and never tested, since x or y does not vary at the others.
 
     Leaks:
         See the module.
@@ -116,9 +117,13 @@ class ScoreTests(RememberedTests):
         """p-values of the tests of one or two rounds."""
         question = self._question(tests)
         if self._bits:
-            asked = ScoreBits(question, (self._level,), self._columns.rows, self._sizes)
-            dependent = yield asked
-            return np.where(question.sizes > 0, 1.0 - dependent, np.nan)
+            levels, pairs = (self._level,), len(tests[0])
+            asked = ScoreBits(question, levels, self._columns.rows, self._sizes, able=pairs)
+            dependent, able = np.split((yield asked), [question.n_tests])
+            p_value = np.where(question.sizes > 0, 1.0 - dependent, np.nan)
+            constant = np.zeros(len(p_value), dtype=bool)
+            constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
+            return self.settle_constant(tests[0], p_value, constant, DONE)
         fewest = max(self._settings.fewest, 1)
         contributors = np.rint((yield Contributors(question=question)))
         scores = question.parts((yield from opened_where(question, contributors >= fewest)))
@@ -150,14 +155,14 @@ class ScoreTests(RememberedTests):
             levels: Descending.
 
         Returns:
-            Shape (B_l,) by size, NaN where a table is too large; one round.
+            Shape (B_l,) by size, NaN where a table is too large or nothing varies; one round.
         """
-        question = self._question(tests)
-        asked = ScoreBits(question, tuple(levels), self._columns.rows, self._sizes)
-        bits = (yield asked).reshape(len(levels), -1) > 0
+        question, count = self._question(tests), sum(map(len, tests))
+        asked = ScoreBits(question, tuple(levels), self._columns.rows, self._sizes, able=count)
+        *bits, able = ((yield asked) > 0).reshape(-1, count)
         least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
-        self.tally[DONE] += question.n_tests
-        return by_block(tests, np.where(question.sizes > 0, least, np.nan))
+        self.tally[DONE] += count
+        return by_block(tests, np.where(able, least, np.nan))
 
     def _keep(
         self, question: ScoreSums, scores: Scores, p_value: FloatVector, tests: list[IndexArray]
@@ -245,7 +250,8 @@ STRATIFIED = EvidenceKind(
     close=partial(within_sites, bits=True),
     closed="The kinds of columns, the rows of all sites together, and to a power of two how many "
     "rows each category has. For every test, whether it says dependent over all sites together: no "
-    "sum, no p-value, and not how many sites have rows for it.",
+    "sum, no p-value, and not how many sites have rows for it. For every two variables, whether "
+    "any site can test them.",
     asks_columns=True,
     overlapping=True,
     triplets=True,

@@ -59,12 +59,12 @@ class ScoreBits(
 ):
     """Does each test say dependent, over all sites together? Nothing else is opened.
 
-    The answer has a bit per level and test, tests fastest; and with ``signs`` one more per test:
-    whether the score of its only component is positive, 0 for a test of several.
+    The answer has a bit per level and test, tests fastest; then one more for each of the first
+    ``able`` tests: whether any site has rows by which x and y can be told dependent.
 
     Leaks:
-        One bit a test and level, to everybody, under the assumptions of `cipherdag.privacy.mpc`. A
-        bit may rest on one site's rows, where x and y vary at no other.
+        These bits, to everybody, under the assumptions of `cipherdag.privacy.mpc`. A bit may rest
+        on one site's rows, where x and y vary at no other.
 
     Attributes:
         question: The tests.
@@ -72,16 +72,16 @@ class ScoreBits(
         rows: Rows of all sites.
         sizes: About how many rows each category has over all sites, packed exponents of two, one
             byte each.
-        signs: Whether to ask for signs.
+        able: Of how many tests, the first ones, to ask whether they can be done.
     """
 
-    leaves: ClassVar[str] = "whether a test over all sites together says dependent"
+    leaves: ClassVar[str] = "whether a test over all sites together says dependent, or can be done"
 
     question: ScoreSums
     levels: tuple[float, ...]
     rows: int
     sizes: bytes
-    signs: bool = False
+    able: int = 0
 
     def __post_init__(self) -> None:
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)
@@ -94,6 +94,8 @@ class ScoreBits(
         exponents = np.frombuffer(self.sizes, dtype=np.uint8)
         if len(exponents) != sum(self.question.categories) or (exponents > 40).any():  # noqa: PLR2004
             raise ValueError("every category has a size, an exponent of two up to 40")
+        if not 0 <= self.able <= self.question.n_tests:
+            raise ValueError("there are as many tests as are asked whether they can be done")
 
     @property
     def label(self) -> str:
@@ -102,14 +104,14 @@ class ScoreBits(
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One bit per level and test, and per test and sign."""
-        return one_bit_each((len(self.levels) + self.signs) * self.question.n_tests)
+        """One bit per level and test, and per test that may not be able."""
+        return one_bit_each(len(self.levels) * self.question.n_tests + self.able)
 
     @property
     def n_comparisons(self) -> int:
         """Comparisons of all tests at most."""
         each = int(self.question.sizes.sum()) + 2 * self.question.n_tests
-        return len(self.levels) * each + self.signs * self.question.n_tests
+        return len(self.levels) * each + self.able
 
     @cached_property
     def components(self) -> Components:
@@ -144,8 +146,8 @@ class ScoreBits(
         """The tests as comparisons of sums over so many sites."""
         lowest, highest = self._bounds(n_sites)
         blocks = [self._at_level(own, n_sites, highest) for own in self.thresholds]
-        if self.signs:
-            blocks.append(self._signs())
+        if self.able:
+            blocks.append(self._of_able())
         forms = np.cumsum([0, *(block.sizes.sum() for block in blocks)])[:-1]
         placed = list(zip(blocks, forms, strict=True))
         return Predicates(
@@ -203,16 +205,15 @@ class ScoreBits(
             constants,
         )
 
-    def _signs(self) -> _Block:
-        """Whether the only score of a test is positive."""
-        sizes = self.components.sizes
-        single = np.flatnonzero(sizes == 1)
-        word = (np.cumsum(sizes) - sizes)[single]
+    def _of_able(self) -> _Block:
+        """Whether any variance of a test is above 0."""
+        owner, one = self.components.owner, np.ones(self.able, dtype=np.int64)
+        own = np.flatnonzero(owner < self.able)
         return _Block(
-            np.ones(len(sizes), dtype=np.int64),
+            one,
             np.zeros((0, 4), dtype=np.int64),
-            np.column_stack([single, word, np.ones_like(single)]),
-            np.zeros(len(sizes), dtype=np.int64),
+            np.column_stack([owner[own], len(owner) + own, np.ones_like(own)]),
+            0 * one,
         )
 
     @cached_property

@@ -212,7 +212,30 @@ def test_what_varies_nowhere_is_independent_by_bits(n_sites):
     codes[:, :, 1] = 1
     sites = [discrete_site(own, (2, 2, 2)) for own in codes]
     tests = [np.array([[0, 1]]), np.array([[0, 1, 2], [0, 2, 1]])]
-    assert found(sites, tests, bits=True)[0][:2].tolist() == [1.0, 1.0]
+    p_values, source, _ = found(sites, tests, bits=True)
+    assert p_values[:2].tolist() == [1.0, 1.0]
+    assert source.never_tested().tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize("kind", ["categories", "numbers", "mixtures"])
+def test_pairs_that_vary_together_at_no_site_are_never_tested_by_bits(kind):
+    """x varies at one site alone, y at the other one: 0 with 1 tells nothing, all others do."""
+    rng = np.random.default_rng(4)
+    parts = rng.integers(0, 2, (2, 300, 3)).astype(float)
+    parts[0, :, 0] = parts[1, :, 1] = 1.0
+    categories = {"categories": (2, 2, 2), "numbers": (0, 0, 0), "mixtures": (2, 0, 2)}[kind]
+    sites = [mixed_site(own, categories) for own in parts]
+    pairs = [np.array([[0, 1], [0, 2], [1, 2]])]
+    p_values, source, _ = found(sites, pairs, bits=True)
+    assert source.never_tested().tolist() == [[0, 1]]
+    assert p_values[0] == 1.0
+
+    def stepping():
+        _, tests = yield from asking(pairs, sites, bits=True)
+        return np.concatenate((yield from tests.steps(pairs, (0.01, 0.001))))
+
+    steps, _ = drive(stepping(), sites)
+    assert np.isnan(steps).tolist() == [True, False, False]
 
 
 def test_a_test_of_one_informative_site_is_done_by_bits():
