@@ -1,6 +1,6 @@
 """Three hospitals alone by causal-learn's PC, and together by FedPC, on draws of one network.
 
-    python benchmarks/alone.py --draws 20
+    python benchmarks/alone.py --draws 20 --out benchmarks/results/alone
 
 FedPC opens bits, its default, or sums. Draws ASIA as the README does, 6,000 patients of whom three
 hospitals have 2500, 1500 and 2000, by seeds 1, 2, ...; prints the mean SHD of CPDAGs, how often the
@@ -10,11 +10,12 @@ three hospitals' graphs are all the same, and for the first draw what each hospi
 
 from __future__ import annotations
 
-import argparse
 from statistics import mean
 
 import numpy as np
 from causallearn.search.ConstraintBased.PC import pc
+from markdown_table import table
+from measuring import parser, write_report
 
 from cipherdag import CausalGraph, Federation, FedPC
 from cipherdag.graphs.metrics import compare
@@ -42,13 +43,13 @@ def alone(table) -> CausalGraph:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=20)
-    draws = parser.parse_args().draws
+    options = parser(__doc__)
+    options.add_argument("--draws", type=int, default=20)
+    options = options.parse_args()
     truth = asia().graph.to_cpdag()
     far = {name: [] for name in (*CUTS, *TOGETHER)}
     same = 0
-    for seed in range(1, draws + 1):
+    for seed in range(1, options.draws + 1):
         patients = asia().sample(6000, np.random.default_rng(seed))
         own = {name: patients[start:end] for name, (start, end) in CUTS.items()}
         found = {name: alone(rows) for name, rows in own.items()}
@@ -59,9 +60,16 @@ def main() -> None:
             far[name].append(compare(graph, truth).shd)
             if seed == 1:
                 print(f"{name}: SHD {far[name][0]}\n{graph}\n")
-    for name, values in far.items():
-        print(f"{name:9} mean SHD {mean(values):.1f} of {draws} draws")
-    print(f"the hospitals alone agree in {same} of {draws} draws")
+    report = {"draws": options.draws, "shd": far, "hospitals_agree": same}
+    print(markdown(report))
+    write_report(options.out, "alone", report, markdown)
+
+
+def markdown(report: dict) -> str:
+    """A row for every hospital alone, and for both ways together."""
+    rows = [[name, f"{mean(own):.1f}", str(own[0])] for name, own in report["shd"].items()]
+    said = f"The hospitals alone agree in {report['hospitals_agree']} of {report['draws']} draws.\n"
+    return "\n".join([*table(["rows of", "mean SHD (CPDAG)", "first draw"], rows), "", said])
 
 
 if __name__ == "__main__":

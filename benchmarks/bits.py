@@ -6,7 +6,8 @@ DATA/bn holds networks as BIF. Rows are drawn from each network, once per sample
 sites. Of every way of testing the table has the mean structural Hamming distance to the CPDAG of
 the true graph, how many edges are missing and extra, and medians of the processor seconds of all
 parties in one process, the rounds, and the bytes that the site sends which sends most, and the one
-in the middle. All runs are under masking.
+in the middle. All runs are under masking. In turns with them causal-learn's PC runs with G2 on all
+rows at one place: its processor seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from bif import read_bif
 from markdown_table import table
 from measuring import parser, timed, write_report
+from pc_peers import causal_learn
 
 from cipherdag import Federation, FedPC, Policy
 
@@ -29,9 +31,12 @@ WAYS = {
 }
 
 
+PEER = "nothing: causal-learn, all rows at one place"
+
+
 def compared(name, network, arguments):
     """Every way over the same rows, samples in turns."""
-    found = {way: [] for way in WAYS}
+    found = {way: [] for way in (*WAYS, PEER)}
     policy = Policy(reveal="sums")
     for sample in range(arguments.samples):
         rows = network.sample(arguments.rows, np.random.default_rng(arguments.seed + sample))
@@ -54,6 +59,10 @@ def compared(name, network, arguments):
                     "median_bytes": statistics.median(sent),
                 }
             )
+        codes = rows.apply(lambda own: own.astype("category").cat.codes).to_numpy()
+        default = WAYS["bits (default)"]
+        _, seconds, _ = timed(causal_learn, codes, default.alpha, default.max_cond_size)
+        found[PEER].append({"seconds": seconds})
     return [{"network": name, "way": way, "samples": own} for way, own in found.items()]
 
 
@@ -62,20 +71,27 @@ def markdown(report):
     rows = []
     for case in report["cases"]:
         each = {key: [own[key] for own in case["samples"]] for key in case["samples"][0]}
-        middle = {key: statistics.median(own) for key, own in each.items()}
-        rows.append(
-            [
-                case["network"],
-                case["way"],
-                *(f"{statistics.mean(each[key]):.1f}" for key in ("shd", "missing", "extra")),
-                f"{middle['seconds']:.1f}",
-                f"{middle['rounds']:.0f}",
-                f"{middle['most_bytes'] / 1e6:.2f}",
-                f"{middle['median_bytes'] / 1e6:.2f}",
-            ]
-        )
-    heads = ["network", "opened", "SHD (CPDAG)", "missing", "extra", "processor s", "rounds"]
-    return "\n".join(table([*heads, "MB, most", "MB, middle"], rows)) + "\n"
+        rows.append([case["network"], case["way"], *(shown(each) for shown in COLUMNS.values())])
+    return "\n".join(table(["network", "opened", *COLUMNS], rows)) + "\n"
+
+
+def mean_of(key):
+    return lambda each: f"{statistics.mean(each[key]):.1f}" if key in each else ""
+
+
+def median_of(key, digits, unit=1.0):
+    return lambda each: f"{statistics.median(each[key]) / unit:.{digits}f}" if key in each else ""
+
+
+COLUMNS = {
+    "SHD (CPDAG)": mean_of("shd"),
+    "missing": mean_of("missing"),
+    "extra": mean_of("extra"),
+    "processor s": median_of("seconds", 1),
+    "rounds": median_of("rounds", 0),
+    "MB, most": median_of("most_bytes", 2, 1e6),
+    "MB, middle": median_of("median_bytes", 2, 1e6),
+}
 
 
 def main() -> None:

@@ -218,9 +218,7 @@ def parse():
     options.add_argument(
         "--evidence", nargs="+", choices=EVIDENCE_KINDS, default=list(EVIDENCE_KINDS)
     )
-    options.add_argument(
-        "--min-cell-size", type=int, default=0, help="of every site; above 1 its tests are moved"
-    )
+    options.add_argument("--min-cell-size", type=int, default=0, help="of every site")
     options.add_argument("--lines", type=Path, default=Path("calibration.jsonl"))
     return options.parse_args()
 

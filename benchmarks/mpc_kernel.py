@@ -5,6 +5,8 @@
 Each party derives the batch for itself, as it does in a run. Bits are held against the very sums.
 Keys are sent once by the dealer and handed on to both holders, so what the dealer sends is counted
 in ``sent`` once and in what the holders receive twice. ``--peers`` takes what `mpc_peers.py` wrote.
+``--exact`` compares so many sums more, a test of its own each: at and around their thresholds, far
+from them, and at both ends of every domain.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
+import math
 import os
 import statistics
 from collections import Counter
@@ -30,6 +33,7 @@ from cipherdag.privacy.mpc.relay import Relay
 
 SESSION, QUESTION = (hashlib.sha256(name).digest() for name in (b"session", b"question"))
 GRID, LARGEST_Z2 = 16, 40
+EXACT_TESTS, EXACT_ROWS = 10_000, (40, 5_000, 50_000, 2**20, 2**24)
 CASES = (
     # sites, rows, tests, components
     (3, 5_000, 4_400, 11_000),
@@ -182,6 +186,46 @@ def one_case(n_sites, rows, tests, components, repeats, seed):
     }  # fmt: skip
 
 
+def exact(comparisons, seed):
+    """How many of so many comparisons are wrong, by the number of rows and by where sums lie."""
+    rng, counts = np.random.default_rng(seed), Counter()
+    cohorts = [Cohort(n_sites) for n_sites in (3, 4, 10)]
+    done, number = 0, 0
+    while done < comparisons:
+        rows = EXACT_ROWS[number % len(EXACT_ROWS)]
+        each = np.ones(EXACT_TESTS, dtype=np.int64)
+        score, variance = rows * GRID // 4, LARGEST_Z2 * rows * GRID**2 // 4
+        constant = 6 * GRID**2
+        predicates = Predicates.score_tests(
+            each, each * score, each * variance, each, each * constant
+        )
+        root = min(math.isqrt(variance + constant), score)
+        near = rng.integers(-root, root + 1, EXACT_TESTS)
+        scores = [
+            near,
+            rng.integers(-score, score + 1, EXACT_TESTS),
+            rng.choice([-score, score], EXACT_TESTS),
+        ]
+        around = np.clip(near**2 - constant - rng.integers(-3, 4, EXACT_TESTS), 0, variance)
+        variances = [
+            around,
+            rng.integers(0, variance + 1, EXACT_TESTS),
+            rng.choice([0, variance], EXACT_TESTS),
+        ]
+        place = rng.integers(0, len(scores), EXACT_TESTS)
+        sums = np.concatenate([np.choose(place, scores), np.choose(place, variances)])
+        cohort = cohorts[number % len(cohorts)]
+        vectors = np.zeros((len(cohort.parties), sums.size), dtype=np.int64)
+        vectors[rng.integers(len(vectors), size=sums.size), np.arange(sums.size)] = sums
+        bits, _ = cohort.run(predicates, vectors, number)
+        wanted = sums[:EXACT_TESTS] ** 2 - sums[EXACT_TESTS:] - constant > 0
+        for item, name in enumerate(("around the threshold", "anywhere", "at an end")):
+            counts[name] += int((place == item).sum())
+            counts[f"wrong {name}"] += int((bits != wanted)[place == item].sum())
+        done, number = done + EXACT_TESTS, number + 1
+    return dict(counts)
+
+
 def markdown(figures):
     """Tables of seconds and of bytes."""
     head = ["sites", "rows", "bits", "tests", "components"]
@@ -234,8 +278,11 @@ def _figure(value):
 def main():
     options = parser(__doc__, seed=0)
     options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--exact", type=int, default=0)
     options.add_argument("--peers", type=Path, nargs="*", default=[])
     arguments = options.parse_args()
+    found = exact(arguments.exact, arguments.seed) if arguments.exact else {}
+    print(found, flush=True)
     cases = []
     for case in CASES:
         repeats = arguments.repeats if case[0] * case[3] < 2_000_000 else 1
@@ -244,7 +291,7 @@ def main():
     wrong = sum(item["wrong"] for item in cases)
     assert wrong == 0, "a bit is wrong"
     peers = [item for file in arguments.peers for item in json.loads(file.read_text("utf-8"))]
-    figures = {"seed": arguments.seed, "cases": cases, "peers": peers}
+    figures = {"seed": arguments.seed, "exact": found, "cases": cases, "peers": peers}
     write_report(arguments.out, "mpc_kernel", figures, markdown)
 
 

@@ -29,9 +29,15 @@ ALPHA = 0.01
 WORST = 1.5
 SHAPES = ((2, 2), (3, 3), (4, 4), (8, 8), (12, 10), (15, 15))
 GIVEN = (1, 8)
-LAYOUTS = {"3 x 200": (200,) * 3, "10 x 100": (100,) * 10, "3 x 2,000": (2000,) * 3}
+LAYOUTS = {
+    "3 x 200": (200,) * 3,
+    "10 x 100": (100,) * 10,
+    "3 x 2,000": (2000,) * 3,
+    "10 x 2,000": (2000,) * 10,
+}
 WORLDS = ("uneven", "own", "halves")
-BATCH_CELLS = 40_000
+BATCH_CELLS, BATCH_ROWS = 40_000, 2_000_000
+"""Cells of tables, and codes of a column, that are held at a time."""
 CONCENTRATION = 2.0
 
 
@@ -39,12 +45,13 @@ def main() -> None:
     options = parser(__doc__, seed=0)
     options.add_argument("--tests", type=int, default=2000, help="tests of every cell")
     options.add_argument("--shapes", type=int, nargs="*", help="places of tables; default: all")
+    options.add_argument("--sites", nargs="+", choices=LAYOUTS, default=list(LAYOUTS))
     options.add_argument("--lines", type=Path, default=Path("table_levels.jsonl"))
     options = options.parse_args()
     cases = read_lines(options.lines)
     done = {tuple(case[own] for own in ("shape", "given", "sites", "world")) for case in cases}
     shapes = SHAPES if options.shapes is None else [SHAPES[k] for k in options.shapes]
-    for shape, given, layout, world in product(shapes, GIVEN, LAYOUTS, WORLDS):
+    for shape, given, layout, world in product(shapes, GIVEN, options.sites, WORLDS):
         name = f"{shape[0]} x {shape[1]}", given, layout, world
         if name in done:
             continue
@@ -53,13 +60,26 @@ def main() -> None:
         cases.append(head | {"tests": options.tests, "rate": found})
         add_line(options.lines, cases[-1])
         print(cases[-1], flush=True)
+    cases.sort(key=place)
     write_report(options.out, "table_levels", {"alpha": ALPHA, "cases": cases}, markdown)
+
+
+def place(case: dict) -> tuple[int, ...]:
+    """Where a case stands in the table."""
+    shapes = [f"{rows} x {columns}" for rows, columns in SHAPES]
+    return (
+        shapes.index(case["shape"]),
+        case["given"],
+        list(LAYOUTS).index(case["sites"]),
+        WORLDS.index(case["world"]),
+    )
 
 
 def measured(categories: tuple[int, ...], layout: str, world: str, tests: int, seed: int) -> float:
     """The share of independent tests found dependent."""
     rng = np.random.default_rng((seed, zlib.crc32(f"{categories} {layout} {world}".encode())))
-    batch = max(BATCH_CELLS // int(np.prod(categories[:2])) // 4, 50)
+    cells, rows = int(np.prod(categories[:2])), sum(LAYOUTS[layout])
+    batch = max(min(BATCH_CELLS // cells // 4, BATCH_ROWS // rows), 50)
     dependent = []
     for start in range(0, tests, batch):
         count = min(batch, tests - start)
@@ -121,9 +141,11 @@ def markdown(report: dict) -> str:
     """The highest share over the worlds, in bold beyond 1.5 times the level."""
     rows = []
     places = ("shape", "given", "sites")
-    for place, own in groupby(report["cases"], key=lambda case: [case[k] for k in places]):
-        rows.append([*place, shown(max(case["rate"] for case in own))])
-    return "\n".join(table(["table", "configurations", "sites", "dependent"], rows)) + "\n"
+    for head, own in groupby(report["cases"], key=lambda case: [case[k] for k in places]):
+        cases = list(own)
+        rows.append([*head, shown(max(case["rate"] for case in cases)), f"{cases[0]['tests']:,}"])
+    heads = ["table", "configurations", "sites", "dependent", "tests of each world"]
+    return "\n".join(table(heads, rows)) + "\n"
 
 
 def shown(rate: float) -> str:
