@@ -57,7 +57,7 @@ OPENS = {
     "pooled bdeu": TABLES,
     "pooled bic": TABLES,
     "pooled ges": TABLES,
-    "PC stratified": "distances from independence, summed",
+    "PC stratified": "one bit a test",
     "PC pooled": TABLES,
 } | dict.fromkeys(PEERS, "every row, at one place")
 COSTS = (

@@ -47,6 +47,7 @@ WRITERS = {
     "heart": "heart",
     "iod_peers": "iod_peers",
     "many_sites": "many_sites",
+    "membership": "membership",
     "off_model": "off_model",
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
