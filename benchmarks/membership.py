@@ -73,20 +73,13 @@ class Population:
         """The questions and bits of a run over sites with these rows, and its edges, (p, p)."""
         heard = []
 
-        def listening():
-            asking = FedPC(compare_sites=False).ask(Facts(codes.shape[1], SITES, fewest=2))
-            values = None
-            while True:
-                try:
-                    question = asking.send(values)
-                except StopIteration as finished:
-                    return finished.value
-                values = yield question
-                if isinstance(question, ScoreBits):
-                    # not whether pairs can be tested, which hardly varies
-                    heard.append((question, values[: question.question.n_tests] > 0))
+        def hear(question, values):
+            if isinstance(question, ScoreBits):
+                # not whether pairs can be tested, which hardly varies
+                heard.append((question, values[: question.question.n_tests] > 0))
 
-        outcome = driven(listening(), self.sites(codes))
+        asking = FedPC(compare_sites=False).ask(Facts(codes.shape[1], SITES, fewest=2))
+        outcome = driven(asking, self.sites(codes), hear)
         return heard, outcome.arcs | outcome.arcs.T
 
     def moves(self, people: np.ndarray, sums) -> np.ndarray:

@@ -12,16 +12,27 @@ from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
+
+    from numpy.typing import NDArray
 
     from cipherdag.predicates import IntegerMatrix
     from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.questions.question import FloatVector, Question
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
+    FloatMatrix = NDArray[np.float64]
 
-def driven(asking: Generator[Question, FloatVector, Any], sites: Sequence[Respondent]) -> Any:
-    """The outcome of a search over plain sums, which are those of a protected run."""
+
+def driven(
+    asking: Generator[Question, FloatVector, Any],
+    sites: Sequence[Respondent],
+    hear: Callable[[Question, FloatVector], None] = lambda *_: None,
+) -> Any:
+    """The outcome of a search over plain sums, which are those of a protected run.
+
+    ``hear`` is told every question, and what is opened of it.
+    """
     total = None
     while True:
         try:
@@ -29,15 +40,20 @@ def driven(asking: Generator[Question, FloatVector, Any], sites: Sequence[Respon
         except StopIteration as finished:
             return finished.value
         answers = np.array([own.answer(question) for own in sites])
-        if finds_verdicts(question):
-            total = plain_verdicts(question, answers)
-            continue
-        total, start = np.zeros(answers.shape[1]), 0
-        for encoding in question.encodings:
-            own = slice(start, start := start + encoding.length)
-            bits = 0 if encoding.comparison else encoding.resolution_bits
-            whole = np.rint(np.ldexp(answers[:, own], bits)).sum(axis=0)
-            total[own] = whole > 0 if encoding.comparison else np.ldexp(whole, -bits)
+        opened = plain_verdicts if finds_verdicts(question) else plain_sums
+        total = opened(question, answers)
+        hear(question, total)
+
+
+def plain_sums(question: Question, answers: FloatMatrix) -> FloatVector:
+    """The sums of a question from the answers of all sites, shape (sites, values)."""
+    total, start = np.zeros(answers.shape[1]), 0
+    for encoding in question.encodings:
+        place = slice(start, start := start + encoding.length)
+        bits = 0 if encoding.comparison else encoding.resolution_bits
+        whole = np.rint(np.ldexp(answers[:, place], bits)).sum(axis=0)
+        total[place] = whole > 0 if encoding.comparison else np.ldexp(whole, -bits)
+    return total
 
 
 def plain_verdicts(question: Question, words: IntegerMatrix) -> FloatVector:

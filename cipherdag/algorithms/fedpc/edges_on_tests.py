@@ -81,7 +81,8 @@ def undone_fact(tests: TestsOfEdge[str]) -> str:
 
 
 def _named(tests: TestsOfEdge[int], names: Sequence[str]) -> TestsOfEdge[str]:
-    return TestsOfEdge(tests.asked, tests.undone, named(tests.given or (), names), tests.why)
+    given = None if tests.given is None else named(tests.given, names)
+    return TestsOfEdge(tests.asked, tests.undone, given, tests.why)
 
 
 def _tested(weakest: WeakestTest | None, names: Sequence[str], *, closed: bool) -> tuple[str, ...]:

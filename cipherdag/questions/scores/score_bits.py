@@ -208,11 +208,12 @@ class ScoreBits(
     def _of_able(self) -> _Block:
         """Whether any variance of a test is above 0."""
         owner, one = self.components.owner, np.ones(self.able, dtype=np.int64)
-        own = np.flatnonzero(owner < self.able)
+        component = np.flatnonzero(owner < self.able)
+        variance = len(owner) + component
         return _Block(
             one,
             np.zeros((0, 4), dtype=np.int64),
-            np.column_stack([owner[own], len(owner) + own, np.ones_like(own)]),
+            np.column_stack([owner[component], variance, np.ones_like(component)]),
             0 * one,
         )
 

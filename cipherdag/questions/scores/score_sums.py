@@ -196,15 +196,15 @@ class ScoreSums(
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values of an answer are about these tests, and sites' own tests, shape (2 B,)."""
-        tests, own = np.split(chosen, 2)
+        tests, sites = np.split(chosen, 2)
         each = np.repeat(tests, self.sizes)
-        return np.concatenate([each, each, own, tests, own])
+        return np.concatenate([each, each, sites, tests, sites])
 
     def parts(self, answer: FloatVector) -> Scores:
         """An answer, or a sum of answers, in its parts."""
-        scores, variances, own, contributed = segments(self.encodings, answer)
+        scores, variances, site_scores, contributed = segments(self.encodings, answer)
         rows, sites = np.split(contributed, 2)
-        return Scores(scores, variances, own, sites, rows)
+        return Scores(scores, variances, site_scores, sites, rows)
 
     def joined(self, found: Scores) -> FloatVector:
         """The answer of these parts."""
