@@ -25,11 +25,11 @@ import numpy as np
 PACKAGE = Path(__file__).resolve().parents[1] / "cipherdag"
 RULES = PACKAGE.parent / ".importlinter"
 LIMITS = {
-    "levels": 10,
+    "levels": 11,
     "circles": 0,
     "circles between files": 0,
     "upward imports": 0,
-    "modules in the root": 5,
+    "modules in the root": 6,
     "modules in the largest folder": 20,
     "lines of the longest file": 400,
 }

@@ -18,11 +18,9 @@ a message must not leave its site, or not be shown, the ``summary`` of its class
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import ClassVar
 
 STOPPED = 130  # what Ctrl-C ends a command with, as in a shell
 

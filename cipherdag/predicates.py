@@ -24,21 +24,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import IntegerMatrix, IntegerVector
 from cipherdag.errors import ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    IntegerVector = NDArray[np.int64]
-    IntegerMatrix = NDArray[np.int64]
 
 LARGEST: Final = 1 << 62
 """What no bound, coefficient or form reaches."""

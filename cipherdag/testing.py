@@ -9,27 +9,26 @@ check_algorithm(MyAlgorithm(), {"north": north, "south": south, "west": west})
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.federation.simulated import Federation
 from cipherdag.protocol.messages import content_digest
+from cipherdag.questions.question import Question
 from cipherdag.results.folder import verify_folder
+from cipherdag.results.run import Run
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
     import pandas as pd
-
-    from cipherdag.algorithms.algorithm import Algorithm, Facts
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.results.run import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +69,7 @@ class Trial:
 
     def run(self, **changes: Any) -> Run:
         """One run over `federation`."""
-        found: Run = self.federation(**changes).run(self.algorithm, seed=1)
-        return found
+        return self.federation(**changes).run(self.algorithm, seed=1)
 
 
 def check_algorithm(

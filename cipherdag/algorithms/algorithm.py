@@ -8,19 +8,17 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters, require
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.conclusion import Finding, LearntGraph, Report
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 
 Reading = Literal["labels", "interventions", "relations"]
 Outcome = TypeVar("Outcome")

@@ -10,22 +10,16 @@ Leaks:
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.parameters import require
-from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.findings.confidence import EdgeCounts, MarkCounts
 from cipherdag.questions.lockstep import answered, lockstep, parts_of
 from cipherdag.questions.question import Bundle, Question, Resampled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-    from dataclasses import Field
-
-    from cipherdag.findings.confidence import MarkCounts
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.questions.encodings import FloatVector
 
 DRAWN_TWICE = (
     "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.questions.lockstep import answered
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
 

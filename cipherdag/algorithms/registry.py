@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cache
-from hashlib import sha256
+import hashlib
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.errors import ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from hashlib import _Hash as Hash
-
-    from cipherdag.algorithms.algorithm import Algorithm
 
 # names without their classes, so that nothing heavy is imported before one is used
 ALGORITHMS = {
@@ -47,8 +43,7 @@ def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
             f"there is no algorithm named '{name[:80]}'", remedy=f"Installed here are {known}."
         )
     module, _, own = defined.partition(":")
-    found: type[Algorithm[Any, Any]] = getattr(import_module(module), own)
-    return found
+    return getattr(import_module(module), own)
 
 
 def algorithm_names() -> tuple[str, ...]:
@@ -89,22 +84,22 @@ def program_digest(name: str) -> str:
     """
     own = Path(__file__).parents[1]
     files = [file for room in PROGRAM_ROOMS for file in (own / room).rglob("*.py")]
-    state = _digest_of(own, [*files, own / "predicates.py"])
+    state = _digest_of(own, [*files, own / "arrays.py", own / "predicates.py"])
     if name not in ALGORITHMS:
         home = import_module(algorithm_class(name).__module__.partition(".")[0])
         for folder in map(Path, getattr(home, "__path__", ())):
             state.update(_digest_of(folder, folder.rglob("*.py")).digest())
         if home.__file__ is not None:  # a namespace has none
-            state.update(sha256(Path(home.__file__).read_bytes()).digest())
+            state.update(hashlib.sha256(Path(home.__file__).read_bytes()).digest())
     return state.hexdigest()
 
 
-def _digest_of(folder: Path, files: Iterable[Path]) -> Hash:
+def _digest_of(folder: Path, files: Iterable[Path]) -> hashlib._Hash:
     """The state of a digest over files, by their places in a folder."""
-    state = sha256()
+    state = hashlib.sha256()
     for file in sorted(files):
-        state.update(sha256(file.relative_to(folder).as_posix().encode()).digest())
-        state.update(sha256(file.read_bytes()).digest())
+        state.update(hashlib.sha256(file.relative_to(folder).as_posix().encode()).digest())
+        state.update(hashlib.sha256(file.read_bytes()).digest())
     return state
 
 

@@ -7,9 +7,10 @@ Leaks:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -29,10 +30,6 @@ from cipherdag.sites.record.ledger import (
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import SignedStudy
 from cipherdag.sites.study.study_files import read_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:

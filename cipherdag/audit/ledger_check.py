@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import LedgerError
+from cipherdag.protocol.transcript import Received
 from cipherdag.sites.record.ledger import (
     LedgerHead,
     clock_remark,
     read_releases,
     verify_ledger,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.protocol.transcript import Received
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.keys.identity import fingerprint
+from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind
 from cipherdag.results.limits import FEWEST_SITES
 from cipherdag.results.sentences import site_sentences
+from cipherdag.sites.record.ledger import LedgerHead, Release
 from cipherdag.sites.record.release_kinds import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-
-    from cipherdag.privacy.protection_kind import ProtectionKind
-    from cipherdag.sites.record.ledger import LedgerHead, Release
 
 
 @dataclass(frozen=True, slots=True)

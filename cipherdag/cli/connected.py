@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,9 +29,6 @@ from cipherdag.errors import ParameterError
 from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from cipherdag.federation.connected import ConnectedFederation
     from cipherdag.protocol.plan import Plan, Protection
     from cipherdag.results.run import Run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from cipherdag.cli.site import as_json_option, code_lines, in_folder, until_stop
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.sites.study.study import EngineName, Request
 

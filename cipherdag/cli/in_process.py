@@ -6,11 +6,13 @@ All three make the same description, that of ``run.toml``, and carry it out in o
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.options import (
@@ -24,15 +26,12 @@ from cipherdag.cli.options import (
 )
 from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import OutputError
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.sites.table.sources import READABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.algorithms.algorithm import Algorithm
     from cipherdag.federation.simulated import Federation
-    from cipherdag.graphs.graph import CausalGraph
 
 log = logging.getLogger("cipherdag.data")
 

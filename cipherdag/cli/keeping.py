@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cipherdag.errors import CipherdagError, OutputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 GO_ON = "cipherdag run --resume"
 

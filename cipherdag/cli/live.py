@@ -12,21 +12,17 @@ import secrets
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from cipherdag.arrays import BoolMatrix
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.coverage import Contributors, Covered
-from cipherdag.questions.question import Bundle
+from cipherdag.questions.question import Bundle, Question
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from cipherdag.protocol.progress import RoundReport
-    from cipherdag.questions.encodings import BoolMatrix
-    from cipherdag.questions.question import Question
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24

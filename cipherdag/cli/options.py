@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,15 +14,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cipherdag.cli.live import LiveRun
 from cipherdag.errors import ParameterError
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS
+from cipherdag.protocol.progress import RoundReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from cipherdag.cli.live import LiveRun
-    from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.protocol.progress import RoundReport
     from cipherdag.results.run import Run
 
 LIVE_RUN = "cipherdag.live"

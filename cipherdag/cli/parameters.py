@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from cipherdag.algorithms.parameters import Parameter
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.options import FILE
 from cipherdag.errors import ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.algorithms.parameters import Parameter
-    from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph import CausalGraph
 
 
 class AlgorithmGroup(click.Group):

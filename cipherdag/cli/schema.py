@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE
 from cipherdag.pages.whole_file import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.sites.drafts.merging import Difference
-    from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.drafts.merging import Difference
+from cipherdag.sites.table.schema import Schema
 
 OUT = click.option(
     "--out", type=click.Path(path_type=Path), help="File to write instead of printing."

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -17,11 +18,9 @@ import msgspec
 
 from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE
+from cipherdag.sites.study.finding import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from cipherdag.sites.study.finding import Finding
     from cipherdag.sites.study.site_folder import SiteFolder
 
 

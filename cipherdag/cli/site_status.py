@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from cipherdag.errors import CipherdagError
 from cipherdag.pages.numerals import counted, size
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.sentences import dropout_lines
-
-if TYPE_CHECKING:
-    from cipherdag.errors import CipherdagError
-    from cipherdag.protocol.progress import RoundReport
 
 
 def heading(algorithm: str, n_sites: int, protection: str) -> str:

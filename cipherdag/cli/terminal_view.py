@@ -9,19 +9,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from cipherdag.cli.live import LiveRun, LiveState
 from cipherdag.cli.terminal import ahead, clock, report_lines
 from cipherdag.pages.numerals import size
-
-if TYPE_CHECKING:
-    from cipherdag.cli.live import LiveRun, LiveState
-    from cipherdag.protocol.progress import RoundReport
+from cipherdag.protocol.progress import RoundReport
 
 REFRESH_PER_S = 4.0
 MOST_NAMES = 8

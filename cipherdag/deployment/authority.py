@@ -11,21 +11,17 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+from cryptography.x509 import Certificate, CertificateSigningRequest
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.pages.whole_file import write_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
-    from cryptography.x509 import Certificate, CertificateSigningRequest
 
 AUTHORITY_DAYS = 1825
 SERVER_DAYS = 1095

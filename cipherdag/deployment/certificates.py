@@ -6,23 +6,18 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
 from cipherdag.privacy.keys.pairing import same_fingerprint
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
-
-    from cipherdag.sites.study.study import Request
+from cipherdag.sites.study.study import Request
 
 MAX_PEM_BYTES = 16 * 1024
 

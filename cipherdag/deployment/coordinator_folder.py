@@ -22,9 +22,11 @@ from __future__ import annotations
 import functools
 import json
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -67,11 +69,6 @@ from cipherdag.sites.study.study import (
 )
 from cipherdag.sites.study.study_files import read_file, write_file
 from cipherdag.sites.study.study_names import check_address, check_study_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
 
 VALID_DAYS = 90
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from collections.abc import Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.deployment.datasite_links import PORT_S
 from cipherdag.protocol.engines.syft_wire import SYFT_VERSION
 from cipherdag.sites.private_files import START_LOCK, is_locked
 from cipherdag.sites.study.finding import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.site_folder import SiteFolder
 
 SET_UP = "docs/engines/pysyft.md"
 VERSIONS_S = 60.0

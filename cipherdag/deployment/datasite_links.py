@@ -12,17 +12,12 @@ Leaks:
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.sites.study.study import Request
+from cipherdag.protocol.engines.syft import SyftEngine
+from cipherdag.sites.study.study import Request, Study
 from cipherdag.sites.study.study_files import read_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cipherdag.protocol.engines.syft import SyftEngine
-    from cipherdag.sites.study.study import Study
 
 PORT_S = 2.0
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from cryptography.x509 import load_pem_x509_certificate
 
@@ -21,14 +21,10 @@ from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.channel import Address, Notice, Started
 from cipherdag.sites.private_files import START_LOCK, is_locked
 from cipherdag.sites.record.engine_record import EngineRecord, sentence
+from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.finding import Finding
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.sites.session.serving import KeptSite
-    from cipherdag.sites.study.site_folder import SiteFolder
-    from cipherdag.sites.study.study import Study
+from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.study import Study
 
 CONSOLE = "engine.log"
 CHECK = "engine's process"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 
@@ -29,8 +29,10 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
 from cipherdag.sites.private_files import START_LOCK, locked, write_private
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     Approval,
+    EngineName,
     Request,
     SignedStudy,
     Study,
@@ -39,12 +41,6 @@ from cipherdag.sites.study.study import (
     study_fingerprint,
 )
 from cipherdag.sites.study.study_files import read_file, write_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
-    from cipherdag.sites.study.study import EngineName
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import SiteNotReadyError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SHARED_BY_SITES = ("cipherdag", "nvflare", "torch", "tenseal")
 """What must fit together between sites."""

@@ -6,28 +6,25 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import AggregateRangeError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.plan import Member, Protection, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.questions.question import CITestSpec, FloatVector, Question, Skeleton
+from cipherdag.questions.question import CITestSpec, Question, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.program import Program
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 N_VARIABLES = 4
 NAMES = ("pretend-1", "pretend-2", "pretend-3")

@@ -6,28 +6,23 @@ import contextlib
 import logging
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from cipherdag.deployment.engine_checks import CONSOLE, engine_address, recorder
 from cipherdag.deployment.packages import require_flare
 from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.secrecy import leave_no_core
+from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
+from cipherdag.protocol.engines.syft_site import SyftSite
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
-from cipherdag.sites.policy.approvals import how_to_decide
+from cipherdag.sites.policy.approvals import Approvals, AskedRun, how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
-    from cipherdag.protocol.engines.syft_site import SyftSite
-    from cipherdag.sites.policy.approvals import Approvals, AskedRun
-    from cipherdag.sites.study.datasite_settings import DatasiteSettings
-    from cipherdag.sites.study.site_folder import SiteFolder
-    from cipherdag.sites.study.study import Study
+from cipherdag.sites.study.datasite_settings import DatasiteSettings
+from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.study import Study
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
 LOOK_S = 5.0  # how often a started site looks whether a plan waits for a person

@@ -7,17 +7,13 @@ Leaks:
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.datasite_links import open_datasite_engine
 from cipherdag.deployment.packages import require_flare
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-    from cipherdag.protocol.engines.engine import Engine
-    from cipherdag.sites.study.study import Study
+from cipherdag.protocol.engines.engine import Engine
+from cipherdag.sites.study.study import Study
 
 
 @contextlib.contextmanager

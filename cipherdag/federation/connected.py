@@ -9,15 +9,19 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.parameters import require
 from cipherdag.algorithms.registry import program_digest
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.study_engine import study_engine
 from cipherdag.errors import (
     CohortError,
@@ -29,27 +33,19 @@ from cipherdag.errors import (
 from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
+from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import WAITING
-from cipherdag.protocol.plan import Member, make_plan, measured_by
+from cipherdag.protocol.plan import Member, Plan, Protection, make_plan, measured_by
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
 from cipherdag.results.folder import REPORT_FILE
+from cipherdag.results.run import Run
 from cipherdag.sites.private_files import locked
 from cipherdag.sites.session.program import Program, computed_with
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from cipherdag.algorithms.algorithm import Algorithm
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-    from cipherdag.protocol.engines.engine import Engine
-    from cipherdag.protocol.plan import Plan, Protection
-    from cipherdag.protocol.progress import RoundReport
-    from cipherdag.results.run import Run
-    from cipherdag.sites.study.study import Study
+from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.waiting")
 

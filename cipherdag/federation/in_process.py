@@ -6,37 +6,36 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import RefusedError, SiteUnreachableError
 from cipherdag.federation.kept_run import taken_up
 from cipherdag.federation.one_run import FinishedRun, carry_out
 from cipherdag.federation.shared_reading import SharedReading
+from cipherdag.federation.site import Site
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.journal import Summed
 from cipherdag.protocol.plan import Member, Plan, make_plan
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.questions.question import Question
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import facts_by
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.program import Program, asking, computed_with
+from cipherdag.sites.session.program import Program, Programs, asking, computed_with
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
-    from cipherdag.algorithms.algorithm import Algorithm, Facts
     from cipherdag.federation.kept_run import KeptRun
     from cipherdag.federation.simulated import Federation
-    from cipherdag.federation.site import Site
-    from cipherdag.protocol.journal import Summed
-    from cipherdag.protocol.progress import RoundReport
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.sites.session.program import Programs
 
 Outcome = TypeVar("Outcome")
 

@@ -18,39 +18,36 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.errors import OutputError, writing
+from cipherdag.federation.one_run import FinishedRun
+from cipherdag.federation.site import Site
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.journal import Entry, Summed
 from cipherdag.protocol.messages import content_digest
-from cipherdag.protocol.progress import Watcher
+from cipherdag.protocol.progress import RoundReport, Watcher
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question
 from cipherdag.results.folder import UNFINISHED, run_toml
 from cipherdag.sites.private_files import write_private
 from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.session.program import computed_with
+from cipherdag.sites.session.program import Opened, computed_with
 from cipherdag.sites.table.rows.digest import row_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
-    from pathlib import Path
-
-    from cipherdag.algorithms.algorithm import Algorithm
-    from cipherdag.federation.one_run import FinishedRun
     from cipherdag.federation.simulated import Federation
-    from cipherdag.federation.site import Site
-    from cipherdag.protocol.progress import RoundReport
-    from cipherdag.questions.encodings import BoolMatrix
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.sites.session.program import Opened
 
-    Outcome = TypeVar("Outcome")
+Outcome = TypeVar("Outcome")
 
 BEGUN_FILE = "begun.json"
 ROUNDS_FILE = "rounds.jsonl"
@@ -320,8 +317,7 @@ def _rest(
         while True:
             question = asking.send((yield question))
     except StopIteration as ended:
-        outcome: Outcome = ended.value
-        return outcome
+        return ended.value
 
 
 def _nothing_left(outcome: Outcome) -> Generator[Question, FloatVector, Outcome]:

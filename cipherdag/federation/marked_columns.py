@@ -6,15 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.errors import ConstantColumnError
 from cipherdag.sites.answers.belief_answers import no_interventions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.algorithms.algorithm import Algorithm
     from cipherdag.federation.site import Site
 
 

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
 from cipherdag.errors import ResultMismatchError
+from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.progress import DropOut, RoundReport
+from cipherdag.protocol.session import Session
 from cipherdag.results.kinds import run_of
+from cipherdag.results.run import Run
 from cipherdag.sites.plan_facts import plan_facts, two_categories
 from cipherdag.sites.record.ledger import LedgerHead
+from cipherdag.sites.session.program import Program
 from cipherdag.sites.table.schema import Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.algorithms.algorithm import Algorithm, Facts
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.protocol.progress import DropOut, RoundReport
-    from cipherdag.protocol.session import Session
-    from cipherdag.results.run import Run
-    from cipherdag.sites.session.program import Program
 
 Outcome = TypeVar("Outcome")
 log = logging.getLogger("cipherdag.result")

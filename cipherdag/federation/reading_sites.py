@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,14 +26,10 @@ from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
 from cipherdag.sites.table.names import normalise_name
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     import pandas as pd
-
-    from cipherdag.sites.table.site_table import SiteTable
 
     Data = pd.DataFrame | str | Path
 

@@ -9,27 +9,23 @@ Leaks:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
 
+from cipherdag.arrays import FloatVector
+from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.mpc.batch import Roles
+from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.protocol.engines.local import Handler
 from cipherdag.protocol.messages import content_digest
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.wire import digest
+from cipherdag.questions.question import Question
 from cipherdag.sites.session.incoming import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.privacy.aggregation import Declaration
-    from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.protocol.engines.local import Handler
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.sites.session.runtime import SiteRuntime
-
+from cipherdag.sites.session.runtime import SiteRuntime
 
 KEPT_QUESTIONS = 16
 

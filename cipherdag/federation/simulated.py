@@ -10,40 +10,38 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import CohortError, ParameterError
 from cipherdag.federation.choosing import chosen_algorithm
+from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.kept_run import kept_run
 from cipherdag.federation.marked_columns import check_marked
+from cipherdag.federation.one_run import FinishedRun, Outcome
 from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
 from cipherdag.federation.site import Site
+from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
+from cipherdag.findings.description import Description
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.plan import fewest_alike, whole_number
+from cipherdag.protocol.engines.engine import Engine
+from cipherdag.protocol.engines.local import Handler, LocalEngine
+from cipherdag.protocol.plan import Protection, fewest_alike, whole_number
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.presence import Measured
+from cipherdag.questions.question import Question
+from cipherdag.results.description_result import DescriptionResult
+from cipherdag.results.feature_result import FeatureResult
+from cipherdag.results.pag_result import PAGResult
+from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
+from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from cipherdag.algorithms.algorithm import Algorithm, Facts
-    from cipherdag.federation.connected import ConnectedFederation
-    from cipherdag.federation.one_run import FinishedRun, Outcome
-    from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
-    from cipherdag.findings.description import Description
-    from cipherdag.protocol.engines.engine import Engine
-    from cipherdag.protocol.engines.local import Handler
-    from cipherdag.protocol.plan import Protection
-    from cipherdag.protocol.progress import RoundReport
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.results.description_result import DescriptionResult
-    from cipherdag.results.feature_result import FeatureResult
-    from cipherdag.results.pag_result import PAGResult
-    from cipherdag.results.result import Result
-    from cipherdag.results.run import Run
-    from cipherdag.sites.table.schema import Schema
 
     Data = pd.DataFrame | str | Path
 

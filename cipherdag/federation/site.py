@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.study.study_names import check_site_name
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
-
-if TYPE_CHECKING:
-    from cipherdag.sites.table.site_table import SiteTable
+from cipherdag.sites.table.site_table import SiteTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,16 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import OutputError, ParameterError, writing
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cipherdag.algorithms.algorithm import Algorithm
 
 STARTED_FILE = "started.json"
 JOURNAL_FILE = "journal.jsonl"

@@ -9,25 +9,22 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import msgspec
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.description import Description
 from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
+from cipherdag.findings.panel import Panel
 from cipherdag.findings.survival import SurvivalAnalysis
+from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph, class_of_dags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cipherdag.findings.panel import Panel
-    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
-    from cipherdag.graphs.edges import BoolMatrix
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,26 +7,20 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import Note
-from cipherdag.graphs.ancestral.marks import written
-from cipherdag.graphs.edge_evidence import EdgeEvidence
-from cipherdag.graphs.edges import straight, turned_mark
+from cipherdag.graphs.ancestral.marks import Marks, written
+from cipherdag.graphs.ancestral.pag import PartialMixedGraph
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
+from cipherdag.graphs.edges import Edge, Graph, straight, turned_mark
 from cipherdag.graphs.graph import CausalGraph
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
-    from cipherdag.graphs.edge_evidence import GraphEvidence
-    from cipherdag.graphs.edges import Edge, Graph
-    from cipherdag.questions.encodings import BoolMatrix, IndexArray
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
 SHARES = ("confidence", "any_edge")

@@ -6,16 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from cipherdag.findings.description import ColumnSummary, Description
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.pages.numerals import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from cipherdag.findings.description import ColumnSummary, Description
 
 NEARLY_EMPTY = 0.05
 """Share of rows with a value below which a column tells next to nothing."""

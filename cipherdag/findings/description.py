@@ -6,13 +6,11 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CUT_DETAIL = "rows_left_out"

@@ -8,15 +8,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from cipherdag.graphs.edge_evidence import EdgeEvidence
 from cipherdag.graphs.listing import first_of
 from cipherdag.pages.numerals import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.graphs.edge_evidence import EdgeEvidence
 
 MOST_UNDONE = 0.1
 """Share of the decisive tests that may be left undone before that is the first thing to say."""

@@ -6,18 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from cipherdag.findings.confidence import CONSENSUS, END_SHARES, SHARES
+from cipherdag.findings.confidence import CONSENSUS, END_SHARES, SHARES, Confidences
 from cipherdag.findings.edge_status import why
-from cipherdag.graphs.edge_evidence import Effect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.findings.confidence import Confidences
-    from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
-    from cipherdag.graphs.edges import Graph
+from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
+from cipherdag.graphs.edges import Graph
 
 MARKED = ("from", "to", "mark")
 EFFECT = (

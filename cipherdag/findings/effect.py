@@ -7,13 +7,11 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Scale = Literal["difference", "ratio", "odds ratio"]
 Change = Literal[

@@ -6,12 +6,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from cipherdag.pages.numerals import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DETAIL = "rows"
 """Where a conclusion's details have the rows of all sites together."""

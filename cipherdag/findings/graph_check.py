@@ -6,17 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from cipherdag.graphs.edge_evidence import Effect  # noqa: TC001
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.graph import CausalGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

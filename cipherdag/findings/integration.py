@@ -7,18 +7,15 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
+from cipherdag.graphs.ancestral.integration import Integrations, Local
 from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
 from cipherdag.graphs.edges import turned_mark
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.graphs.ancestral.integration import Integrations, Local
 
 DETAIL = "integrated"
 """Where a conclusion's details have them."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cipherdag.graphs.listing import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 DETAIL = "incomplete_columns"
 """Where a conclusion's details list them."""

@@ -10,12 +10,9 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.findings.effect import Change, Contrast, Refutation
+from cipherdag.findings.effect import Change, Contrast, Refutation
 
 FEWEST_PARTS = 2
 """That can scatter."""

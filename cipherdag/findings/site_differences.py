@@ -6,15 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.listing import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 DETAIL, OWN_DETAIL = "site_differences", "this_site"
 """Where a conclusion's details have them, and at a site what it finds of itself."""

@@ -6,15 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
 from cipherdag.pages.numerals import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 DETAIL = "unresolved"
 """Where a conclusion's details list them."""

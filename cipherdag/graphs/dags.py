@@ -9,16 +9,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from cipherdag.graphs.edges import BoolMatrix
+from cipherdag.arrays import BoolMatrix
 
 Dag = tuple[int, ...]
 Family = tuple[int, int]

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, get_args
+from typing import ClassVar, Literal, Protocol, Self, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.listing import first_of
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-BoolMatrix = NDArray[np.bool_]
-IndexArray = NDArray[np.int64]
 Pair = tuple[str, str]
 Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
 """What stands at both ends; circles and double arrows in a PAG only."""

@@ -11,13 +11,11 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from cipherdag.graphs.dags import Dag, Family, members, submasks, topological, turned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 Phase = Literal["insert", "delete", "turn"]
 PHASES: tuple[Phase, ...] = ("insert", "delete", "turn")

@@ -9,21 +9,19 @@ import csv
 import io
 import re
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import GraphError, OutputError
 from cipherdag.graphs.drawing import PICTURES
+from cipherdag.graphs.edges import Edge, Graph, Mark
 from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
     import networkx as nx
-
-    from cipherdag.graphs.edges import Edge, Graph, Mark
 
 MARKS: tuple[Mark, ...] = ("-->", "---")
 _DOT = {"arrow": "normal", "circle": "odot", "plain": "none"}

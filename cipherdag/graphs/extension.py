@@ -12,22 +12,17 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import GraphError
 from cipherdag.graphs.dags import dag_of, members
 from cipherdag.graphs.ranks import ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike
-
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
 MATRIX_DIMENSIONS = 2
 Cost = tuple[int, int]
@@ -89,8 +84,7 @@ def cyclic_arrows(arcs: BoolMatrix) -> BoolMatrix:
     from scipy.sparse.csgraph import connected_components
 
     _, component = connected_components(directed, connection="strong")
-    found: BoolMatrix = directed & (component[:, None] == component)
-    return found
+    return directed & (component[:, None] == component)
 
 
 def acyclic_extension(arcs: ArrayLike, standing: ArrayLike | None = None) -> Extension:
@@ -251,8 +245,7 @@ def _cyclic_edges_to_turn(directed: BoolMatrix, rank: IndexArray) -> BoolMatrix:
     cyclic = cyclic_arrows(directed)
     place = np.empty(len(directed), dtype=np.int64)
     place[_line(cyclic, rank)] = np.arange(len(directed))
-    turned: BoolMatrix = cyclic & (place[:, None] > place[None, :])
-    return turned
+    return cyclic & (place[:, None] > place[None, :])
 
 
 def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:

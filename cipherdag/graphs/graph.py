@@ -7,16 +7,19 @@ CausalGraph     any graph of such edges; nothing more is claimed of it
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, notebook
-from cipherdag.graphs.edges import BoolMatrix, Edge, Pair, listed, writable
+from cipherdag.graphs.edges import Edge, Mark, Pair, listed, writable
 from cipherdag.graphs.extension import checked, cyclic_arrows, topological_order
 from cipherdag.graphs.identification import implied, query
 from cipherdag.graphs.identification.maximal import (
@@ -25,15 +28,8 @@ from cipherdag.graphs.identification.maximal import (
     is_completed,
     maximal_pattern,
 )
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.orientation import cpdag_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from cipherdag.graphs.edges import Mark
-    from cipherdag.graphs.knowledge import Knowledge
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.extension import topological_order
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.edges import BoolMatrix
 
 Arrow = tuple[str, str]
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.errors import GraphError
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.graph import CausalGraph
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatArray
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

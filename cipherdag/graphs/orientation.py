@@ -15,21 +15,16 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.extension import checked, topological_order
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import ArrayLike
-
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
 DENSE_UP_TO = 256
 """Variables up to which graphs are composed as matrices, and beyond which row by row."""
@@ -237,8 +232,7 @@ def compose(first: BoolMatrix, second: BoolMatrix) -> BoolMatrix:
     """[a, c] is True where some b has first[a, b] and second[b, c]."""
     if len(first) <= DENSE_UP_TO:
         # float32 products run in BLAS, boolean ones do not; counts below 2**24 are exact
-        product: BoolMatrix = first.astype(np.float32) @ second.astype(np.float32) > 0
-        return product
+        return first.astype(np.float32) @ second.astype(np.float32) > 0
     if second.sum() < first.sum():
         return compose(second.T, first.T).T
     found = np.zeros(first.shape, dtype=bool)

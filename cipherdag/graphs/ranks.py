@@ -12,14 +12,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
+from cipherdag.arrays import BoolMatrix, IndexArray
 
 
 def ranks(arcs: BoolMatrix, standing: ArrayLike | None = None) -> IndexArray:

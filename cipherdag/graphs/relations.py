@@ -12,23 +12,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
+from typing import Generic, Literal, TypeVar, get_args
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix, BoolVector, IndexArray
 from cipherdag.pages.numerals import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
-
-    BoolVector = NDArray[np.bool_]
 
 Form = Literal["coded", "one-hot", "sum", "product", "function"]
 """``coded``: the first column and all others together are one variable, as a copy, a code and its

@@ -16,27 +16,18 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import dag_of, matrix_of, members
 from cipherdag.graphs.equivalence import pattern_of
 from cipherdag.graphs.extension import cyclic_arrows, directed_to_the_end
-from cipherdag.graphs.orientation import meek, strength_of
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.graphs.orientation import Conflicts, Strengths, Triple, meek, strength_of
 from cipherdag.graphs.ranks import ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
-    from cipherdag.graphs.knowledge import Constraints
-    from cipherdag.graphs.orientation import Conflicts, Strengths, Triple
-
-    FloatVector = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

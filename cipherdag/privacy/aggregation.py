@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-FloatVector = NDArray[np.float64]
-WordVector = NDArray[np.uint64]
+from cipherdag.arrays import FloatVector
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,20 +11,17 @@ Leaks:
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from cipherdag.arrays import WordVector
 from cipherdag.errors import ProtectionError, ShareError
 from cipherdag.privacy.residues import Moduli, to_signed
 from cipherdag.privacy.secrecy import Secret
 from cipherdag.privacy.tags import ROW_WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from cipherdag.privacy.aggregation import WordVector
 
 MAX_SITES = 100
 """Largest cohort that the noise budget is tested for."""
@@ -223,13 +220,12 @@ def _tenseal() -> Any:
 
 
 def _serialized(context: Any, *, secret: bool) -> bytes:
-    content: bytes = context.serialize(
+    return context.serialize(
         save_public_key=False,
         save_secret_key=secret,
         save_galois_keys=False,
         save_relin_keys=False,
     )
-    return content
 
 
 def _check_noise(context: Any, modulus: int) -> None:

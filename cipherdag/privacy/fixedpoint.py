@@ -17,24 +17,21 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, WordVector
 from cipherdag.errors import (
     AggregateRangeError,
     BoundExceededError,
     ParameterError,
     ShareError,
 )
-from cipherdag.privacy.aggregation import (
-    Aggregate,
-    Declaration,
-    FloatVector,
-    Segment,
-    WordVector,
-)
+from cipherdag.privacy.aggregation import Aggregate, Declaration, Segment
 from cipherdag.privacy.packing import Packing, impossible, pack, unpack
 from cipherdag.privacy.residues import (
     Draw,
@@ -47,11 +44,6 @@ from cipherdag.privacy.residues import (
     uniform,
 )
 from cipherdag.privacy.tags import ROW_WORDS, head_words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

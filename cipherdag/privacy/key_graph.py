@@ -19,16 +19,14 @@ Leaks:
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, comb, log2
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from cipherdag.errors import ParameterError
 from cipherdag.privacy.roles import in_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 COMPLETE_UP_TO: Final = 100
 """With more sites than that a plan under masking has a sparse graph, where one serves them."""

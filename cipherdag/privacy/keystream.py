@@ -9,24 +9,16 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, total, uniform
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.privacy.aggregation import WordVector
-
-    WordMatrix = NDArray[np.uint64]
 
 COUNTER_BYTES = 16
 """Length of what a stream starts at."""
@@ -57,8 +49,7 @@ class Keystream(Secret):
 
     def words(self, count: int) -> WordVector:
         """The next words of the stream, shape (count,)."""
-        found: WordVector = next_words([self], count)[0]
-        return found
+        return next_words([self], count)[0]
 
     def residues(self, count: int, modulus: int) -> WordVector:
         """The next uniform residues, shape (count,), however the calls are cut."""

@@ -10,18 +10,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import WordVector
 from cipherdag.errors import AggregateRangeError
 from cipherdag.privacy.residues import from_integers, to_signed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.privacy.aggregation import WordVector
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
     from cipherdag.privacy.tags import SumKey

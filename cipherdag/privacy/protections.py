@@ -9,18 +9,15 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cipherdag.errors import ProtectionError
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.unprotected import UNPROTECTED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.privacy.protection_kind import ProtectionKind
 
 _KINDS = (
     MASKING,

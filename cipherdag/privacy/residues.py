@@ -20,10 +20,8 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.privacy.aggregation import FloatVector, WordVector
+from cipherdag.arrays import FloatVector, IntegerVector, WordMatrix, WordVector
 
-IntegerVector = NDArray[np.int64]
-WordMatrix = NDArray[np.uint64]
 Moduli = tuple[int, ...]
 Draw = Callable[[int], WordVector]
 

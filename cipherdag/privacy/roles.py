@@ -6,13 +6,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cipherdag.errors import ParameterError
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand, place
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tuple[int, ...]:

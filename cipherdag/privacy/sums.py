@@ -21,11 +21,14 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector, WordVector
 from cipherdag.errors import AggregateRangeError, OpeningRefusedError, ShareError
+from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.fixedpoint import (
     decode,
     encode,
@@ -35,15 +38,9 @@ from cipherdag.privacy.fixedpoint import (
 )
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.residues import WORD_MODULI, Moduli, add
-from cipherdag.privacy.roundmasks import rebuild_seed, require_all, strip_masks
+from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed, require_all, strip_masks
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector, WordVector
-    from cipherdag.privacy.roundmasks import RoundMasks
-    from cipherdag.privacy.tags import SumKey
+from cipherdag.privacy.tags import SumKey
 
 
 class Carrier(Protocol):

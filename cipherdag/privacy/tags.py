@@ -17,22 +17,17 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from cipherdag.arrays import WordVector
 from cipherdag.errors import ForgedSumError, KeyAgreementError
 from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand
 from cipherdag.privacy.keystream import Keystream
-from cipherdag.privacy.residues import inner
+from cipherdag.privacy.residues import Moduli, inner
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.residues import Moduli
 
 ROW_WORDS = 4096
 """Words of a row, the last one's rest aside: a check word, its tags, and values."""

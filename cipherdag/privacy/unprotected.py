@@ -7,13 +7,12 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.protection_kind import ProtectionKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
     from cipherdag.privacy.tags import SumKey

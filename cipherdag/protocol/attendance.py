@@ -6,14 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.progress import DropOut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cipherdag.protocol.plan import Plan
 
 

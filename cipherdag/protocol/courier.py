@@ -6,11 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from cipherdag import errors
 from cipherdag.errors import MalformedMessageError, SignatureError
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
     AWAITS,
     COORDINATOR,
@@ -24,14 +27,8 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.plan import Member
 from cipherdag.protocol.wire import Body, decode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.protocol.engines.engine import Engine
-    from cipherdag.protocol.plan import Member
 
 Reply = TypeVar("Reply", bound=Body)
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.errors import writing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OWNER_ONLY = 0o600
 

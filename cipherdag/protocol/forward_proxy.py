@@ -12,13 +12,10 @@ from __future__ import annotations
 import base64
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NAMED_IN = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPT_IN = ("no_grpc_proxy", "no_proxy")

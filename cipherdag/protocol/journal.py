@@ -12,7 +12,8 @@ Leaks:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -21,9 +22,6 @@ from cipherdag.graphs.relations import Relation
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.plan import PLAN_FORMAT, Plan
 from cipherdag.protocol.progress import DropOut, RoundReport
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="started"):

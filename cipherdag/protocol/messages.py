@@ -13,7 +13,8 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,11 +25,7 @@ from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.plan import SESSION_BYTES, Plan, fewest_survivors
 from cipherdag.protocol.set_up.bodies import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.protocol.wire import Body, digest, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.questions.question import Question
+from cipherdag.questions.question import Question
 
 WIRE_VERSION: Final = 7
 COORDINATOR: Final = "coordinator"

@@ -6,11 +6,15 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import ResultMismatchError, ShareError, SiteUnreachableError
+from cipherdag.privacy.aggregation import Aggregate, Declaration
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.agreement import TAG_BYTES
+from cipherdag.privacy.sums import CoordinatorAggregation
+from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
     Closed,
     Open,
@@ -21,14 +25,6 @@ from cipherdag.protocol.messages import (
     Unmask,
     Unmasked,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.privacy.aggregation import Aggregate, Declaration
-    from cipherdag.privacy.key_graph import KeyGraph
-    from cipherdag.privacy.sums import CoordinatorAggregation
-    from cipherdag.protocol.courier import Courier
 
 
 def check_share(share: Share, others: int) -> None:

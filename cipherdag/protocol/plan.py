@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
 from operator import index
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
 
 import msgspec
 
@@ -27,10 +29,6 @@ from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.protocol.wire import Body, digest, encode
 from cipherdag.questions.presence import Measured
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 PLAN_FORMAT: Final = 1
 SESSION_BYTES: Final = 16

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - the journal reads these fields' types
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import BoolMatrix
-    from cipherdag.questions.question import Question
+from cipherdag.arrays import BoolMatrix
+from cipherdag.questions.question import Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import ref
 
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.errors import InconsistentQuestionError, ReplayError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from cipherdag.questions.encodings import BoolMatrix
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
 

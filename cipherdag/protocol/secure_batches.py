@@ -6,21 +6,18 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cipherdag.errors import ParameterError
 from cipherdag.predicates import Predicates
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
+from cipherdag.protocol.messages import Ask
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.wire import digest
 from cipherdag.questions.lockstep import parts_of
-from cipherdag.questions.question import Resampled
+from cipherdag.questions.question import Question, Resampled
 from cipherdag.questions.verdicts import VerdictQuestion
-
-if TYPE_CHECKING:
-    from cipherdag.protocol.messages import Ask
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.question import Question
 
 MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 """Of one batch: a holder is sent them with its share of the masked sums."""

@@ -18,8 +18,9 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -29,20 +30,14 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.aggregation import Aggregate
-from cipherdag.privacy.mpc.batch import COORDINATOR
+from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
+from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.relay import Relay
+from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.verdicts import read_verdicts
-from cipherdag.protocol.messages import Secure, Secured, Verb
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.privacy.mpc.batch import Batch
-    from cipherdag.privacy.mpc.party import Party
-    from cipherdag.privacy.mpc.seat import Seat
-    from cipherdag.protocol.courier import Courier
-    from cipherdag.protocol.messages import Share
-    from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.courier import Courier
+from cipherdag.protocol.messages import Secure, Secured, Share, Verb
+from cipherdag.protocol.plan import Plan
 
 RESUME: Final = (
     "If it comes back and was not restarted, go on by `cipherdag coordinator run --resume`; else "

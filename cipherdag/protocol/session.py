@@ -12,11 +12,13 @@ import hashlib
 import time
 import zlib
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.errors import (
     InconsistentQuestionError,
     KeyAgreementError,
@@ -26,11 +28,16 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.attendance import Attendance
 from cipherdag.protocol.courier import Courier
+from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
     Ask,
     Closed,
@@ -42,25 +49,15 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.opening import Opening, agreed_result, check_share
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.secure_batches import batch_of, session_of
 from cipherdag.protocol.secure_rounds import SecureRound
 from cipherdag.protocol.set_up.exchanges import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
-from cipherdag.questions.question import FloatVector, Question, finds_verdicts, question_kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.privacy.aggregation import Aggregate, Declaration
-    from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.privacy.mpc.party import Party
-    from cipherdag.privacy.sums import CoordinatorAggregation
-    from cipherdag.protocol.engines.engine import Engine
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.protocol.replay import Replay
-    from cipherdag.questions.encodings import BoolMatrix
+from cipherdag.questions.question import Question, finds_verdicts, question_kinds
 
 Outcome = TypeVar("Outcome")
 Reply = TypeVar("Reply", bound=Body)

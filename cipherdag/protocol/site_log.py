@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from cipherdag.errors import writing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SITE_LOG: Final = "site.log"
 QUIET_S: Final = 120.0

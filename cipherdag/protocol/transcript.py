@@ -7,19 +7,15 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from cipherdag.errors import MalformedMessageError, OutputError
 from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.engines.engine import Engine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from cipherdag.protocol.engines.engine import Engine, SiteFailure
 
 TRANSCRIPT_FILE = "transcript.jsonl"
 

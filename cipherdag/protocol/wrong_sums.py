@@ -9,13 +9,10 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import AggregateRangeError, ForgedSumError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 @contextmanager

@@ -7,13 +7,11 @@ how a site makes it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ColumnTypes = Literal["discrete", "continuous", "mixed"]
 """What a site's columns are, all taken together."""

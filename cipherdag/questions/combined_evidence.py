@@ -16,15 +16,9 @@ from typing import ClassVar, Literal, get_args
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
-from cipherdag.questions.encodings import (
-    Encoding,
-    FloatVector,
-    PositionRows,
-    mean_of,
-    segments,
-    unpack_blocks,
-)
+from cipherdag.questions.encodings import Encoding, PositionRows, mean_of, segments, unpack_blocks
 from cipherdag.questions.weighted_evidence import (
     MAX_ROWS_LIMIT,
     WeightedEvidence,
@@ -196,8 +190,7 @@ def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVec
     *_, amount, weight, _ = segments(question.encodings, sums)
     if question.combination != "stouffer":
         return amount
-    score: FloatVector = np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
-    return score
+    return np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
 
 
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

@@ -13,15 +13,12 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.question import FloatVector, IndexArray, Question
-
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.presence import Presence
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question
 
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]

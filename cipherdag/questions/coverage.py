@@ -16,14 +16,16 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Generator
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
+from cipherdag.questions.encodings import Encoding, segments
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.scores.score_sums import ScoreSums
@@ -33,9 +35,6 @@ from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 CountedQuestion = (
     WeightedEvidence

@@ -16,7 +16,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import (
     LARGEST_DEVIATION,
     MOMENT_BITS,

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import chain, combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import AggregateRangeError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-FloatVector = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-BoolMatrix = NDArray[np.bool_]
-BoolVector = NDArray[np.bool_]
 PositionRows = NDArray[np.uint16]
 
 MAX_VARIABLES = 10_000
@@ -69,8 +64,7 @@ def require_possible(about: str, what: str, *, holds: object) -> None:
 
 def mean_of(total: FloatVector, count: FloatVector) -> FloatVector:
     """The totals divided by their counts; NaN where a count is 0."""
-    mean: FloatVector = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-    return mean
+    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
 
 def pack_integers(values: IndexArray) -> bytes:

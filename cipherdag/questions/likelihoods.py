@@ -10,13 +10,8 @@ from typing import ClassVar
 
 import msgspec
 
-from cipherdag.questions.encodings import (
-    Encoding,
-    IndexArray,
-    check_ascending,
-    check_blocks,
-    unpack_blocks,
-)
+from cipherdag.arrays import IndexArray
+from cipherdag.questions.encodings import Encoding, check_ascending, check_blocks, unpack_blocks
 from cipherdag.questions.pooled_data import check_study
 
 LARGEST_PER_ROW = 512

@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
+from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 
-FloatMatrix = NDArray[np.float64]
 Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
 InterventionType = Literal["perfect", "imperfect"]
 

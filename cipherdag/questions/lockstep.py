@@ -6,20 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import TypeVar, cast
 
-from cipherdag.questions.question import (
-    Bundle,
-    FloatVector,
-    Question,
-    Resampled,
-    SingleQuestion,
-    finds_verdicts,
-)
+from cipherdag.arrays import FloatVector
+from cipherdag.questions.question import Bundle, Question, Resampled, SingleQuestion, finds_verdicts
 from cipherdag.questions.verdicts import VERDICT_VALUES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
 
 Outcome = TypeVar("Outcome")
 Other = TypeVar("Other")
@@ -77,8 +69,7 @@ def answered(
         while True:
             question = asking.send((yield from answer(question)))
     except StopIteration as finished:
-        outcome: Outcome = finished.value
-        return outcome
+        return finished.value
 
 
 def parts_of(question: Question) -> tuple[SingleQuestion, ...]:

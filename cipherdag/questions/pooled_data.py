@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
-    BoolVector,
     Encoding,
-    FloatVector,
-    IndexArray,
     check_ascending,
     check_blocks,
     mean_of,
@@ -119,8 +117,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     def marked(self, answer: FloatVector) -> BoolVector:
         """Of which variables an answer has marks, shape (p,)."""
         _, _, _, _, spread, _, size, _ = segments(self.encodings, answer)
-        marked: BoolVector = spread + size > 0
-        return marked
+        return spread + size > 0
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values of an answer are marks of some columns, or no marks, shape (values,)."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cipherdag.questions.encodings import BoolMatrix, BoolVector, IndexArray
+from cipherdag.arrays import BoolMatrix, BoolVector, IndexArray
 
 
 @dataclass(slots=True)

@@ -15,17 +15,12 @@ from typing import ClassVar
 
 import msgspec
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-from cipherdag.questions.encodings import (
-    Encoding,
-    FloatVector,
-    IndexArray,
-    pack_integers,
-    subsets,
-)
+from cipherdag.questions.encodings import Encoding, pack_integers, subsets
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs

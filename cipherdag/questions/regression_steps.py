@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
     LARGEST_DEVIATION,
@@ -25,9 +27,6 @@ from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_COEFFICIENTS = 4096
 

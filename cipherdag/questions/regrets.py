@@ -14,17 +14,15 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, IndexArray, unpack_integers
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.graphs.dags import Dag, Family
+from cipherdag.arrays import IndexArray
+from cipherdag.graphs.dags import Dag, Family
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, unpack_integers
 
 MAX_REGRET_BITS = 32  # a regret lies within 2**32 nats; a site refuses to answer beyond
 REGRET_GRID_LIMIT = 20

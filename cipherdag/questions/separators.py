@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.encodings import (
-    MAX_VARIABLES,
-    Encoding,
-    IndexArray,
-    subsets,
-    unpack_integers,
-)
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, subsets, unpack_integers
 from cipherdag.questions.skeleton import Skeleton
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 MAX_GRID_BITS = 48
 

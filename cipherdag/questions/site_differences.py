@@ -18,15 +18,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import (
-    BoolVector,
-    Encoding,
-    FloatVector,
-    IndexArray,
-    check_blocks,
-    finest_grid,
-    unpack_blocks,
-)
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, unpack_blocks
 from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)

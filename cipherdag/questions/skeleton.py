@@ -7,8 +7,9 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.encodings import MAX_VARIABLES, BoolMatrix, Encoding, IndexArray
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 
 
 class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,28 +10,22 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import MOST_COMPARISONS, Predicates
 from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.encodings import (
-    Encoding,
-    FloatVector,
-    IndexArray,
-    segments,
-)
+from cipherdag.questions.encodings import Encoding, segments
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.skeleton import EdgeVotes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FEWEST_SITES = 2
 """Two holders of shares; with two sites the coordinator deals."""

@@ -15,11 +15,11 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
     Encoding,
-    FloatVector,
     PositionRows,
     check_blocks,
     mean_of,

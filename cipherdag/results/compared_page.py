@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.edge_table import edge_sentences
-from cipherdag.graphs.edges import straight, turned_mark
+from cipherdag.graphs.ancestral.pag import PartialMixedGraph
+from cipherdag.graphs.edges import Edge, straight, turned_mark
 from cipherdag.graphs.exports import csv_text
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.rendering import render
 from cipherdag.results.comparing import COLUMNS, edge_differences
 from cipherdag.results.graph_sections import ARROWS, pictures
 
 if TYPE_CHECKING:
-    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
-    from cipherdag.graphs.edges import Edge
-    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.graph_run import GraphRun
 
 SHOWN = ARROWS | {"": "none"}

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cipherdag.graphs.edges import turned_mark
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.edges import Graph
+from cipherdag.graphs.edges import Graph, turned_mark
 
 COLUMNS = ("from", "to", "here", "there", "same")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,8 +15,6 @@ from cipherdag.pages.numerals import shown, shown_beside
 from cipherdag.results.run import Run, category_names, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
 

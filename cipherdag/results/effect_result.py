@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,14 +23,11 @@ from cipherdag.pages.numerals import shown
 from cipherdag.results.refuted import COLUMNS as REFUTED
 from cipherdag.results.refuted import refutation_forest, refutation_lines, refutation_rows
 from cipherdag.results.run import Run, shortened
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pandas as pd
-
-    from cipherdag.sites.table.column import Column
 
 
 COLUMNS = (

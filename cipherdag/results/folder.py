@@ -8,14 +8,17 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
 from cipherdag.pages.whole_file import write_whole
-from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
-
-if TYPE_CHECKING:
-    from cipherdag.sites.record.ledger import LedgerHead, Release
+from cipherdag.sites.record.ledger import (
+    LedgerHead,
+    Release,
+    ledger_lines,
+    read_releases,
+    verify_ledger,
+)
 
 REPORT_FILE = "result.json"
 UNFINISHED = "unfinished"

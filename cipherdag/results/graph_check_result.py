@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,8 +16,6 @@ from cipherdag.pages.numerals import shown
 from cipherdag.results.run import Run, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
 COLUMNS = (

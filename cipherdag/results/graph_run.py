@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -15,25 +17,21 @@ from cipherdag.findings.edge_status import why
 from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
 from cipherdag.findings.site_differences import DETAIL
+from cipherdag.graphs.ancestral.metrics import PAGMetrics
+from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.exports import csv_text
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.metrics import GraphMetrics
 from cipherdag.pages.numerals import counted
 from cipherdag.results.comparing import COLUMNS as COMPARED
 from cipherdag.results.comparing import edge_differences
 from cipherdag.results.run import Run, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     import pandas as pd
-
-    from cipherdag.graphs.ancestral.metrics import PAGMetrics
-    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
-    from cipherdag.graphs.edges import Edge
-    from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.graphs.metrics import GraphMetrics
 
 log = logging.getLogger("cipherdag.result")
 

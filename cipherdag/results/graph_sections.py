@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cipherdag.errors import GraphError
+from cipherdag.findings.conclusion import LearntGraph, LearntPAG
 from cipherdag.findings.unresolved import unresolved_of
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
-from cipherdag.graphs.edges import sure_mark
+from cipherdag.graphs.edge_evidence import EdgeEvidence
+from cipherdag.graphs.edges import Edge, Graph, sure_mark
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import counted, probability
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.findings.conclusion import LearntGraph, LearntPAG
-    from cipherdag.graphs.edge_evidence import EdgeEvidence
-    from cipherdag.graphs.edges import Edge, Graph
-    from cipherdag.graphs.graph import CausalGraph
 
 ARROWS = {
     "-->": "→",

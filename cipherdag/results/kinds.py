@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cipherdag.findings.conclusion import Finding, LearntGraph, LearntPAG, SelectedFeatures
 from cipherdag.findings.description import Description
@@ -17,12 +18,8 @@ from cipherdag.results.graph_check_result import GraphCheckResult
 from cipherdag.results.graph_run import GraphRun
 from cipherdag.results.pag_result import PAGResult
 from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 from cipherdag.results.survival_result import SurvivalResult
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cipherdag.results.run import Run
 
 KINDS: dict[type, type[Run]] = {
     LearntGraph: Result,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.results.sentences import dropout_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from cipherdag.results.run import Run
 
 FEWEST_SITES = 3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cipherdag.errors import GraphError
@@ -10,7 +12,7 @@ from cipherdag.findings.conclusion import LearntPAG
 from cipherdag.findings.confidence import CONSENSUS, END_COLUMNS
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
-from cipherdag.graphs.ancestral.metrics import compare_pags
+from cipherdag.graphs.ancestral.metrics import PAGMetrics, compare_pags
 from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.results.graph_run import GraphRun, marked
@@ -18,12 +20,7 @@ from cipherdag.results.graph_sections import pag_sections
 from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import pandas as pd
-
-    from cipherdag.graphs.ancestral.metrics import PAGMetrics
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from cipherdag.findings.effect import AdjustedEffect, Contrast, Refutation
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.findings.refutation import found_by, left_out_p_value
 from cipherdag.pages.numerals import shown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from cipherdag.findings.effect import AdjustedEffect, Contrast, Refutation
-
-    Naming = Callable[[int | None], str]
+Naming = Callable[[int | None], str]
 
 COLUMNS = (
     "set", "change", "left_out", "arm", "estimate", "standard_error", "low", "high", "note",

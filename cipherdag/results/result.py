@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, CONSENSUS
+from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.graph import CPDAG, CausalGraph, kind_named
 from cipherdag.graphs.identification.maximal import is_completed
-from cipherdag.graphs.metrics import compare
+from cipherdag.graphs.metrics import GraphMetrics, compare
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import graph_sections
 from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import pandas as pd
-
-    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
-    from cipherdag.graphs.metrics import GraphMetrics
 
 
 KINDS = {

@@ -12,6 +12,7 @@ GraphCheckResult    a `CheckedGraph`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +20,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import Report
+from cipherdag.findings.panel import Panel
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import Relation, relation_warnings
 from cipherdag.pages.numerals import counted, size
 from cipherdag.protocol.progress import DropOut, RoundReport
@@ -32,13 +36,7 @@ from cipherdag.sites.record.ledger import LedgerHead, read_releases
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import pandas as pd
-
-    from cipherdag.algorithms.algorithm import Algorithm
-    from cipherdag.findings.panel import Panel
-    from cipherdag.graphs.graph import CausalGraph
 
 MOST_LINES = 60
 AS_SAVED = (

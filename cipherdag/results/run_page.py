@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.errors import LedgerError
+from cipherdag.findings.panel import Panel
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.limits import limit_sentences
 from cipherdag.results.sentences import Counted, site_sentences
-from cipherdag.sites.record.ledger import read_releases, verify_ledger
+from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from cipherdag.findings.panel import Panel
-    from cipherdag.protocol.progress import RoundReport
     from cipherdag.results.run import Run
-    from cipherdag.sites.record.ledger import Release
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, get_args
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.protocol.progress import DropOut
 from cipherdag.questions.coverage import Covered
 from cipherdag.questions.question import SingleQuestion
 from cipherdag.questions.verdicts import VerdictQuestion
@@ -17,9 +19,6 @@ from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cipherdag.protocol.progress import DropOut
     from cipherdag.sites.record.ledger import Release
 
 

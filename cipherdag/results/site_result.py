@@ -7,35 +7,29 @@ Leaks:
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
 from cipherdag.findings.site_differences import OWN_DETAIL
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.coverage import Covered
 from cipherdag.questions.lockstep import split_parts
-from cipherdag.questions.question import question_kinds
+from cipherdag.questions.question import Question, question_kinds
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.results.kinds import run_of
+from cipherdag.results.run import Run
 from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
 from cipherdag.sites.plan_facts import facts_by, two_categories
 from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.record.run_record import RunRecord
+from cipherdag.sites.record.run_record import CheckedSum, RunRecord
 from cipherdag.sites.session.program import computed_with, installed_program
+from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.questions.encodings import FloatVector
-    from cipherdag.questions.question import Question
-    from cipherdag.results.run import Run
-    from cipherdag.sites.record.run_record import CheckedSum
-    from cipherdag.sites.study.site_folder import SiteFolder
 
 log = logging.getLogger("cipherdag.site")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,8 +16,6 @@ from cipherdag.pages.numerals import probability, shown
 from cipherdag.results.run import Run, category_names, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
 
 
@@ -136,7 +135,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
         ]
 
     def _found(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.to_builtins(
+        return msgspec.to_builtins(
             {
                 **{
                     name: getattr(self, name)
@@ -152,7 +151,6 @@ class SurvivalResult(SurvivalAnalysis, Run):
                 "details": self.details,
             }
         )
-        return found
 
     @classmethod
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:

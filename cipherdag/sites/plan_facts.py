@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import reads_labels, reads_relations
 from cipherdag.errors import KeyAgreementError
-from cipherdag.graphs.relations import NOTHING
+from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.graphs.relations import Determined
     from cipherdag.protocol.plan import Plan
-    from cipherdag.sites.table.schema import Schema
 
 
 def plan_facts(

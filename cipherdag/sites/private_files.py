@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from cipherdag.errors import OutputError, SiteNotReadyError, writing
 from cipherdag.pages.whole_file import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 START_LOCK = ".started"
 """Held by the process that serves a folder: a site's, or a coordinator's server."""
@@ -27,8 +25,7 @@ class Inside:
         self._parts = parts
 
     def __get__(self, folder: Any, _: type | None = None) -> Path:
-        inside: Path = folder.path.joinpath(*self._parts)
-        return inside
+        return folder.path.joinpath(*self._parts)
 
 
 def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[str, str]) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 

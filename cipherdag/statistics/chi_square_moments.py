@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
+
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
 
-    FloatVector = NDArray[np.float64]
     Side = tuple[torch.Tensor, torch.Tensor]
+
 
 LEAST_TAIL = 1e-300
 """Chi-squares of a smaller tail differ as the statistics do."""
@@ -84,5 +85,4 @@ def _as_unlikely(value: FloatVector, half: FloatVector, shape: FloatVector) -> F
     beyond = np.zeros(len(value))
     beyond[far] = value[far] - gammainccinv(shape[far], LEAST_TAIL) / ratio[far]
     found = gammainccinv(half, np.maximum(tail, LEAST_TAIL)) + beyond
-    unlikely: FloatVector = np.where(ratio < 1.0, np.minimum(found, value), found)
-    return unlikely
+    return np.where(ratio < 1.0, np.minimum(found, value), found)

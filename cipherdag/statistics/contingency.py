@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector
 from cipherdag.statistics.chi_square_moments import conditional_variances
 
 if TYPE_CHECKING:
     import torch
 
-FloatVector = NDArray[np.float64]
 
 MOST_TERMS = 2**22
 """Terms of G2 that are kept, 32 MiB; those of larger counts are computed when they occur."""
@@ -144,8 +144,7 @@ class GSquared:
 
 def _k_ln_k(counts: NDArray[np.int64]) -> FloatVector:
     numbers = counts.astype(np.float64)
-    found: FloatVector = numbers * np.log(np.maximum(numbers, 1.0))
-    return found
+    return numbers * np.log(np.maximum(numbers, 1.0))
 
 
 class PearsonChiSquare:

@@ -9,12 +9,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector
+from cipherdag.arrays import FloatVector
 
 Correction = Literal["holm", "benjamini-hochberg"]
 

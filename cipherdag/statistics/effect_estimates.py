@@ -14,20 +14,15 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.encodings import require_possible, segments
-from cipherdag.questions.estimation.effect_sums import PER_ARM, TREATMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cipherdag.questions.encodings import FloatVector
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.statistics.regression_fits import Fit, FloatMatrix
+from cipherdag.questions.estimation.effect_sums import PER_ARM, TREATMENT, EffectSums
+from cipherdag.statistics.regression_fits import Fit
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,9 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import SIGN, Effect
-
-if TYPE_CHECKING:
-    from cipherdag.questions.question import FloatVector
 
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"

@@ -15,19 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
 from cipherdag.statistics.regression_fits import newton_step, step_parts
 from cipherdag.statistics.reproducible import dot, logarithm
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector
-
-    FloatMatrix = NDArray[np.float64]
 
 STEPS = 40
 HALVINGS = 12
@@ -70,8 +63,7 @@ class HazardFit:
         """The coefficients to ask about."""
         if self._move is None:
             return self.coefficients
-        moved: FloatVector = self.coefficients + self._share * self._move
-        return moved
+        return self.coefficients + self._share * self._move
 
     def hear(self, value: float, gradient: FloatVector, hessian: FloatMatrix) -> None:
         """Take in the sums at `proposed`."""

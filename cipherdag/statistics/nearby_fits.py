@@ -6,19 +6,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cipherdag.questions.regression_steps import Regression
+from cipherdag.statistics.regression_fits import Fit
 
-    from cipherdag.questions.regression_steps import Regression
-    from cipherdag.statistics.regression_fits import Fit
-
-    Rows = tuple[int, frozenset[int]]
-    """A response, and the variables of a model that miss values: models with the same have the
-    same rows."""
+Rows = tuple[int, frozenset[int]]
+"""A response, and the variables of a model that miss values: models with the same have the
+same rows."""
 
 
 @dataclass(slots=True)

@@ -9,12 +9,9 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector
+from cipherdag.arrays import FloatVector
 
 
 def normal_scores(statistic: FloatVector, dof: FloatVector) -> FloatVector:

@@ -15,12 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.statistics.threads import threads_for
-
-FloatVector = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 
 # A variable of which less than this share of the variance is left is a linear combination of the
 # conditioning set: rounding, about 1e-16, would decide the correlation of the rest.

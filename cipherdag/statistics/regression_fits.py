@@ -16,12 +16,14 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.regression_steps import (
     Regression,
@@ -40,13 +42,6 @@ from cipherdag.statistics.thresholds import (
     rows_by_category,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
-
-    from cipherdag.questions.encodings import FloatVector
-
-FloatMatrix = NDArray[np.float64]
 Places = NDArray[np.int64]
 
 FEWEST_PER_COEFFICIENT = 5

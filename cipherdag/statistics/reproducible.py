@@ -13,15 +13,10 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector
-
-FloatMatrix = NDArray[np.float64]
+from cipherdag.arrays import FloatMatrix, FloatVector
 
 GRID_BITS = 30
 LN_2 = 0.6931471805599453
@@ -63,8 +58,7 @@ def logarithm(numbers: FloatVector) -> FloatVector:
     series = np.full_like(ratio, 1.0 / (2 * LOG_TERMS + 1))
     for term in range(LOG_TERMS - 1, -1, -1):
         series = series * square + 1.0 / (2 * term + 1)
-    found: FloatVector = (exponent - low) * LN_2 + 2.0 * ratio * series
-    return found
+    return (exponent - low) * LN_2 + 2.0 * ratio * series
 
 
 def logarithm_of(number: float) -> float:
@@ -99,8 +93,7 @@ def log_gamma(numbers: FloatVector) -> FloatVector:
     for term in reversed(STIRLING[:-1]):
         series = series * square + term
     main = (raised - 0.5) * logarithm(raised) - raised + HALF_LOG_2_PI
-    found: FloatVector = main + series * inverse - logarithm(factor)
-    return found
+    return main + series * inverse - logarithm(factor)
 
 
 def solve(matrix: FloatMatrix, right: FloatVector, *, least: float) -> tuple[FloatVector, int]:

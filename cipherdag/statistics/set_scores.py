@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.statistics.reproducible import log_gamma, logarithm, logarithm_of
-
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector, IndexArray
 
 ScoreName = Literal["bic", "bdeu", "qnml"]
 SUM_BITS = 61

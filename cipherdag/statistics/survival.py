@@ -19,15 +19,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.statistics.effects import WIDTH
 from cipherdag.statistics.reproducible import product, solve
-
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector
 
 HALF = 0.5
 MOST_WIDENED = 2.0

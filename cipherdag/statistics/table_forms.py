@@ -16,16 +16,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import FloatVector
-
-    FloatArray = NDArray[np.float64]
+from cipherdag.arrays import FloatArray, FloatVector
 
 LEAST_EXPECTED = 1.0
 """Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""

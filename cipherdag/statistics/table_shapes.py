@@ -6,15 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.questions.question import IndexArray
+from cipherdag.arrays import IndexArray
 
 # measured: one more bucket of tables costs as much as this many empty cells
 CELLS_PER_BUCKET = 30_000

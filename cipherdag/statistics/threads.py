@@ -6,13 +6,10 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FEWEST_SHARED = 1 << 17
 """Elements from which on a step's tensors repay a second thread."""

@@ -13,18 +13,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.statistics.reproducible import on_grid
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import FloatVector
-
-    FloatMatrix = NDArray[np.float64]
 
 CLOSEST = 0.9
 """Of the distance between two thresholds, the most that a step may take off."""

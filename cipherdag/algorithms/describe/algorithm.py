@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,23 +17,23 @@ from cipherdag.algorithms.describe.report import disclosed, reported
 from cipherdag.algorithms.describe.summaries import Spreads, summaries_of
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
-from cipherdag.algorithms.evidence.site_differences import details_of, marginal_differences
+from cipherdag.algorithms.evidence.site_differences import (
+    SiteDifference,
+    details_of,
+    marginal_differences,
+)
 from cipherdag.algorithms.parameters import row_bound
+from cipherdag.arrays import FloatVector
+from cipherdag.findings.conclusion import Report
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.lockstep import beside
-from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import pack_integers
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.evidence.site_differences import SiteDifference
-    from cipherdag.findings.conclusion import Report
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.presence import Measured
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.pooled_data import ColumnKinds, Columns
+from cipherdag.questions.presence import Measured
+from cipherdag.questions.question import Question, pack_integers
 
 
 @dataclass(frozen=True, slots=True)

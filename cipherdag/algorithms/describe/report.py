@@ -6,16 +6,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cipherdag.findings.conclusion import Note, Report
 from cipherdag.findings.data_quality import remarks
-from cipherdag.findings.description import CUT_DETAIL
+from cipherdag.findings.description import CUT_DETAIL, Description
 from cipherdag.findings.rows import Rows
 from cipherdag.findings.site_differences import OWN_DETAIL, own_note, own_panel
-
-if TYPE_CHECKING:
-    from cipherdag.findings.description import Description
 
 TITLE = "To look at before a graph is learnt"
 WHY = (

@@ -5,20 +5,16 @@ All of it is addition, division and square roots, which every machine rounds ali
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.findings.description import QUANTILES, ColumnSummary
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import require_possible, segments
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
 
 NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
 TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
@@ -108,8 +104,7 @@ def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
         place = np.where(step > 0.0, (np.floor(mean / step) + HALF) * step, mean)
     steps = place[:, None] + rounded[:, None] * TICKS
     powers = rounded[:, None] * np.concatenate([-NEAR_ZERO, NEAR_ZERO])
-    own: FloatVector = np.sort(np.column_stack([steps, np.where(powers, powers, place[:, None])]))
-    return own
+    return np.sort(np.column_stack([steps, np.where(powers, powers, place[:, None])]))
 
 
 def summaries_of(

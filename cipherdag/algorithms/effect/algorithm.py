@@ -7,8 +7,9 @@ and its standard error follow from two more sums: those of the same estimator on
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -18,13 +19,21 @@ from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.left_out import left_out
 from cipherdag.algorithms.effect.refuting import refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
-from cipherdag.algorithms.effect.sets import read_sets, written_sets
+from cipherdag.algorithms.effect.sets import PossibleSet, read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import check_parameters, graph_text, require, row_bound, within
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
-from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
+from cipherdag.findings.conclusion import Report
+from cipherdag.findings.effect import (
+    NO_EFFECT,
+    AdjustedEffect,
+    EstimatedEffect,
+    LeftOut,
+    Refutation,
+)
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
+from cipherdag.graphs.identification.answers import Answer
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
     TRUNCATIONS,
@@ -32,17 +41,8 @@ from cipherdag.questions.estimation.effect_sums import (
     Estimator,
 )
 from cipherdag.questions.lockstep import beside, lockstep
-from cipherdag.questions.pooled_data import MAX_CATEGORIES, Columns
-from cipherdag.questions.question import pack_integers
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from cipherdag.algorithms.effect.sets import PossibleSet
-    from cipherdag.findings.conclusion import Report
-    from cipherdag.findings.effect import LeftOut, Refutation
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
+from cipherdag.questions.question import Question, pack_integers
 
 TWO = 2
 MOST_NAMED = 40

@@ -6,20 +6,14 @@ Source: the delta method, on logarithms for ratios (Agresti, Categorical Data An
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.findings.effect import Contrast
+from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.findings.effect import Contrast, Scale
 from cipherdag.statistics.reproducible import dot, exponential_of, logarithm_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.findings.effect import Scale
-    from cipherdag.questions.question import FloatVector
-    from cipherdag.statistics.regression_fits import FloatMatrix
 
 QUANTILE = 1.959963984540054
 """Of the normal distribution, at 97.5 %."""

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.contrasts import FEWEST_SPARE, Uncertainty, differences, ratios
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
 from cipherdag.questions.coverage import Contributors, covered, opened_where
-from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
+from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
 from cipherdag.questions.lockstep import beside
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.statistics.effect_estimates import (
+    Arms,
+    Estimates,
     arm_means,
     coefficient_estimates,
 )
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.algorithms.algorithm import Facts
-    from cipherdag.questions.encodings import FloatVector
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.questions.question import Question
-    from cipherdag.statistics.effect_estimates import Arms, Estimates
 
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]
 Opening = Generator["Question", "FloatVector", "FloatVector"]

@@ -8,19 +8,17 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Generator
+from typing import Literal
 
 import msgspec
 
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import LeftOut
 from cipherdag.questions.coverage import covered
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.pooled_data import ColumnKinds
+from cipherdag.questions.question import Question
 
 OF: tuple[Literal["treatment", "outcome"], ...] = ("treatment", "outcome")
 

@@ -8,22 +8,15 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.findings.effect import Refutation
-from cipherdag.questions.estimation.effect_sums import PARTS
+from cipherdag.algorithms.effect.estimating import Estimating, Estimation
+from cipherdag.findings.effect import Change, Refutation
+from cipherdag.questions.estimation.effect_sums import PARTS, EffectSums
 from cipherdag.questions.lockstep import lockstep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.algorithms.effect.estimating import Estimating
-    from cipherdag.findings.effect import Change
-    from cipherdag.questions.estimation.effect_sums import EffectSums
 
 NO_UNIT = b"\x00" * 8
 """Of a column of numbers that lie about 0 and spread about 1: origin 0, or the unit 2 to the 0."""

@@ -7,15 +7,11 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cipherdag.findings.conclusion import Report
+from cipherdag.findings.effect import AdjustedEffect, EstimatedEffect
 from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.findings.effect import AdjustedEffect, EstimatedEffect
 
 LIMITS = (
     (

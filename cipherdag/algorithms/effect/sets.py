@@ -7,16 +7,12 @@ group of DAGs that a graph leaves possible, are a list of objects in JSON.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cipherdag.errors import ParameterError
 from cipherdag.findings.effect import NO_EFFECT
-from cipherdag.graphs.identification.answers import Identified, NotIdentified, PossibleSets
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.identification.answers import Answer
+from cipherdag.graphs.identification.answers import Answer, Identified, NotIdentified, PossibleSets
 
 Names = tuple[str, ...]
 

@@ -14,6 +14,7 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -21,17 +22,16 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.question import Question
 from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
     from cipherdag.algorithms.evidence.kind import EvidenceSettings, Opening
     from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 Compared = Literal["fisher", "weighted_p"]
 

@@ -9,12 +9,12 @@ weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import closed, summed_by
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings, Opening
 from cipherdag.algorithms.evidence.source import (
     NOT_DONE,
     PValues,
@@ -22,6 +22,8 @@ from cipherdag.algorithms.evidence.source import (
     Tests,
     by_slices,
 )
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.combined_evidence import (
     Combination,
     CombinedEvidence,
@@ -30,15 +32,9 @@ from cipherdag.questions.combined_evidence import (
 )
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import segments
+from cipherdag.questions.question import Question
 from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from cipherdag.algorithms.evidence.kind import Opening
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 
 class CombinedTests(RememberedTests):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.evidence.closed import DOUBTED
 from cipherdag.algorithms.evidence.source import WherePossible
+from cipherdag.arrays import FloatVector
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
+from cipherdag.questions.question import CITestSpec, Question
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.questions.question import CITestSpec, FloatVector, Question
 
 
 AGAIN = (

@@ -7,19 +7,16 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import open_moments
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
+from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.pooled_data import Columns
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 
 
 def open_pooled(

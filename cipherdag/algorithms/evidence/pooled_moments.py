@@ -8,24 +8,20 @@ from the common origin so chosen, sums and products keep more digits on the decl
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Moments
-from cipherdag.questions.question import pack_integers
+from cipherdag.questions.question import Question, pack_integers
 from cipherdag.statistics.effects import of_correlation
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.combined_evidence import Combination
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 FALLBACK: Combination = "stouffer"
 INCOMPLETE = "incomplete: stouffer"
@@ -168,8 +164,7 @@ class MomentTests(RememberedTests):
 
         # the batch last, as partial_correlation wants it
         entries = torch.from_numpy(self._correlations[places[:, None], places[None]])
-        found: FloatVector = partial_correlation(entries).numpy()
-        return found
+        return partial_correlation(entries).numpy()
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
 

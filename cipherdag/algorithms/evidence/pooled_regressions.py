@@ -5,12 +5,13 @@ At the maximum nothing tells the fit from one on all rows in one place; `fitting
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence import source
 from cipherdag.algorithms.evidence.combined import CombinedTests
@@ -18,10 +19,12 @@ from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
+from cipherdag.arrays import FloatVector
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.encodings import by_block
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import FloatVector, pack_integers
+from cipherdag.questions.pooled_data import ColumnKinds, Columns
+from cipherdag.questions.question import Question, pack_integers
 from cipherdag.questions.regression_steps import (
     Regression,
     RegressionSteps,
@@ -42,16 +45,7 @@ from cipherdag.statistics.regression_fits import (
     step_parts,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import Question
-
-    Fitting = Generator[Question, FloatVector, list[FloatVector]]
+Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
 WITHHELD = "withheld: statistic"
 MIXED = -1

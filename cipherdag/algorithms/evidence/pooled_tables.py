@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Container, Generator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
 from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
+from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, SmallCells, Tables
+from cipherdag.questions.question import CITestSpec, Question
+from cipherdag.statistics.contingency import TableStatistic
 from cipherdag.statistics.effects import mantel_haenszel
 from cipherdag.statistics.table_shapes import TableShape, buckets
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Sequence
-
-    from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
-    from cipherdag.statistics.contingency import TableStatistic
-
-    Asking = Generator[Question, FloatVector, None]
+Asking = Generator[Question, FloatVector, None]
 
 Kind = TypeVar("Kind", SmallCells, Tables)
 
@@ -75,8 +71,7 @@ class PooledTables:
 
     def cells(self, sets: IndexArray) -> FloatVector:
         """Number of cells of the table of every set, shape (B,)."""
-        cells: FloatVector = self.kinds.categories[sets].astype(np.float64).prod(axis=1)
-        return cells
+        return self.kinds.categories[sets].astype(np.float64).prod(axis=1)
 
     def known(self, sets: IndexArray) -> BoolVector:
         """Whether the table of every set was given, shape (B,)."""
@@ -122,8 +117,7 @@ class PooledTables:
             level = np.arange(levels).reshape((-1, 1, 1) if axis == 0 else (-1, 1))
             inside = inside & (level < sides[:, axis])
             index = index + level * strides[:, axis]
-        counts: IndexArray = self._counts[np.where(inside, index, 0)]
-        return counts
+        return self._counts[np.where(inside, index, 0)]
 
     def settle(self, sets: Sequence[IndexArray]) -> Asking:
         """Learn which sets some site withholds; at most one round, none without restrictions.
@@ -175,8 +169,7 @@ class PooledTables:
         """The distinct sets that were neither asked about nor withheld."""
         distinct = np.unique(sets, axis=0)
         fresh = [k not in asked and k not in self._withheld for k in _keys(distinct)]
-        new: IndexArray = distinct[np.array(fresh, dtype=bool)]
-        return new
+        return distinct[np.array(fresh, dtype=bool)]
 
 
 class TableTests(RememberedTests):
@@ -265,8 +258,7 @@ class TableTests(RememberedTests):
     def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:
         """Whether so many rows suffice, by the rule that the sites' own tests follow."""
         levels = self._levels[rows].astype(np.float64).prod(axis=1)
-        enough: BoolVector = (counted > 0) & (counted / levels >= self._spec.min_rows_per_cell)
-        return enough
+        return (counted > 0) & (counted / levels >= self._spec.min_rows_per_cell)
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
         """p-values of tests whose tables are known, in batches of one shape."""
@@ -314,5 +306,4 @@ def _statistic(spec: CITestSpec, rows: int, levels: int) -> TableStatistic:
 
 def _keys(sets: IndexArray) -> list[bytes]:
     packed = np.ascontiguousarray(sets, dtype="<u2")
-    keys: list[bytes] = packed.view(f"V{2 * packed.shape[1]}")[:, 0].tolist()
-    return keys
+    return packed.view(f"V{2 * packed.shape[1]}")[:, 0].tolist()

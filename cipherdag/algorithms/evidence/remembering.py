@@ -7,26 +7,19 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks, row_keys
 from cipherdag.questions.lockstep import answered, parts_of
-from cipherdag.questions.question import (
-    FloatVector,
-    IndexArray,
-    Question,
-    WeightedEvidence,
-    finds_verdicts,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from cipherdag.questions.question import Question, WeightedEvidence, finds_verdicts
 
 Outcome = TypeVar("Outcome")
 Keys = NDArray[np.bytes_ | np.uint64]

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.parameters import require
 from cipherdag.questions.ci_tests import CI_TESTS
+from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import CITestSpec
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.verdicts import FEWEST_SITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.questions.presence import Measured
 
 
 def test_of(own: FedPC | FedFCI) -> CITestSpec:

@@ -10,29 +10,24 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
-from cipherdag.questions.coverage import covered
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
+from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
 from cipherdag.statistics.corrections import corrected
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered
-    from cipherdag.questions.encodings import BoolMatrix
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, IndexArray
-
-    Comparing = Generator[
-        Contributors | Covered | CountedQuestion, FloatVector, tuple["SiteDifference", ...]
-    ]
+Comparing = Generator[
+    Contributors | Covered | CountedQuestion, FloatVector, tuple["SiteDifference", ...]
+]
 
 LEVEL = 0.01
 """Chance that any variable is named where none differs (Holm, 1979)."""

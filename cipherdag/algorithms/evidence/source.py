@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence.remembering import Memory, keys_of_any_width, triplet_keys
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.relations import Determined
 from cipherdag.questions.encodings import by_block
-from cipherdag.questions.question import FloatVector, IndexArray, Question
+from cipherdag.questions.pooled_data import ColumnKinds
+from cipherdag.questions.presence import Measured
+from cipherdag.questions.question import Question
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.graphs.relations import Determined
-    from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.presence import Measured
 
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""

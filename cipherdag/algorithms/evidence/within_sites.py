@@ -12,13 +12,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import DOUBTED
-from cipherdag.algorithms.evidence.kind import EvidenceKind
+from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import (
     NOT_DONE,
     PValues,
@@ -26,12 +26,15 @@ from cipherdag.algorithms.evidence.source import (
     Tests,
     by_slices,
 )
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
-from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.pooled_data import ColumnKinds, Columns
+from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
-from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.statistics.effects import (
     ONE_STEP_ODDS,
@@ -39,15 +42,6 @@ from cipherdag.statistics.effects import (
     of_correlation,
     one_step,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
-    from cipherdag.questions.scores.score_sums import Scores
 
 DONE = "within sites"
 KEY_VALUES = 100.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.equivalence_search import greedy
-from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores, GrowShrinkTrees
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.opening import open_scores
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
@@ -30,22 +30,17 @@ from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedboss.restarts import best_of_starts
 from cipherdag.algorithms.fedboss.together import together
 from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
+from cipherdag.graphs.dags import Dag, dag_of, matrix_of, members, topological
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
 from cipherdag.questions.pooled_data import MAX_CELLS
-from cipherdag.questions.question import MAX_REPLICATES
+from cipherdag.questions.question import MAX_REPLICATES, Question
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore, grid_bits
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores
-    from cipherdag.graphs.dags import Dag
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 Searching = Generator["Question", "FloatVector", FedBOSSOutcome]
 

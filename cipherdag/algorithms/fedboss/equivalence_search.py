@@ -13,11 +13,15 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.outcome import BestGraph
+from cipherdag.algorithms.fedboss.together import Waiting
+from cipherdag.graphs.dags import Dag, Family
 from cipherdag.graphs.equivalence import (
     PHASES,
+    Move,
+    Pattern,
+    Phase,
     allowed,
     applied,
     families,
@@ -27,14 +31,8 @@ from cipherdag.graphs.equivalence import (
     surroundings,
 )
 
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
-    from cipherdag.algorithms.fedboss.together import Waiting
-    from cipherdag.graphs.dags import Dag, Family
-    from cipherdag.graphs.equivalence import Move, Pattern, Phase
-
-    Gain = tuple[int, Move]
-    Gains = Waiting[list[Gain]]
+Gain = tuple[int, Move]
+Gains = Waiting[list[Gain]]
 
 
 def greedy(dag: Dag, trees: GrowShrinkTrees) -> Waiting[BestGraph]:

@@ -12,17 +12,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from cipherdag.graphs.dags import members
+from cipherdag.arrays import FloatVector
+from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.equivalence import member, pattern_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-
-    from cipherdag.graphs.dags import Dag, Family
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 
 NO_GRAPH = 1 << 200
 """What a required parent that comes too late costs: more than any score."""

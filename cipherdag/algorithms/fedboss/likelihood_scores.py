@@ -12,21 +12,18 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Sequence
 
+from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.set_families import SetFamilies, positions_of
+from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import mask_of
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.question import Question
+from cipherdag.statistics.set_scores import SetScore
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from cipherdag.algorithms.fedboss.budget import Budget
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.statistics.set_scores import SetScore
-
-    Asking = Generator[Question, FloatVector, None]
+Asking = Generator[Question, FloatVector, None]
 
 
 class Likelihoods:

@@ -7,20 +7,16 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterable
 
 import numpy as np
 
-from cipherdag.graphs.dags import members
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.graphs.dags import Family, members
 from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.questions.question import Question
 from cipherdag.statistics.effects import CORRELATION
 from cipherdag.statistics.reproducible import logarithm, logarithm_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
-    from cipherdag.graphs.dags import Family
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 BITS = 16
 """Of a nat: rounding of moments, which differs with how rows are split over sites, is gone."""
@@ -100,13 +96,11 @@ class MomentScores:
         share = np.divide(covariance**2, variance, out=np.zeros(len(others)), where=varies)
         rest = np.maximum(own[v] - share, LEAST_VARIANCE)
         size = parents.bit_count() + (others != v)
-        found: FloatVector = -self._half_rows * logarithm(rest) - self._cost * size
-        return found
+        return -self._half_rows * logarithm(rest) - self._cost * size
 
     def _scores(self, v: int, parents: int, others: IndexArray) -> IndexArray:
         """The same on the grid."""
-        whole: IndexArray = np.rint(np.ldexp(self.exact(v, parents, others), BITS)).astype(np.int64)
-        return whole
+        return np.rint(np.ldexp(self.exact(v, parents, others), BITS)).astype(np.int64)
 
     def _residuals(self, v: int, parents: int) -> tuple[FloatVector, FloatVector]:
         """Covariances of v with all, and variances of all, given the parents; shape (p,) each."""

@@ -8,35 +8,34 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.pooled_moments import open_correlations
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
+from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.likelihood_scores import Likelihoods, LikelihoodScores
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.table_scores import TableScores
 from cipherdag.algorithms.parameters import require
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import DataError, MixedTypesError
 from cipherdag.graphs.dags import members
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.pooled_data import ColumnKinds, Columns
+from cipherdag.questions.question import Question
 from cipherdag.statistics.reproducible import logarithm_of
+from cipherdag.statistics.set_scores import SetScore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
-    from cipherdag.algorithms.fedboss.budget import Budget
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
-    from cipherdag.statistics.set_scores import SetScore
 
-    Scores = MomentScores | TableScores | LikelihoodScores
-    Opening = Generator[Question, FloatVector, Scores]
-    Opened = Generator[Question, FloatVector, tuple[Scores, ColumnKinds]]
+Scores = MomentScores | TableScores | LikelihoodScores
+Opening = Generator[Question, FloatVector, Scores]
+Opened = Generator[Question, FloatVector, tuple[Scores, ColumnKinds]]
 
 
 def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opened:

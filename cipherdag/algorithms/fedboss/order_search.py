@@ -8,15 +8,12 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, Trace
-    from cipherdag.algorithms.fedboss.together import Waiting
-    from cipherdag.graphs.dags import Dag
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, Trace
+from cipherdag.algorithms.fedboss.together import Waiting
+from cipherdag.graphs.dags import Dag
 
 
 @dataclass(frozen=True, slots=True)

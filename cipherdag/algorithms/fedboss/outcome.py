@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.findings.confidence import EdgeCounts
-    from cipherdag.graphs.dags import Dag
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.knowledge import Constraints
+from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.dags import Dag
+from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.knowledge import Constraints
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
+from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
@@ -20,11 +23,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN, Constraints, known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
-    from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 
 MEASURE = "nats that the score falls without the edge"
 WAYS = {

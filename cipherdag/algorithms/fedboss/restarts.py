@@ -8,24 +8,19 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cipherdag.algorithms.fedboss.equivalence_search import moved
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.order_search import OrderSearch
 from cipherdag.algorithms.fedboss.outcome import BestGraph
-from cipherdag.algorithms.fedboss.together import together
-from cipherdag.graphs.dags import topological
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    import numpy as np
-
-    from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
-    from cipherdag.algorithms.fedboss.together import Waiting
-    from cipherdag.graphs.dags import Dag
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.algorithms.fedboss.together import Waiting, together
+from cipherdag.arrays import FloatVector
+from cipherdag.graphs.dags import Dag, topological
+from cipherdag.questions.question import Question
 
 MOVED = 4
 """One variable in so many is moved, at least two."""

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.dags import members
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.graphs.dags import Family, members
+from cipherdag.questions.question import Question
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Sequence
-
-    from cipherdag.graphs.dags import Family
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
-
-    Asking = Generator[Question, FloatVector, None]
+Asking = Generator[Question, FloatVector, None]
 
 LEAST_GAIN_BITS = 10
 """A step has to gain 2**-10 nats."""

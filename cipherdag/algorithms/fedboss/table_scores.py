@@ -11,22 +11,19 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Sequence
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.pooled_tables import PooledTables
+from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.set_families import SetFamilies, positions_of
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.dags import members, submasks
+from cipherdag.questions.question import Question
+from cipherdag.statistics.set_scores import SetScore
 
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from cipherdag.algorithms.evidence.pooled_tables import PooledTables
-    from cipherdag.algorithms.fedboss.budget import Budget
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
-    from cipherdag.statistics.set_scores import SetScore
-
-    Asking = Generator[Question, FloatVector, None]
+Asking = Generator[Question, FloatVector, None]
 
 
 class TableScores(SetFamilies):

@@ -6,14 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Generator, Sequence
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+from cipherdag.arrays import FloatVector
+from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
 Waiting = Generator[None, None, Outcome]

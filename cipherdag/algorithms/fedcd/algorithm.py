@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.fedcd.cycles import CutEdge, in_likeliest_order, without_cycles
 from cipherdag.algorithms.fedcd.report import concluded, reported
 from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.questions.encodings import require_possible, segments
@@ -26,7 +26,6 @@ from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,
     LOGIT_BOUND,
     TRAINING_LIMITS,
-    FloatMatrix,
     InterventionType,
     LocalBeliefs,
     Method,
@@ -36,9 +35,8 @@ from cipherdag.questions.local_beliefs import (
     from_off_diagonal,
     pack_beliefs,
 )
-from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 
-BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedCDOutcome"]
 
 ROUNDING = 2.0**-20

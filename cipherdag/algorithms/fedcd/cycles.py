@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatMatrix = NDArray[np.float64]
-BoolMatrix = NDArray[np.bool_]
+from cipherdag.arrays import BoolMatrix, FloatMatrix
 
 MOST_PERMUTED = 6
 """Variables on cycles of which all orders are tried, as the published program does."""

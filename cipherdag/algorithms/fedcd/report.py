@@ -6,21 +6,20 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
+from cipherdag.findings.panel import Panel
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
+from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from cipherdag.algorithms.fedcd.algorithm import FedCDOutcome
-    from cipherdag.findings.panel import Panel
-    from cipherdag.graphs.graph import CausalGraph
 
 MOST_BELIEVERS = 40  # variables beyond which a matrix of beliefs is wider than any page
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 
@@ -33,15 +33,14 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.fedcmfs.report import least_p, measure, ranked_by
 from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
-from cipherdag.questions.encodings import FloatVector, subsets
+from cipherdag.questions.combined_evidence import Combination
+from cipherdag.questions.encodings import subsets
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.question import Question
-
-if TYPE_CHECKING:
-    from cipherdag.questions.combined_evidence import Combination
 
 MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)

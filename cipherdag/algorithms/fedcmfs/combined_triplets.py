@@ -8,26 +8,25 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.source import ROUND_VALUES
-from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p, combined_strength
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.source import ROUND_VALUES, EvidenceSource
+from cipherdag.arrays import FloatVector
+from cipherdag.questions.combined_evidence import (
+    Combination,
+    CombinedEvidence,
+    combined_p,
+    combined_strength,
+)
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.lockstep import answered, lockstep, parts_of
-from cipherdag.questions.question import WeightedEvidence, finds_verdicts
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.algorithms.algorithm import Facts
-    from cipherdag.algorithms.evidence.kind import EvidenceKind
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.questions.combined_evidence import Combination
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question, WeightedEvidence, finds_verdicts
 
 Outcome = TypeVar("Outcome")
 

@@ -6,29 +6,19 @@ Alg. 1) and its authors' published single-site program use.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.encodings import (
-    FloatVector,
-    IndexArray,
-    by_owner,
-    pack_blocks,
-    rows_of,
-    subsets,
-)
+from cipherdag.algorithms.fedcmfs.ranking import Ranking
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.encodings import by_owner, pack_blocks, rows_of, subsets
 from cipherdag.questions.question import Question, WeightedEvidence
 from cipherdag.questions.weighted_evidence import weighted_means
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.algorithms.fedcmfs.ranking import Ranking
-    from cipherdag.questions.ci_tests import CITestSpec
 
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]

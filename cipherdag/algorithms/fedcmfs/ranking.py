@@ -15,21 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed import Compared
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.question import FloatVector, IndexArray, Question
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.evidence.closed import Compared
-    from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.question import WeightedEvidence
+from cipherdag.questions.question import Question, WeightedEvidence
 
 Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
 Wins = dict[tuple[int, int], bool]

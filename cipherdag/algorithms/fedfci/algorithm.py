@@ -6,15 +6,16 @@ skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, a
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import once_more, replicated
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import (
     check_closed,
@@ -25,9 +26,11 @@ from cipherdag.algorithms.evidence.settings import (
     test_of,
 )
 from cipherdag.algorithms.evidence.site_differences import (
+    SiteDifference,
     differences_given_neighbours,
     marginal_differences,
 )
+from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.algorithms.fedfci.groups import of_groups
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedfci.report import concluded, with_fitting
@@ -40,13 +43,14 @@ from cipherdag.algorithms.fedfci.search import (
     told_of_triples,
 )
 from cipherdag.algorithms.fedpc.colliders import (
-    ColliderRule,  # noqa: TC001  (parameters are read from the fields' types)
-    JudgingRule,  # noqa: TC001
+    ColliderRule,
+    JudgingRule,
 )
-from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, stable_skeleton
+from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton, stable_skeleton
 from cipherdag.algorithms.fedpc.report import evidence_disclosed, reported
 from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
 from cipherdag.graphs.ancestral.classes import nearest_pag
@@ -57,25 +61,14 @@ from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
-from cipherdag.questions.presence import EVERYWHERE
+from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
 from cipherdag.questions.question import (
     MAX_REPLICATES,
-    FloatVector,
     Question,
     SeparatorSearch,
     Skeleton,
     pack_integers,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.algorithms.evidence.site_differences import SiteDifference
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.algorithms.fedpc.pcstable import Pair
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.questions.presence import Measured, Presence
 
 MOST_GRAPHS = 10_000_000
 """That `integrate` may look at: some hours."""

@@ -13,38 +13,33 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.algorithms.fedfci.search import Told
+from cipherdag.algorithms.fedpc.outcome import WeakestTest
+from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
+from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.ancestral.integration import Local, followed
 from cipherdag.graphs.ancestral.marks import NONE, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.knowledge import Constraints
+from cipherdag.questions.pooled_data import ColumnKinds
+from cipherdag.questions.presence import Measured
+from cipherdag.questions.question import Question
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
-
-    from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
-    from cipherdag.algorithms.fedfci.search import Told
-    from cipherdag.algorithms.fedpc.outcome import WeakestTest
-    from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
-    from cipherdag.questions.encodings import BoolVector, FloatVector
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.presence import Measured
-    from cipherdag.questions.question import Question
-
-    Search = Callable[
-        ["EvidenceSource", "Constraints"], Generator[Question, FloatVector, StableSkeleton]
-    ]
-    Judging = Callable[
-        ["EvidenceSource", "BoolMatrix", "Mapping[Pair, frozenset[int]]"],
-        Generator[Question, FloatVector, Told],
-    ]
+Search = Callable[
+    ["EvidenceSource", "Constraints"], Generator[Question, FloatVector, StableSkeleton]
+]
+Judging = Callable[
+    ["EvidenceSource", "BoolMatrix", "Mapping[Pair, frozenset[int]]"],
+    Generator[Question, FloatVector, Told],
+]
 
 
 class Among:

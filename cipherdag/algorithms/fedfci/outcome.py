@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.algorithms.evidence.site_differences import SiteDifference
-    from cipherdag.algorithms.fedpc.outcome import WeakestTest
-    from cipherdag.findings.confidence import MarkCounts
-    from cipherdag.graphs.ancestral.integration import Local
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edge_evidence import TestsOfEdge
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.knowledge import Constraints
+from cipherdag.algorithms.evidence.site_differences import SiteDifference
+from cipherdag.algorithms.fedpc.outcome import WeakestTest
+from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.confidence import MarkCounts
+from cipherdag.graphs.ancestral.integration import Local
+from cipherdag.graphs.ancestral.marks import Marks
+from cipherdag.graphs.edge_evidence import TestsOfEdge
+from cipherdag.graphs.knowledge import Constraints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

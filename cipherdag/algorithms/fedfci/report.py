@@ -7,13 +7,16 @@ Leaks:
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
+from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests
 from cipherdag.algorithms.fedpc.graph_evidence import VERDICT
 from cipherdag.algorithms.fedpc.report import referred
@@ -25,23 +28,18 @@ from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
 from cipherdag.findings.site_differences import DETAIL
-from cipherdag.findings.unresolved import UnresolvedTriple, unresolved_details
+from cipherdag.findings.unresolved import Saying, UnresolvedTriple, unresolved_details
 from cipherdag.graphs.ancestral.integration import integrated
 from cipherdag.graphs.ancestral.marks import ARROW
 from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph, graph_of_marks
 from cipherdag.graphs.ancestral.representative import dag_behind
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
+from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.knowledge import KNOWN
 from cipherdag.graphs.orientation import unshielded_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
-    from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-    from cipherdag.findings.unresolved import Saying
-    from cipherdag.graphs.edges import Edge
 
 log = logging.getLogger("cipherdag.result")
 

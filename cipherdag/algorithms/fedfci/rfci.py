@@ -14,26 +14,22 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, combinations, pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.algorithms.fedfci.search import Judge, Told, start_marks
+from cipherdag.algorithms.fedpc.pcstable import Pair
+from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.graphs.ancestral.marks import Marks
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import deciding
+from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import unshielded_pairs
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
-
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.algorithms.fedpc.pcstable import Pair
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.knowledge import Constraints
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 
 Test = tuple[int, int, frozenset[int]]
 

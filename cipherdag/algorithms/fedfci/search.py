@@ -15,32 +15,27 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.fedpc.colliders import judge_triples
-from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, wider_skeleton
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
+from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.algorithms.fedpc.colliders import JudgingRule, judge_triples
+from cipherdag.algorithms.fedpc.pcstable import (
+    Pair,
+    StableSkeleton,
+    stable_skeleton,
+    wider_skeleton,
+)
+from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, Marks, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep, possibly_directed, reached
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import colliders_by_sepset, triples_over
-from cipherdag.questions.presence import EVERYWHERE, Measured
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.algorithms.fedpc.colliders import JudgingRule
-    from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.orientation import Triple
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, Question, SeparatorSearch
+from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over
+from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
+from cipherdag.questions.question import Question, SeparatorSearch
 
 Sets = dict["Pair", frozenset[int]]
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, replicated
@@ -38,16 +37,16 @@ from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by
 from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import Reveal, one_of, row_bound, within
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
-from cipherdag.questions.presence import Measured  # noqa: TC001
+from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import (
     MAX_REPLICATES,
-    FloatVector,
     Question,
     SeparatorSearch,
     Skeleton,
@@ -55,7 +54,6 @@ from cipherdag.questions.question import (
 )
 from cipherdag.questions.separators import MAX_GRID_BITS
 
-BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, FedPCOutcome]
 
 

@@ -29,30 +29,28 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import FLOOR, graded
 from cipherdag.algorithms.evidence.remembering import key_rows, triplet_keys
+from cipherdag.algorithms.evidence.source import EvidenceSource, Tests
 from cipherdag.algorithms.fedpc.pcstable import (
+    Hear,
+    Pair,
     Separations,
     candidate_tests,
     strongest_of,
     strongest_separators,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator
-
-    from cipherdag.algorithms.evidence.source import EvidenceSource, Tests
-    from cipherdag.algorithms.fedpc.pcstable import Hear, Pair
-    from cipherdag.graphs.orientation import Triple
-    from cipherdag.questions.encodings import BoolMatrix, BoolVector, FloatVector, IndexArray
-    from cipherdag.questions.question import Question, SeparatorSearch
+from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
+from cipherdag.graphs.orientation import Triple
+from cipherdag.questions.question import Question, SeparatorSearch
 
 JudgingRule = Literal["conservative", "majority", "joining"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "joining"]
@@ -238,8 +236,7 @@ def _falls(
 def _are_middles(rows: IndexArray, adjacent: BoolMatrix) -> BoolMatrix:
     """Which members of the sets of tests, shape (B, 2 + l), are middles of x and z, (B, l)."""
     x, z, members = rows[:, :1], rows[:, 1:2], rows[:, 2:]
-    found: BoolMatrix = adjacent[x, members] & adjacent[z, members]
-    return found
+    return adjacent[x, members] & adjacent[z, members]
 
 
 def _among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:

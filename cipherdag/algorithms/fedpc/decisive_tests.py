@@ -9,24 +9,17 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.remembering import triplet_keys
+from cipherdag.algorithms.evidence.remembering import Keys, triplet_keys
+from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import TestsOfEdge
-from cipherdag.graphs.relations import NOTHING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.algorithms.evidence.remembering import Keys
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.relations import Determined
-    from cipherdag.questions.encodings import FloatVector, IndexArray
-    from cipherdag.questions.presence import Measured
+from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.questions.presence import Measured
 
 Pair = tuple[int, int]
 

@@ -6,18 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
 
+from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER
-from cipherdag.graphs.edge_evidence import TestsOfEdge
+from cipherdag.graphs.edge_evidence import Effect, Status, TestsOfEdge
 from cipherdag.graphs.knowledge import known_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
-    from cipherdag.graphs.edge_evidence import Effect, Status
 
 NO_TEST = "No test over all sites was done: it stands for want of rows or sites."
 

@@ -6,13 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests, undone_fact
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.untested import support_told, supported
 from cipherdag.graphs.edge_evidence import (
     NO_EVIDENCE,
@@ -23,11 +24,6 @@ from cipherdag.graphs.edge_evidence import (
 )
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 
 MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
 SUPPORTS = {

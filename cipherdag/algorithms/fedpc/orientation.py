@@ -6,24 +6,23 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from cipherdag.algorithms.fedpc.colliders import JudgedTriples
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.orientation import (
+    Strengths,
+    Triple,
     colliders_by_sepset,
     meek_in_code_order,
     orient_colliders,
 )
-from cipherdag.graphs.resolution import class_of
+from cipherdag.graphs.resolution import ClassOfDags, class_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.fedpc.colliders import JudgedTriples
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-    from cipherdag.graphs.orientation import Strengths, Triple
-    from cipherdag.graphs.resolution import ClassOfDags
-    from cipherdag.questions.encodings import BoolMatrix, FloatVector
 
 
 def oriented(

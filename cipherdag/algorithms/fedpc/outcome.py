@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from cipherdag.algorithms.evidence.site_differences import SiteDifference
+from cipherdag.arrays import BoolMatrix, IndexArray
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
 from cipherdag.graphs.knowledge import Constraints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from cipherdag.algorithms.evidence.site_differences import SiteDifference
-    from cipherdag.findings.confidence import EdgeCounts
-    from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
-    from cipherdag.graphs.resolution import ClassOfDags
-    from cipherdag.questions.encodings import BoolMatrix, IndexArray
+from cipherdag.graphs.resolution import ClassOfDags
 
 
 @dataclass(frozen=True, slots=True, eq=False)

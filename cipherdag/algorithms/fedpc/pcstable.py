@@ -12,26 +12,23 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
 from cipherdag.algorithms.fedpc.decisive_tests import DecisiveTests
 from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
-from cipherdag.questions.encodings import BoolMatrix, subsets
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.questions.encodings import subsets
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question, SeparatorSearch
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-
-    from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
-    from cipherdag.graphs.knowledge import Constraints
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
-
-    Hear = Callable[[IndexArray, Tests, list[FloatVector]], None]
-    """Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""
+Hear = Callable[[IndexArray, Tests, list[FloatVector]], None]
+"""Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""
 
 Pair = tuple[int, int]
 Heard = tuple[WeakestTests, DecisiveTests]

@@ -6,13 +6,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.graph_evidence import joint_evidence, votes_evidence
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 from cipherdag.algorithms.fedpc.triple_evidence import unresolved_triples
 from cipherdag.algorithms.fedpc.untested import (
     FALLEN_DETAIL,
@@ -39,12 +42,8 @@ from cipherdag.findings.unresolved import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 
 VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "

@@ -6,20 +6,17 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Generator
+from typing import Literal
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.comparison import secure_max, secure_min
 from cipherdag.questions.coverage import covered
-from cipherdag.questions.question import pack_integers
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question, SeparatorSearch, pack_integers
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
 
 SLICE = 250_000
 UNDECIDED = -2

@@ -6,18 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.untested import support_told
-from cipherdag.findings.unresolved import UnresolvedTriple
+from cipherdag.findings.unresolved import Saying, UnresolvedTriple
+from cipherdag.graphs.orientation import Triple
 from cipherdag.graphs.resolution import unshielded_colliders
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-    from cipherdag.findings.unresolved import Saying
-    from cipherdag.graphs.orientation import Triple
 
 
 def unresolved_triples(

@@ -6,18 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix, IndexArray
+from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.listing import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.knowledge import Constraints
-    from cipherdag.questions.question import IndexArray
 
 UNTESTED_DETAIL = "untested_edges"
 """Where a conclusion's details list edges that no site measured both ends of."""

@@ -8,29 +8,24 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from cipherdag.algorithms.fedpc.outcome import LayerVotes
 from cipherdag.algorithms.fedpc.pcstable import layer_possible
 from cipherdag.algorithms.parameters import require
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import covered
-from cipherdag.questions.question import Skeleton
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import MOST_VERDICTS, EdgeVerdicts
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from cipherdag.graphs.knowledge import Constraints
-    from cipherdag.questions.ci_tests import CITestSpec
-    from cipherdag.questions.encodings import BoolMatrix, IndexArray
-    from cipherdag.questions.presence import Presence
-    from cipherdag.questions.question import FloatVector, Question
-
 
 TOO_MANY = (
     f"reveal bits with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "

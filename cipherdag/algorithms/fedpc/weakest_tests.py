@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.questions.encodings import BoolMatrix
-    from cipherdag.questions.question import FloatVector, IndexArray
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 
 Pair = tuple[int, int]
 

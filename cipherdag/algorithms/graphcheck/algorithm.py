@@ -6,8 +6,9 @@ within the sites of their independence given it.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,24 +16,21 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.settings import check_level
+from cipherdag.algorithms.evidence.source import PValues
 from cipherdag.algorithms.evidence.within_sites import within_sites
 from cipherdag.algorithms.graphcheck.report import disclosed, reported
 from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
+from cipherdag.findings.conclusion import Report
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
+from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.implied import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.statistics.corrections import Correction, corrected
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.algorithms.evidence.source import PValues
-    from cipherdag.findings.conclusion import Report
-    from cipherdag.graphs.edge_evidence import Effect
-    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-10)

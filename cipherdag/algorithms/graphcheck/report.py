@@ -6,13 +6,9 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.findings.conclusion import Report
-
-if TYPE_CHECKING:
-    from cipherdag.findings.graph_check import CheckedGraph
+from cipherdag.findings.graph_check import CheckedGraph
 
 AT_LEVELS = "Of each test so at a few levels, so that its p-value is known to a step."
 NAMED = 3

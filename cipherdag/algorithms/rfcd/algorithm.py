@@ -11,9 +11,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import require, within
@@ -26,6 +23,7 @@ from cipherdag.algorithms.rfcd.objectives import (
 )
 from cipherdag.algorithms.rfcd.report import concluded, reported
 from cipherdag.algorithms.rfcd.searches import Found, Progress, Search
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.dags import (
     empty_dag,
@@ -33,10 +31,8 @@ from cipherdag.graphs.dags import (
 )
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, in_nats
-
-BoolMatrix = NDArray[np.bool_]
 
 MAX_EXACT = 10
 OBJECTIVES = {

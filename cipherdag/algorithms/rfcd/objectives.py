@@ -21,10 +21,11 @@ from typing import Protocol
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.dags import Dag, Family, arcs_in_order, n_edges
 from cipherdag.questions.comparison import secure_lowest
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.question import FloatVector, IndexArray, Question
+from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -171,8 +172,7 @@ class SumOverFamilies:
             keep=len(families),
         )
         require_possible("regrets of families", BEYOND, holds=len(values) == len(families))
-        largest: list[int] = values.tolist()
-        return largest
+        return values.tolist()
 
     def _sums(self, families: Sequence[Family]) -> Generator[Question, FloatVector, list[int]]:
         sums = yield FamilyRegrets(
@@ -181,5 +181,4 @@ class SumOverFamilies:
             families=pack_families(families, self._n_variables),
             grid_bits=self._grid_bits,
         )
-        whole: list[int] = np.rint(np.ldexp(sums, self._grid_bits)).astype(np.int64).tolist()
-        return whole
+        return np.rint(np.ldexp(sums, self._grid_bits)).astype(np.int64).tolist()

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.curves import Curves, Series
 
 if TYPE_CHECKING:
-    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
 
 

@@ -10,19 +10,14 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.rfcd.objectives import Valued
+from cipherdag.algorithms.rfcd.objectives import Objective, Valued
+from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, extensions, extensions_by_class
 from cipherdag.graphs.equivalence import PHASES, neighbouring, pattern_of
-from cipherdag.questions.question import FloatVector, Question
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
-
-    from cipherdag.algorithms.rfcd.objectives import Objective
+from cipherdag.questions.question import Question
 
 Found = Generator[Question, FloatVector, Valued]
 

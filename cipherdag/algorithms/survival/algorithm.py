@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -24,17 +24,15 @@ from cipherdag.algorithms.survival.outcome import (
     tested_together,
 )
 from cipherdag.algorithms.survival.report import disclosed, reported
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
+from cipherdag.findings.conclusion import Report
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.coverage import covered
-from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.pooled_data import ColumnKinds, Columns
+from cipherdag.questions.question import Question
 from cipherdag.questions.survival.counts import MOST_BINS, MOST_GROUPS, SurvivalCounts
 from cipherdag.questions.survival.hazards import MOST_COLUMNS, column_count
-
-if TYPE_CHECKING:
-    from cipherdag.findings.conclusion import Report
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, Question
 
 MOST_SHOWN = 20
 BEYOND = float(np.finfo(np.float64).max)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.questions.coverage import Contributors, covered, opened_where
-from cipherdag.questions.survival.counts import FEWEST_GROUPS
+from cipherdag.questions.question import Question
+from cipherdag.questions.survival.counts import FEWEST_GROUPS, SurvivalCounts
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.questions.survival.counts import SurvivalCounts
-
-    Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
+Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
 
 SHARE = 0.5
 """Of the sites of a curve, which the test leaves at least: those that do not tell of all groups

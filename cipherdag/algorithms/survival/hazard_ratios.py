@@ -7,30 +7,26 @@ with one hazard of all sites, sums over the rows at risk in every bin of time.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.survival import HazardModel, HazardRatio
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers, segments
+from cipherdag.questions.pooled_data import ColumnKinds
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums, column_count
 from cipherdag.statistics.effects import LARGEST_LOG, WIDTH
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 from cipherdag.statistics.regression_fits import step_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, Question
 
 Fitting = Generator["Question", "FloatVector", "Fitted"]
 Step = tuple[float, "FloatVector", "NDArray[np.float64]"]

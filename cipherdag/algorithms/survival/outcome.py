@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.survival.hazard_ratios import Fitted
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import DataError
 from cipherdag.findings.survival import GroupCurve, GroupTest
 from cipherdag.questions.encodings import require_possible, segments
-from cipherdag.questions.survival.counts import FEWEST_GROUPS
+from cipherdag.questions.survival.counts import FEWEST_GROUPS, SurvivalCounts
 from cipherdag.statistics.survival import (
+    LogRank,
     LogRankParts,
     actuarial_curve,
     log_rank,
@@ -19,12 +21,6 @@ from cipherdag.statistics.survival import (
     median_of,
     survival_curve,
 )
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.survival.hazard_ratios import Fitted
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
-    from cipherdag.questions.survival.counts import SurvivalCounts
-    from cipherdag.statistics.survival import LogRank
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,14 +6,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cipherdag.findings.conclusion import Report
 from cipherdag.findings.curves import MOST_SERIES, Curves, Series
+from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 from cipherdag.questions.survival.counts import FEWEST_GROUPS
-
-if TYPE_CHECKING:
-    from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 
 TITLE = "Survival curves"
 LIMITS = (

@@ -14,17 +14,18 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import (
     ARROW,
     CIRCLE,
     NONE,
     TAIL,
+    Marks,
     apart,
     bits,
     circles,
@@ -35,14 +36,8 @@ from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_coll
 from cipherdag.graphs.dags import members
 from cipherdag.graphs.extension import directed_to_the_end
 from cipherdag.graphs.identification.separation import closure
+from cipherdag.graphs.orientation import Triple
 from cipherdag.graphs.ranks import ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.orientation import Triple
 
 CLOSE_BY = "Correct the edges, or keep them as a PartialMixedGraph, of which nothing is claimed."
 

@@ -14,24 +14,19 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, directed
+from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, Marks, directed
 from cipherdag.graphs.ancestral.orientation import Grounds, completed
 from cipherdag.graphs.ancestral.partial import Pair, Partial, Told
 from cipherdag.graphs.ancestral.paths import deciding, possibly_directed, reached
 from cipherdag.graphs.ancestral.projection import pag_of, projected
 from cipherdag.graphs.ancestral.representative import dag_behind
 from cipherdag.graphs.dags import mask_of, members
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,8 +81,7 @@ def _ancestors(marks: Marks) -> BoolMatrix:
 
 def _no_ancestors(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i is no ancestor of j: by a mark, or for want of a path."""
-    found: BoolMatrix = (marks == ARROW).T | ~reached(possibly_directed(marks))
-    return found
+    return (marks == ARROW).T | ~reached(possibly_directed(marks))
 
 
 def integrated(

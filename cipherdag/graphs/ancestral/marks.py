@@ -9,16 +9,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.extension import MATRIX_DIMENSIONS
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.edges import BoolMatrix
 
 Marks = NDArray[np.int8]
 NONE, CIRCLE, ARROW, TAIL = range(4)
@@ -57,8 +53,7 @@ def written(marks: Marks, a: int, b: int) -> str:
 
 def directed(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i --> j, shape (p, p)."""
-    found: BoolMatrix = (marks == ARROW) & (marks.T == TAIL)
-    return found
+    return (marks == ARROW) & (marks.T == TAIL)
 
 
 def apart(marks: Marks) -> BoolMatrix:

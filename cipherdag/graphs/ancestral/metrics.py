@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import CIRCLE, NONE
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.ancestral.pag import PartialMixedGraph
+from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 
 
 @dataclass(frozen=True, slots=True)

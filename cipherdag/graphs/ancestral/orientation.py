@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import (
     ARROW,
@@ -28,18 +28,14 @@ from cipherdag.graphs.ancestral.marks import (
     DOUBTFUL,
     NONE,
     TAIL,
+    Marks,
     apart,
     bits,
     directed,
 )
 from cipherdag.graphs.ancestral.paths import Uncovered, discriminating, possibly_directed
 from cipherdag.graphs.dags import members
-from cipherdag.graphs.orientation import compose
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.orientation import Triple
+from cipherdag.graphs.orientation import Triple, compose
 
 Sepsets = Mapping[tuple[int, int], frozenset[int]]
 """Separating sets by pair (x, z), x < z."""
@@ -262,5 +258,4 @@ def _rule_10(marks: Marks, _: Grounds) -> Asked:
 
 def _half_open(marks: Marks) -> BoolMatrix:
     """[a, c] is True where a o-> c, shape (p, p)."""
-    found: BoolMatrix = (marks == ARROW) & (marks.T == CIRCLE)
-    return found
+    return (marks == ARROW) & (marks.T == CIRCLE)

@@ -6,27 +6,22 @@ PartialMixedGraph   any graph of such marks; nothing more is claimed of it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.ancestral.classes import check_pag, is_pag
-from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, checked_marks, written
+from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, Marks, checked_marks, written
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.drawing import figure, notebook
-from cipherdag.graphs.edges import BoolMatrix, Edge, straight, writable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import Mark
-    from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.edges import Edge, Mark, straight, writable
+from cipherdag.graphs.graph import CausalGraph
 
 SAID: dict[Mark, str] = {
     "-->": "{0} is a cause of {1}, perhaps through others",
@@ -114,8 +109,7 @@ class PartialMixedGraph:
     def arcs(self) -> BoolMatrix:
         """Shape (p, p): True from i to j where only j has an arrowhead, else both ways."""
         into, joined = self.marks == ARROW, self.skeleton()
-        found: BoolMatrix = joined & ~(into.T & ~into)
-        return found
+        return joined & ~(into.T & ~into)
 
     @property
     def edges(self) -> tuple[Edge, ...]:
@@ -138,8 +132,7 @@ class PartialMixedGraph:
 
     def skeleton(self) -> BoolMatrix:
         """Symmetric adjacency, shape (p, p)."""
-        found: BoolMatrix = self.marks > 0
-        return found
+        return self.marks > 0
 
     def says(self, edge: Edge) -> str:
         """What an edge says of its variables, in words."""

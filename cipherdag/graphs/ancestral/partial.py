@@ -10,21 +10,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, Marks
 from cipherdag.graphs.dags import members
 from cipherdag.graphs.identification.separation import closure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.orientation import Triple
+from cipherdag.graphs.orientation import Triple
 
 Pair = tuple[int, int]
 

@@ -11,19 +11,14 @@ Leaks:
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, bits, directed
+from cipherdag.arrays import BoolMatrix, IndexArray
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, Marks, bits, directed
 from cipherdag.graphs.dags import members
 from cipherdag.graphs.identification.separation import closure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
 
 def discriminating(marks: Marks, b: int, c: int) -> Iterator[tuple[int, ...]]:
@@ -113,8 +108,7 @@ class Uncovered:
 
 def possibly_directed(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i *-* j has no arrowhead at i and no tail at j, shape (p, p)."""
-    found: BoolMatrix = (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
-    return found
+    return (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
 
 
 def reached(steps: BoolMatrix) -> BoolMatrix:

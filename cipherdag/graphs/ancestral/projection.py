@@ -9,22 +9,17 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, circles
+from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, Marks, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.dags import dag_of, mask_of, members
 from cipherdag.graphs.identification.separation import closure, connected
 from cipherdag.graphs.orientation import colliders_by_sepset
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
 
 
 def projected(

@@ -11,19 +11,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, directed
+from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, Marks, directed
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.dags import dag_of, matrix_of
 from cipherdag.graphs.equivalence import extension
 from cipherdag.graphs.extension import topological_order
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
 
 
 def dag_behind(marks: Marks) -> BoolMatrix | None:

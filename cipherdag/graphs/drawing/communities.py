@@ -5,15 +5,13 @@ Source: Clauset, Newman and Moore, Phys. Rev. E 70, 066111 (2004): greedy modula
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.graphs.edges import BoolMatrix, Graph
+from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.edges import Graph
 
 MOST_VARIABLES = 100
 

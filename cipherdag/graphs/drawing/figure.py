@@ -8,32 +8,25 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from cipherdag.arrays import FloatArray
 from cipherdag.errors import OutputError
 from cipherdag.graphs.drawing import PICTURES
-from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
-from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
+from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overview
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
+from cipherdag.graphs.edges import Graph
 from cipherdag.pages.lettering import box_width, cut, text_width
 from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.path import Path as Curve
 
-    from cipherdag.graphs.drawing.communities import Overview
-    from cipherdag.graphs.drawing.layout import Layout
-    from cipherdag.graphs.edges import Graph
-
-FloatArray = NDArray[np.float64]
 
 FONT_SIZE = 11.0
 MARGIN = 14.0

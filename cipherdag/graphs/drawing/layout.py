@@ -8,21 +8,16 @@ are in points (1/72 inch), x to the right and y downwards. No random choice anyw
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolMatrix, FloatArray
+from cipherdag.graphs.edges import End
 from cipherdag.graphs.extension import acyclic_extension, topological_order
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.graphs.edges import BoolMatrix, End
-
-FloatArray = NDArray[np.float64]
 Links = list[list[int]]
 
 BOX_HEIGHT = 24.0

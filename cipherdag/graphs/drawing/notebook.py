@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cipherdag.graphs.drawing.communities import overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
+from cipherdag.graphs.edges import Graph
 from cipherdag.pages.rendering import render
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.edges import Graph
 
 
 def notebook_html(graph: Graph) -> str:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
-from cipherdag.graphs.edges import ends_of, sure_mark
+from cipherdag.arrays import FloatArray
+from cipherdag.graphs.drawing.communities import Overview
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
+from cipherdag.graphs.edge_evidence import EdgeEvidence
+from cipherdag.graphs.edges import Edge, End, Graph, ends_of, sure_mark
 from cipherdag.pages.lettering import box_width, cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.drawing.communities import Overview
-    from cipherdag.graphs.drawing.layout import Layout
-    from cipherdag.graphs.edge_evidence import EdgeEvidence
-    from cipherdag.graphs.edges import Edge, End, Graph
-
-    FloatArray = NDArray[np.float64]
 
 FONT_SIZE = 11.0
 MARGIN = 10.0

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from cipherdag.graphs.dags import members
+from cipherdag.graphs.dags import Dag, members
+from cipherdag.graphs.equivalence import Pattern
 from cipherdag.graphs.identification.maximal import (
     completed,
     possible_descendants,
@@ -31,10 +31,6 @@ from cipherdag.graphs.identification.separation import (
     without_arrows_from,
 )
 from cipherdag.graphs.identification.separators import minimal_separators
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.dags import Dag
-    from cipherdag.graphs.equivalence import Pattern
 
 
 @dataclass(frozen=True)

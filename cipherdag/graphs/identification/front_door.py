@@ -7,13 +7,8 @@ criterion); Jeong, Tian and Bareinboim, "Finding and listing front-door adjustme
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from cipherdag.graphs.dags import members, turned
+from cipherdag.graphs.dags import Dag, members, turned
 from cipherdag.graphs.identification.separation import closure, connected, without_arrows_from
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.dags import Dag
 
 
 def front_door_set(dag: Dag, x: int, y: int, observed: int) -> int | None:

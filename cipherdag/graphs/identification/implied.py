@@ -10,21 +10,16 @@ this is.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.dags import members
+from cipherdag.graphs.dags import Dag, members
+from cipherdag.graphs.edges import Graph
 from cipherdag.graphs.identification.maximal import maximal_pattern, some_member
 from cipherdag.graphs.identification.separation import moral
 from cipherdag.graphs.identification.separators import minimal_separators
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.graphs.dags import Dag
-    from cipherdag.graphs.edges import Graph
 
 MOST_SETS = 50
 """Minimal sets that are looked at for the smallest one."""

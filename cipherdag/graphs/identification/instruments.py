@@ -11,10 +11,10 @@ conditional instruments for causal inference", IJCAI 2015 (separators near the o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from cipherdag.graphs.dags import members, turned
+from cipherdag.graphs.dags import Dag, members, turned
 from cipherdag.graphs.identification.separation import (
     closure,
     connected,
@@ -22,11 +22,6 @@ from cipherdag.graphs.identification.separation import (
     without_arrows_from,
 )
 from cipherdag.graphs.identification.separators import minimal_separators
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.graphs.dags import Dag
 
 MOST_SEPARATORS = 100
 

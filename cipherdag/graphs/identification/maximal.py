@@ -10,22 +10,17 @@ Perkovic, Kalisch and Maathuis, "Interpreting and using CPDAGs with background k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.graphs.dags import dag_of, matrix_of, members, turned
+from cipherdag.graphs.dags import Dag, dag_of, matrix_of, members, turned
 from cipherdag.graphs.equivalence import Pattern, extension, pattern_of
 from cipherdag.graphs.extension import topological_order
+from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import cpdag_of, meek
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.graphs.dags import Dag
-    from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.graphs.knowledge import Constraints
 
 MEEK = (1, 2, 3, 4)
 CLOSE_BY = "Correct the edges; of a learnt graph, `Result.dag` is a DAG close to it."

@@ -13,19 +13,14 @@ in maximally oriented partially directed acyclic graphs", UAI 2020 (buckets).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING
 
-from cipherdag.graphs.dags import mask_of, members
+from cipherdag.graphs.dags import Dag, mask_of, members
 from cipherdag.graphs.equivalence import Pattern, extension
 from cipherdag.graphs.identification.maximal import directed
 from cipherdag.graphs.identification.separation import closure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.graphs.dags import Dag
 
 MOST_IN_A_BUCKET = 32  # of more it could take minutes
 

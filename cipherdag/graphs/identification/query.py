@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
+from cipherdag.graphs.edges import Graph
 from cipherdag.graphs.identification.adjustment import Adjustment
+from cipherdag.graphs.identification.answers import Answer
 from cipherdag.graphs.identification.maximal import some_member
 from cipherdag.graphs.identification.question import Question
 from cipherdag.graphs.identification.separation import connected
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from cipherdag.graphs.edges import Graph
-    from cipherdag.graphs.identification.answers import Answer
 
 
 def identify(

@@ -5,19 +5,23 @@ Positions are those of the sorted names, so that the order of a graph's variable
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import mask_of, members
+from cipherdag.graphs.edges import Graph
+from cipherdag.graphs.equivalence import Pattern
 from cipherdag.graphs.identification.adjustment import Adjustment
 from cipherdag.graphs.identification.answers import (
     Answer,
     Identified,
     Instrument,
+    Method,
+    Names,
     NotIdentified,
     Possibility,
     PossibleSets,
@@ -32,13 +36,6 @@ from cipherdag.graphs.identification.maximal import (
     possible_descendants,
 )
 from cipherdag.graphs.identification.members import parent_counts, possible_parents
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from cipherdag.graphs.edges import Graph
-    from cipherdag.graphs.equivalence import Pattern
-    from cipherdag.graphs.identification.answers import Method, Names
 
 MOST_SETS = 100
 MOST_DAGS = 1000

@@ -10,14 +10,9 @@ fields", Networks 20 (1990) (moral graphs of ancestors).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from cipherdag.graphs.dags import ancestors, mask_of, members, turned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.graphs.dags import Dag
+from cipherdag.graphs.dags import Dag, ancestors, mask_of, members, turned
 
 State = tuple[int, bool]
 """A variable, and whether its trail came to it from a child."""

@@ -9,13 +9,10 @@ in causal graphs: complete criteria and an algorithmic framework", Artificial In
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from cipherdag.graphs.dags import members
 from cipherdag.graphs.identification.separation import closure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def minimal_separators(beside: list[int], s: int, t: int, allowed: int) -> Iterator[int]:

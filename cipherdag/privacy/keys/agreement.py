@@ -11,14 +11,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, expand_each
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TAG_BYTES = 16
 

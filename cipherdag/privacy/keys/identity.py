@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -21,9 +21,6 @@ from cipherdag.privacy.keys.draws import DrawKey
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import hkdf
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64

@@ -14,7 +14,7 @@ Leaks:
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mlkem import (
@@ -28,9 +28,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cipherdag.errors import KeyAgreementError, ProtectionError
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 KEY_BYTES = 32
 X25519_BYTES = 32

@@ -7,19 +7,14 @@ Leaks:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cipherdag.errors import KeyAgreementError, ParameterError
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, derive_each
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from cipherdag.privacy.keys.pairkeys import PairKey
 
 _NONCE_BYTES = 12
 _TAG_BYTES = 16

@@ -11,22 +11,16 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.errors import ParameterError, ShareError
-from cipherdag.privacy.residues import system_words, uniform
+from cipherdag.privacy.residues import Draw, system_words, uniform
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.privacy.residues import Draw
-
-    Elements = NDArray[np.uint64]
-    """Numbers below the prime."""
+Elements = NDArray[np.uint64]
+"""Numbers below the prime."""
 
 PRIME = (1 << 31) - 1
 SECRET_BYTES = 32

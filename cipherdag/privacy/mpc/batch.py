@@ -15,13 +15,17 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import IntegerVector
 from cipherdag.errors import CohortError, ParameterError
+from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.mpc.blockhash import BlockHash
 from cipherdag.privacy.mpc.forms import predicates_digest
@@ -29,14 +33,6 @@ from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
 from cipherdag.privacy.mpc.payloads import key_bytes
 from cipherdag.privacy.mpc.words import word_bytes
 from cipherdag.privacy.roles import in_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.predicates import Predicates
-    from cipherdag.privacy.residues import IntegerVector
 
 COORDINATOR: Final = (1 << 32) - 1
 """Stands for the coordinator, which has no position in the cohort."""

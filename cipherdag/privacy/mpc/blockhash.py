@@ -14,16 +14,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import WordVector
+from cipherdag.arrays import WordVector
 
 Blocks = NDArray[np.uint64]
 """Blocks of 16 bytes as their two little-endian words, shape (..., 2)."""

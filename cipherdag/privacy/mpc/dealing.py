@@ -21,13 +21,16 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from cipherdag.arrays import WordVector
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import expand
 from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.mpc.batch import Batch
+from cipherdag.privacy.mpc.blockhash import Blocks
 from cipherdag.privacy.mpc.forms import form_values
 from cipherdag.privacy.mpc.labels import label_list
 from cipherdag.privacy.mpc.payloads import (
@@ -41,13 +44,6 @@ from cipherdag.privacy.mpc.payloads import (
 from cipherdag.privacy.mpc.sharing import part_words
 from cipherdag.privacy.mpc.words import pack_words, unpack_words
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.mpc.batch import Batch
-    from cipherdag.privacy.mpc.blockhash import Blocks
 
 HOLDERS = (0, 1)
 _ONE = np.uint64(1)

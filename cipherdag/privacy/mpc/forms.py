@@ -7,19 +7,12 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import IntegerMatrix, WordVector
+from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.keyed import transcript
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.predicates import Predicates
-    from cipherdag.privacy.aggregation import WordVector
-
-    IntegerMatrix = NDArray[np.int64]
 
 
 def predicates_digest(predicates: Predicates) -> bytes:

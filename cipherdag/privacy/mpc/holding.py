@@ -20,22 +20,17 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from cipherdag.arrays import BoolVector, WordVector
 from cipherdag.errors import MalformedMessageError, SpentKeyError
+from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.forms import linear_values, summed
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
 from cipherdag.privacy.mpc.words import pack_words, unpack_words
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.mpc.batch import Batch
-    from cipherdag.privacy.mpc.words import BitVector
 
 _WORD_BYTES = 8
 _ONE = np.uint64(1)
@@ -141,7 +136,7 @@ class Holding(Secret):
         self._labels = np.concatenate([labels, reach])
         return self._labels.astype("<u8", copy=False).tobytes()
 
-    def open(self, other: bytes) -> BitVector:
+    def open(self, other: bytes) -> BoolVector:
         """The bits, shape (tests,).
 
         Args:

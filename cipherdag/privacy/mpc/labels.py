@@ -19,18 +19,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolVector, IntegerVector, WordVector
 from cipherdag.errors import AggregateRangeError, ForgedSumError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.privacy.aggregation import WordVector
     from cipherdag.privacy.mpc.blockhash import BlockHash
-    from cipherdag.privacy.mpc.words import BitVector
-    from cipherdag.privacy.residues import IntegerVector
 
-    HashMatrix = NDArray[np.uint8]
+HashMatrix = NDArray[np.uint8]
 
 LABEL_HASH_BYTES: Final = 10
 _BLOCK_BYTES = 16
@@ -76,7 +73,7 @@ def label_list(
 
 def read_labels(
     hashed: BlockHash, sizes: IntegerVector, dealt: bytes, labels: WordVector, reached: WordVector
-) -> BitVector:
+) -> BoolVector:
     """What the opened labels mean, shape (tests,).
 
     Args:
@@ -101,7 +98,7 @@ def read_labels(
     fits = (hashes[:-1] == found[test]).all(axis=1)
     zero = fits[first]
     fits[first] = False
-    one: BitVector = np.logical_or.reduceat(fits, first)
+    one: BoolVector = np.logical_or.reduceat(fits, first)
     if (zero == one).any():
         raise ForgedSumError("a label of a secure test is none that was dealt")
     if (within[0] != hashes[-1]).any():

@@ -19,14 +19,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cipherdag.privacy.bodies import Body
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES
 from cipherdag.privacy.keys.sealing import SEAL_BYTES
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.mpc.batch import Batch
+from cipherdag.privacy.mpc.batch import Batch
 
 SEALED_SEED: Final = KEY_BYTES + SEAL_BYTES
 DIGEST_BYTES: Final = 32

@@ -11,21 +11,19 @@ Leaks:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
+from cipherdag.arrays import BoolVector
 from cipherdag.errors import CohortError, InconsistentQuestionError, ReplayError
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import sealing_keys
+from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.verdicts import read_verdicts
+from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.privacy.keys.pairkeys import PairKey
-    from cipherdag.privacy.mpc.batch import Batch, Roles
-    from cipherdag.privacy.mpc.words import BitVector, RandomBytes
 
 REPEATS: Final = 1
 """How often a holder that answered with its share of the masked sums answers a question again."""
@@ -102,7 +100,7 @@ class Party(Secret):
         self._last, self._seat = batch, seat
         return seat
 
-    def accept(self, content: bytes, batch: Batch, identities: Sequence[bytes]) -> BitVector:
+    def accept(self, content: bytes, batch: Batch, identities: Sequence[bytes]) -> BoolVector:
         """The bits of a batch that this party took part in last; see `read_verdicts`.
 
         Args:

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cipherdag.arrays import WordMatrix, WordVector
+
 if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import WordVector
     from cipherdag.privacy.mpc.blockhash import BlockHash, Blocks
-    from cipherdag.privacy.residues import WordMatrix
 
 FLAGS = np.uint64(7)
 """The bits of a block that a seed leaves free."""
@@ -226,8 +226,7 @@ def _leaves(hashed: BlockHash, seeds: Blocks) -> WordMatrix:
 def _signed(words: WordVector, minus: WordVector) -> WordVector:
     """The words, negated where a flag is 1."""
     mask: WordVector = _ZERO - minus
-    signed: WordVector = (words ^ mask) - mask
-    return signed
+    return (words ^ mask) - mask
 
 
 def corrected(

@@ -14,13 +14,13 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ShareError
 from cipherdag.privacy.bodies import Body, BodyType, decode, encode
 from cipherdag.privacy.keys.sealing import SEAL_BYTES
-from cipherdag.privacy.mpc.batch import COORDINATOR
+from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.holding import label_bytes
 from cipherdag.privacy.mpc.messages import (
     DIGEST_BYTES,
@@ -36,11 +36,6 @@ from cipherdag.privacy.mpc.messages import (
     most_bytes,
 )
 from cipherdag.privacy.mpc.verdicts import check_signed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cipherdag.privacy.mpc.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,12 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cipherdag.arrays import IntegerVector, WordVector
 from cipherdag.errors import (
     CipherdagError,
     CohortError,
@@ -25,10 +27,12 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.bodies import BodyType, decode, encode
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, place
-from cipherdag.privacy.mpc.batch import COORDINATOR
-from cipherdag.privacy.mpc.dealing import deal_batch, deal_digest, sum_of_parts
+from cipherdag.privacy.keys.sealing import SealingKey
+from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
+from cipherdag.privacy.mpc.dealing import Dealt, deal_batch, deal_digest, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding, label_bytes
 from cipherdag.privacy.mpc.messages import (
     Checks,
@@ -41,19 +45,8 @@ from cipherdag.privacy.mpc.messages import (
 )
 from cipherdag.privacy.mpc.sharing import commitment, commits_to, part_words, split_vector
 from cipherdag.privacy.mpc.verdicts import sign_bits
-from cipherdag.privacy.mpc.words import unpack_words
+from cipherdag.privacy.mpc.words import RandomBytes, unpack_words
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.privacy.keys.sealing import SealingKey
-    from cipherdag.privacy.mpc.batch import Batch
-    from cipherdag.privacy.mpc.dealing import Dealt
-    from cipherdag.privacy.mpc.words import RandomBytes
-    from cipherdag.privacy.residues import IntegerVector
 
 TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "site": ("share",),

@@ -14,23 +14,18 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import IntegerVector, WordVector
 from cipherdag.errors import BoundExceededError, ParameterError
+from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand, place
 from cipherdag.privacy.keystream import Keystream
-from cipherdag.privacy.mpc.words import pack_words
+from cipherdag.privacy.mpc.batch import Batch
+from cipherdag.privacy.mpc.words import RandomBytes, pack_words
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from cipherdag.predicates import Predicates
-    from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.mpc.batch import Batch
-    from cipherdag.privacy.mpc.words import RandomBytes
-    from cipherdag.privacy.residues import IntegerVector
 
 _PART = b"part of a vector"
 

@@ -7,25 +7,21 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector
 from cipherdag.errors import CipherdagError, ForgedSumError, MalformedMessageError, SignatureError
 from cipherdag.privacy.bodies import decode
 from cipherdag.privacy.keys.identity import SIGNATURE_BYTES, SigningIdentity, verify
+from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.messages import DIGEST_BYTES, Signed, Verdicts, most_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.privacy.mpc.batch import Batch
-    from cipherdag.privacy.mpc.words import BitVector
 
 _DOMAIN = b"cipherdag secure verdicts"
 
 
-def sign_bits(batch: Batch, bits: BitVector, common: bytes, identity: SigningIdentity) -> Signed:
+def sign_bits(batch: Batch, bits: BoolVector, common: bytes, identity: SigningIdentity) -> Signed:
     """A holder's word for the bits.
 
     Leaks:
@@ -44,7 +40,7 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
         raise MalformedMessageError("there are bits beyond the last secure test")
 
 
-def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> BitVector:
+def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
     Args:

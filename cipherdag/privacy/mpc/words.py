@@ -7,17 +7,12 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cipherdag.arrays import WordVector
 from cipherdag.errors import MalformedMessageError
 
-if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import WordVector
-
-BitVector = NDArray[np.bool_]
 RandomBytes = Callable[[int], bytes]
 _WORD_BYTES = 8
 

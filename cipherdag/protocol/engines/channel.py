@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.protocol.engines.confinement import Separation  # noqa: TC001 - a field's type
+from cipherdag.protocol.engines.confinement import Separation
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.wire import Body
 

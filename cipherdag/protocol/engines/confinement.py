@@ -14,14 +14,11 @@ import ctypes
 import os
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.protocol.wire import Body
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # linux/landlock.h; the numbers of the system calls are the same on every architecture
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

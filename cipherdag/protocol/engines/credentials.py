@@ -9,11 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)

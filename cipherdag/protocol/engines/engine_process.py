@@ -13,9 +13,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping
 from multiprocessing import AuthenticationError, Pipe
-from multiprocessing.connection import Listener
-from typing import TYPE_CHECKING, Self
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Self
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
 from cipherdag.protocol.engines.channel import (
@@ -31,13 +33,8 @@ from cipherdag.protocol.engines.channel import (
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.wire import encode
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from multiprocessing.connection import Connection
-    from pathlib import Path
-
-    Handler = Callable[[str, bytes], bytes]
-    Record = Callable[[Started | Notice], None]
+Handler = Callable[[str, bytes], bytes]
+Record = Callable[[Started | Notice], None]
 
 MODULE = "cipherdag.protocol.engines.flare_site"
 START_S = 60.0

@@ -11,22 +11,19 @@ import contextlib
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.drivers.aio_conn import AioConnection
 from nvflare.fuel.f3.drivers.aio_tcp_driver import AioTcpDriver
+from nvflare.fuel.f3.drivers.connector_info import Mode
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 
 from cipherdag.protocol.engines.channel import FRAME_BYTES
 from cipherdag.protocol.forward_proxy import proxy_to
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nvflare.fuel.f3.drivers.connector_info import Mode
 
 HANDSHAKE_S = 10.0
 HANDSHAKE_BYTES = 4096

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError
 from cipherdag.protocol.engines.channel import read
@@ -23,10 +24,6 @@ from cipherdag.protocol.engines.flare_relay import (
 )
 from cipherdag.protocol.engines.local_socket import ask
 from cipherdag.protocol.wire import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 PAUSE_S = 0.1
 START_S = 15.0

@@ -13,7 +13,9 @@ Leaks:
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+import ssl
+from collections.abc import Callable
+from typing import Any
 
 from nvflare.fuel.f3.comm_error import CommError
 from nvflare.fuel.f3.communicator import Communicator
@@ -23,13 +25,8 @@ from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message, MessageReceiver
 
 from cipherdag.errors import SiteUnreachableError
+from cipherdag.protocol.engines.credentials import Credentials
 from cipherdag.protocol.engines.flare_driver import LinkDriver, Peers, raise_limit_of_files
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
-
-    from cipherdag.protocol.engines.credentials import Credentials
 
 CHANNEL = 7001
 """Number of our channel among FLARE's applications; its own have numbers below 10."""
@@ -76,8 +73,7 @@ class Link:
         listener.setblocking(False)
         driver = LinkDriver(credentials.context(server=True), self._peers, listener)
         self._start(driver, Mode.PASSIVE, host, port)
-        taken: int = listener.getsockname()[1]
-        return taken
+        return listener.getsockname()[1]
 
     def call(self, host: str, port: int, context: ssl.SSLContext) -> None:
         """Connect to a server, through the proxy that the environment names, again and again."""

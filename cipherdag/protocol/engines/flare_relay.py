@@ -12,21 +12,18 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Reply, read
+from cipherdag.protocol.engines.credentials import Credentials
 from cipherdag.protocol.engines.flare_driver import Peers
 from cipherdag.protocol.engines.flare_link import Link
 from cipherdag.protocol.engines.local_socket import LocalSocket
 from cipherdag.protocol.wire import Body, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
-
-    from cipherdag.protocol.engines.credentials import Credentials
 
 log = logging.getLogger("cipherdag.server")
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import ssl
 import sys
 import threading
 import time
 from collections import Counter
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.engines.channel import (
@@ -40,9 +40,6 @@ from cipherdag.protocol.engines.credentials import Credentials
 from cipherdag.protocol.forward_proxy import proxy_to
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.wire import encode
-
-if TYPE_CHECKING:
-    import ssl
 
 LOOK_S = 0.5
 NOTICE_S = 1.0

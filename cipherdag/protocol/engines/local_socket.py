@@ -17,20 +17,17 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Callable
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Listener
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from cipherdag.errors import SiteNotReadyError, writing
 from cipherdag.protocol.engines.channel import FRAME_BYTES
 from cipherdag.protocol.limits import MAX_OPERATION_BYTES
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from multiprocessing.connection import Connection
-
-    Handler = Callable[[str, bytes], bytes]
+Handler = Callable[[str, bytes], bytes]
 
 ADDRESS_FILE = ".address"
 TOKEN_BYTES = 32

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -31,11 +33,6 @@ from cipherdag.protocol.engines.syft_wire import (
     write_call,
 )
 from cipherdag.protocol.limits import MAX_OPERATION_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from concurrent.futures import Future
-    from pathlib import Path
 
 log = logging.getLogger("cipherdag.engine")
 

@@ -19,11 +19,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import syft
 import uvicorn
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from syft.client.api import SyftAPICall
@@ -56,9 +57,6 @@ from cipherdag.protocol.engines.syft_wire import (
     receive_reply,
     send_request,
 )
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 log = logging.getLogger("cipherdag.datasite")
 

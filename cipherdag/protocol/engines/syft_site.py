@@ -16,8 +16,9 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import msgspec
 
@@ -33,11 +34,7 @@ from cipherdag.protocol.engines.syft_wire import (
     send_reply,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    # what it returns is checked
-    Handler = Callable[[str, bytes], object]
+Handler = Callable[[str, bytes], object]
 
 log = logging.getLogger("cipherdag.site")
 

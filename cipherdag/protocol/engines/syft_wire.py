@@ -12,14 +12,12 @@ an operation and a message; a reply is a status, a length and a message.
 from __future__ import annotations
 
 import hashlib
+import socket
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
-
-if TYPE_CHECKING:
-    import socket
 
 SYFT_VERSION: Final = "0.9.5"
 ENDPOINT: Final = "cipherdag.message"

@@ -9,14 +9,13 @@ Leaks:
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from cipherdag.errors import KeyAgreementError
 from cipherdag.protocol.wire import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cipherdag.protocol.plan import Plan
 
 CHANCE_BYTES: Final = 32

@@ -11,7 +11,7 @@ Leaks:
 
 from __future__ import annotations
 
-from cipherdag.graphs.relations import Relation  # noqa: TC001 - decoded at run time
+from cipherdag.graphs.relations import Relation
 from cipherdag.protocol.wire import Body
 
 

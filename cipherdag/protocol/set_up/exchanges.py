@@ -6,14 +6,17 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from cipherdag.errors import CipherdagError, KeyAgreementError
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey, agree_as_responder
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
 from cipherdag.privacy.mpc.party import Party
+from cipherdag.protocol.messages import Topic
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.secure_batches import session_of
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.set_up.bodies import (
@@ -30,12 +33,6 @@ from cipherdag.protocol.set_up.bodies import (
     Seals,
 )
 from cipherdag.protocol.wire import Body, digest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.protocol.messages import Topic
-    from cipherdag.protocol.plan import Plan
 
 Reply = TypeVar("Reply", bound=Body)
 

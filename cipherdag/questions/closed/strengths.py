@@ -12,16 +12,11 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
 from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.encodings import (
-    Encoding,
-    FloatVector,
-    IndexArray,
-    segments,
-    unpack_integers,
-)
+from cipherdag.questions.encodings import Encoding, segments, unpack_integers
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 STEPS = 16
@@ -91,8 +86,7 @@ class StrengthVerdicts(
         else:
             strength, there = told[0], (weight[first] > 0) | (weight[second] > 0)
         amounts = on_grid(strength[second] - strength[first], self.grid_bits, self.largest)
-        found: IndexArray = np.where(there, amounts, 0)
-        return found
+        return np.where(there, amounts, 0)
 
     def predicates(self, n_sites: int) -> Predicates:
         """The sum is above 0."""
@@ -133,8 +127,7 @@ class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
         _, strengths, rows = segments(self.question.encodings, answer)
         largest = strengths.max(initial=0.0) if (rows > 0).any() else 0.0
         steps = np.ceil(STEPS * np.ldexp(largest, -2 * np.arange(POWERS)))
-        found: IndexArray = np.minimum(steps, STEPS).astype(np.int64)
-        return found
+        return np.minimum(steps, STEPS).astype(np.int64)
 
     def predicates(self, n_sites: int) -> Predicates:
         """The sum is one power or more."""

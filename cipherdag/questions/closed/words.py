@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cipherdag.questions.encodings import Encoding
 
 SUM_BITS = 35
 """Bits of a sum at most: longer ones turn no verdict, and make keys longer."""

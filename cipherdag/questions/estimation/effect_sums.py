@@ -18,7 +18,8 @@ from typing import ClassVar, Literal, Self
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import (
     LARGEST_DEVIATION,
     MOMENT_BITS,

@@ -11,14 +11,17 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
 from cipherdag.questions.closed.words import one_bit_each
+from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.scores.score_sums import (
     FIRST_SIZE,
@@ -27,11 +30,6 @@ from cipherdag.questions.scores.score_sums import (
     ScoreSums,
 )
 from cipherdag.questions.scores.score_test import Components, Thresholds, site_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 
 SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 10
 """Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
@@ -139,8 +137,7 @@ class ScoreBits(
             ]
         )
         lowest, highest = self._bounds(1)
-        words: IndexArray = np.clip(np.rint(steps).astype(np.int64), lowest, highest)
-        return words
+        return np.clip(np.rint(steps).astype(np.int64), lowest, highest)
 
     def predicates(self, n_sites: int) -> Predicates:
         """The tests as comparisons of sums over so many sites."""
@@ -278,8 +275,7 @@ class ScoreBits(
             tests.owner, weights=np.ldexp(weights * squares, TRACE_BITS), minlength=len(largest)
         )
         beyond = np.maximum(np.ceil(np.log2(np.maximum(form, 1.0) / LARGEST_FORM)), 0.0)
-        whole: IndexArray = np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
-        return whole
+        return np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
 
 
 class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-sizes"):
@@ -318,8 +314,7 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's counts."""
-        words: IndexArray = np.minimum(np.rint(answer), self.rows).astype(np.int64)
-        return words
+        return np.minimum(np.rint(answer), self.rows).astype(np.int64)
 
     def predicates(self, n_sites: int) -> Predicates:
         """Whether each sum is as large as each power."""
@@ -345,14 +340,12 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
     @property
     def _powers(self) -> IndexArray:
         exponents = range(FIRST_SIZE, max(self.rows.bit_length(), FIRST_SIZE + 1))
-        powers: IndexArray = np.array([1 << own for own in exponents], dtype=np.int64)
-        return powers
+        return np.array([1 << own for own in exponents], dtype=np.int64)
 
 
 def _at_least_one(values: FloatVector) -> IndexArray:
     """The nearest whole numbers, none below 1."""
-    found: IndexArray = np.maximum(np.rint(values), 1.0).astype(np.int64)
-    return found
+    return np.maximum(np.rint(values), 1.0).astype(np.int64)
 
 
 def _side_rows(most: FloatVector) -> FloatVector:
@@ -364,5 +357,4 @@ def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
     """Terms by comparison and words."""
     found = np.concatenate(terms)
     order = np.lexsort(found[:, -2::-1].T)
-    ordered: IndexArray = found[order]
-    return ordered
+    return found[order]

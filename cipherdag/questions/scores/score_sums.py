@@ -17,19 +17,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import (
-    Encoding,
-    FloatVector,
-    IndexArray,
-    segments,
-    unpack_blocks,
-)
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.encodings import Encoding, segments, unpack_blocks
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.regression_steps import (
     Regression,
@@ -40,12 +37,6 @@ from cipherdag.questions.regression_steps import (
 )
 from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from collections.abc import Set as AbstractSet
-
-    from cipherdag.questions.encodings import BoolVector
 
 MOST_COMPONENTS = 4096
 """Of one test; a larger table is not tested."""
@@ -137,8 +128,7 @@ class ScoreSums(
         """Which triplets are of categories alone, shape (B,)."""
         discrete = np.array(self.categories) > 0
         each = [discrete[rows].all(axis=1) for rows in self.rows()]
-        found: BoolVector = np.concatenate([np.zeros(0, dtype=bool), *each])
-        return found
+        return np.concatenate([np.zeros(0, dtype=bool), *each])
 
     @cached_property
     def models(self) -> dict[int, Regression]:
@@ -173,8 +163,7 @@ class ScoreSums(
     @cached_property
     def sizes(self) -> IndexArray:
         """Components of every test, shape (B,)."""
-        found: IndexArray = self.shapes.prod(axis=1)
-        return found
+        return self.shapes.prod(axis=1)
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

@@ -26,17 +26,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    BoolVector = NDArray[np.bool_]
-    FloatVector = NDArray[np.float64]
-    FloatMatrix = NDArray[np.float64]
-    IndexArray = NDArray[np.int64]
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 
 SITES_SHARE = 0.1
 """Of the level, for the sites' own tests."""
@@ -74,8 +68,7 @@ class Components:
     @property
     def n_alone(self) -> IndexArray:
         """How many components of every test are compared by themselves, shape (B,)."""
-        found: IndexArray = np.bincount(self.owner[self.alone], minlength=len(self.sizes))
-        return found
+        return np.bincount(self.owner[self.alone], minlength=len(self.sizes))
 
     @property
     def several(self) -> NDArray[np.bool_]:
@@ -230,7 +223,4 @@ def p_values(
         np.minimum(of_component / (1.0 - TRACE_SHARE), of_trace / TRACE_SHARE),
         of_component,
     )
-    found: FloatVector = np.minimum(
-        np.minimum(main / (1.0 - SITES_SHARE), of_sites / SITES_SHARE), 1.0
-    )
-    return found
+    return np.minimum(np.minimum(main / (1.0 - SITES_SHARE), of_sites / SITES_SHARE), 1.0)

@@ -8,16 +8,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.encodings import Encoding, finest_grid
 from cipherdag.questions.pooled_data import check_categories
-
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import BoolVector, FloatVector
 
 MOST_BINS = 1024
 MOST_GROUPS = 64

@@ -8,20 +8,17 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION, MOMENT_BITS, OnScales
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.survival.counts import Survived, check_edges
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector
 
 MOST_COLUMNS = 256
 LARGEST_COEFFICIENT = 64.0

@@ -10,30 +10,28 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
-    FloatMatrix,
     LocalBeliefs,
     binary_graph,
     edge_probability,
     off_diagonal,
 )
 from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
-    from cipherdag.questions.encodings import FloatVector
     from cipherdag.sites.compute.beliefs.regimes import Regimes
-    from cipherdag.sites.table.site_table import SiteTable
 
 
 def table_beliefs(

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest, Statistic
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
+from cipherdag.sites.table.site_table import SiteTable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.questions.ci_tests import CITestSpec
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest
-    from cipherdag.sites.table.site_table import SiteTable
-
-    Maker = Callable[[SiteTable, CITestSpec, str], CITest]
+Maker = Callable[[SiteTable, CITestSpec, str], CITest]
 
 log = logging.getLogger("cipherdag.site")
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from cipherdag.errors import BoundExceededError
-
-if TYPE_CHECKING:
-    from cipherdag.sites.table.site_table import SiteTable
-
+from cipherdag.sites.table.site_table import SiteTable
 
 FAR = 1000.0
 """Robust standard deviations from the median, beyond which a number is what ended a run."""

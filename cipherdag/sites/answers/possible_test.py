@@ -9,15 +9,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence
-
-if TYPE_CHECKING:
-    from cipherdag.graphs.relations import Determined
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.graphs.relations import Determined
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
 
 
 class PossibleTest:

@@ -10,17 +10,21 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import (
     BoundExceededError,
     MalformedMessageError,
     MixedTypesError,
 )
+from cipherdag.graphs.dags import Dag, Family
 from cipherdag.questions.likelihoods import COARSE_BITS
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
@@ -30,17 +34,11 @@ from cipherdag.questions.regrets import (
     largest_on_grid,
 )
 from cipherdag.sites.answers.odd_column import odd_column
+from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.dags import Dag, Family
-    from cipherdag.questions.question import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.blur import Blur
     from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Moves
-    from cipherdag.sites.table.site_table import SiteTable
 
 RegretQuestion = GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets
 

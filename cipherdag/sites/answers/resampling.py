@@ -13,19 +13,18 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.question import Resampled
 from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.questions.encodings import FloatVector, IndexArray
-    from cipherdag.questions.question import Resampled
     from cipherdag.sites.answers.respondent import Respondent
-    from cipherdag.sites.table.site_table import SiteTable
 
 
 MEMORY = 2**31

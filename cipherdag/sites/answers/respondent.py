@@ -6,19 +6,21 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import (
     BoundExceededError,
     MalformedMessageError,
     MixedTypesError,
     PolicyRefusedError,
 )
-from cipherdag.graphs.relations import NOTHING
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
 from cipherdag.questions.combined_evidence import SUMMED
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
@@ -28,9 +30,7 @@ from cipherdag.questions.question import (
     CombinedEvidence,
     FamilyRegretExceeds,
     FamilyRegrets,
-    FloatVector,
     GraphRegretExceeds,
-    IndexArray,
     LocalBeliefs,
     PoolQuestion,
     Question,
@@ -39,6 +39,7 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
+from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
@@ -46,20 +47,16 @@ from cipherdag.questions.verdicts import TestVerdicts
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.possible_test import PossibleTest
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
+from cipherdag.sites.compute.ci_tests.separator_scores import BestSeparators
+from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.graphs.relations import Determined
-    from cipherdag.questions.regrets import ScoreSpec
     from cipherdag.sites.answers.resampling import Resamples
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest
-    from cipherdag.sites.compute.ci_tests.separator_scores import BestSeparators
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
     from cipherdag.sites.compute.scores.scores import LocalScores
-    from cipherdag.sites.table.site_table import SiteTable
 
-    _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
+_SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
 
 
 MOST_TESTS = 4

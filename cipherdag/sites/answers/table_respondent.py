@@ -6,23 +6,22 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.odd_column import far_number
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.respondent import Respondent, table_tests
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
+from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.questions.question import CITestSpec
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
     from cipherdag.sites.policy.usage import TestBudget
-    from cipherdag.sites.table.site_table import SiteTable
 
 
 def table_respondent(

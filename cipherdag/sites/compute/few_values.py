@@ -6,14 +6,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector
+from cipherdag.arrays import BoolVector
 
 FEW_VALUES = 32
 """A column of numbers of no more distinct values tells counts."""
@@ -53,5 +49,4 @@ def _few(columns: NDArray[np.float64]) -> BoolVector:
     """Which columns have few distinct values, shape (k,), of columns of shape (k, n)."""
     ordered = np.sort(columns)  # what is missing comes last
     differ = (ordered[:, 1:] != ordered[:, :-1]) & ~np.isnan(ordered[:, 1:])
-    few: BoolVector = differ.sum(axis=1) < FEW_VALUES
-    return few
+    return differ.sum(axis=1) < FEW_VALUES

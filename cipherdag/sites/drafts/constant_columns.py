@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from cipherdag.sites.drafts.tally import ColumnTally
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import is_plain_number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.sites.drafts.tally import ColumnTally
-    from cipherdag.sites.table.column import Column
 
 _MOST_VALUES = 16
 """One value, and words for missing ones: whatever holds more varies."""

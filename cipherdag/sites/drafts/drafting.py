@@ -7,18 +7,17 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import DataError
 from cipherdag.sites.drafts.relations.search import related_columns
 from cipherdag.sites.drafts.row_suspicions import row_suspicions
+from cipherdag.sites.table.reading import TableSource
 from cipherdag.sites.table.site_table import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.sites.table.reading import TableSource
     from cipherdag.sites.table.schema import Schema
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from cipherdag.errors import SchemaError
+from cipherdag.sites.table.cells import ColumnType
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Collection, Iterable, Sequence
-
-    from cipherdag.sites.table.cells import ColumnType
 
 FEW_VALUES = 12
 _MOST_TEXTS = 100

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,25 +31,17 @@ from cipherdag.sites.drafts.suspicions import (
     suspicious_dates,
     suspicious_numbers,
 )
-from cipherdag.sites.drafts.tally import ColumnTally
-from cipherdag.sites.table.cells import TextCells
+from cipherdag.sites.drafts.tally import ColumnTally, Numbers
+from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
 from cipherdag.sites.table.names import (
     hidden_character,
     is_plain_number,
     normalise_value,
 )
-from cipherdag.sites.table.reading import check_row_count, open_table
+from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.site_table import UNMEASURED
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from cipherdag.sites.drafts.tally import Numbers
-    from cipherdag.sites.table.cells import ColumnType, RawTable
-    from cipherdag.sites.table.column import Column
-    from cipherdag.sites.table.reading import TableSource
 
 _FEWEST_ROWS_TO_SHOW = 5
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 from cipherdag.errors import DataError, NotNumericError
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import ColumnReader
 from cipherdag.sites.table.names import is_plain_number
-from cipherdag.sites.table.reading import open_table
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from cipherdag.sites.table.reading import TableSource
+from cipherdag.sites.table.reading import TableSource, open_table
 
 _INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 

@@ -7,22 +7,17 @@ is said, and its column takes no part until they have.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import SchemaError
+from cipherdag.graphs.relations import Relation
 from cipherdag.sites.drafts.spellings import quoted, shared_categories
-from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column import Column, Listed
 from cipherdag.sites.table.names import is_plain_number, nearest
 from cipherdag.sites.table.schema import Schema
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from cipherdag.graphs.relations import Relation
-    from cipherdag.sites.table.column import Listed
-
-    Drafts = Mapping[str, Column]
+Drafts = Mapping[str, Column]
 
 
 @dataclass(frozen=True, slots=True)

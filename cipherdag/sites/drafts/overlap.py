@@ -10,23 +10,18 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.graphs.listing import first_of
 from cipherdag.questions.presence import Measured
-from cipherdag.sites.table.reading import open_table
+from cipherdag.sites.table.reading import TableSource, open_table
+from cipherdag.sites.table.schema import Schema
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from cipherdag.sites.table.reading import TableSource
-    from cipherdag.sites.table.schema import Schema
-
-    Lacking = Mapping[str, frozenset[str]]
-    """For every site the names of the variables that it lacks."""
+Lacking = Mapping[str, frozenset[str]]
+"""For every site the names of the variables that it lacks."""
 
 _MOST_SHOWN = 10
 

@@ -6,23 +6,21 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.graphs.listing import first_of
 from cipherdag.sites.drafts.relations.values import column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from cipherdag.sites.drafts.relations.values import ColumnValues
     from cipherdag.sites.table.site_table import SiteTable
 
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 FEWEST_ROWS = 40
 MOST_ROWS = 20_000
@@ -136,8 +134,7 @@ def _without_trend(ranks: Numbers, sorted_by: Sequence[Numbers]) -> Numbers:
     there = ~np.isnan(ranks)
     sums = np.bincount(pieces[there], ranks[there], minlength=PIECES)
     counts = np.maximum(np.bincount(pieces[there], minlength=PIECES), 1)
-    left: Numbers = ranks - (sums / counts)[pieces]
-    return left
+    return ranks - (sums / counts)[pieces]
 
 
 def _follows_itself(values: Numbers) -> bool:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
+from cipherdag.sites.table.column import Listed
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, loose_forms, truth_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from cipherdag.sites.table.column import Listed
 
 _NEAR = 0.85
 

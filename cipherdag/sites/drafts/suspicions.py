@@ -8,20 +8,16 @@ run in one process, and a person looks. Each rule would rather stay silent than 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.sites.drafts.spellings import grouped
 from cipherdag.sites.table.column_reader import stands_for_missing
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.notations import PLAIN, Notation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
 
 _SENTINELS = frozenset(
     (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.sites.drafts.row_suspicions import row_suspicions
-from cipherdag.sites.drafts.suspicions import suspicious_categories, suspicious_numbers
+from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import parse_number
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.drafts.suspicions import Suspicion
-    from cipherdag.sites.table.column import Column
-    from cipherdag.sites.table.site_table import SiteTable
+from cipherdag.sites.table.site_table import SiteTable
 
 
 def table_suspicions(table: SiteTable) -> list[tuple[str, Suspicion]]:

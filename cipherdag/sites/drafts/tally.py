@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.sites.table.cells import NumberCells
+from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
 from cipherdag.sites.table.names import LARGEST_EXACT, normalise_value, number_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.table.cells import Cells, TextCells
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,9 +7,11 @@ decided on, or was approved and not begun, expires.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -24,10 +26,6 @@ from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT
 from cipherdag.protocol.plan import Plan, check_session_digits
 from cipherdag.sites.private_files import write_private
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 EXPIRES = timedelta(days=14)
 MAX_KEPT = 200

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,17 +14,13 @@ from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatur
 from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
-from cipherdag.graphs.relations import NOTHING
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
-
-    from cipherdag.graphs.relations import Determined
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.policy.policy import Policy
 

@@ -7,8 +7,10 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.errors import (
@@ -18,8 +20,9 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
-from cipherdag.protocol.plan import COLLUDERS, fewest_alike, fewest_survivors
+from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_alike, fewest_survivors
 from cipherdag.questions.question import (
+    Question,
     SingleQuestion,
     question_kinds,
 )
@@ -29,13 +32,6 @@ from cipherdag.sites.policy.parameter_rules import (
     opened_of_tests,
     parameters_used,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.question import Question
 
 MAX_POLICY_BYTES = 64 * 1024
 QUESTION_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(SingleQuestion))

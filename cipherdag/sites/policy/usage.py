@@ -10,23 +10,19 @@ Leaks:
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from cipherdag.arrays import IndexArray
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
+from cipherdag.questions.question import CITestSpec, Question
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
+from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private
-from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.release_kinds import answers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from cipherdag.questions.question import CITestSpec, Question
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, IndexArray
-    from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.record.ledger import Ledger
 
 
 def today() -> str:

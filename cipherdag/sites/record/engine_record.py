@@ -7,15 +7,12 @@ Leaks:
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.sites.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MOST_SENTENCE = 120
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -20,10 +21,6 @@ from cipherdag.errors import CipherdagError, LedgerError, writing
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.durable_lines import append
 from cipherdag.sites.record.release_kinds import REPAIRED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 GENESIS = "0" * 64
 DOMAIN = b"cipherdag ledger"

@@ -14,9 +14,11 @@ Leaks:
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,12 +27,9 @@ from cipherdag.errors import DifferencingError, SiteNotReadyError
 from cipherdag.protocol.durable_lines import append
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from cipherdag.sites.record.ledger import Release
 
-    Groups = Iterable[tuple[str, ...]]
+Groups = Iterable[tuple[str, ...]]
 
 REOPENED = "sums over nearly these sites were opened before"
 

@@ -13,20 +13,17 @@ Leaks:
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import msgspec
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.plan import Plan, check_session_digits
 from cipherdag.sites.private_files import write_private
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cipherdag.privacy.aggregation import FloatVector
 
 PLAN_FILE = "plan.json"
 SUMS_FILE = "sums.jsonl"

@@ -23,8 +23,10 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 from cipherdag.errors import (
     CohortError,
@@ -36,19 +38,14 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS
 from cipherdag.protocol.plan import Plan, check_alike
+from cipherdag.protocol.wire import Body
+from cipherdag.sites.policy.approvals import Approvals
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.usage import DailyReleases, TestBudget
+from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.session.handshake import SetUp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from cipherdag.protocol.wire import Body
-    from cipherdag.sites.policy.approvals import Approvals
-    from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.policy.usage import DailyReleases, TestBudget
-    from cipherdag.sites.record.opened_sums import OpenedSums
-    from cipherdag.sites.session.incoming import Incoming
-    from cipherdag.sites.session.rounds import Rounds
+from cipherdag.sites.session.incoming import Incoming
+from cipherdag.sites.session.rounds import Rounds
 
 SET_UP = ("invite", "offers", "sealed", "commitments", "chances", "linked")
 OPENED_BEFORE = "the session was opened before"

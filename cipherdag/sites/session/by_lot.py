@@ -16,11 +16,11 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cipherdag.errors import KeyAgreementError
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.keyed import same_digest
-from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES
+from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES, PairKey
+from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.protocol.set_up.bodies import (
     Chance,
     Chances,
@@ -31,11 +31,6 @@ from cipherdag.protocol.set_up.bodies import (
 )
 from cipherdag.protocol.set_up.exchanges import earlier, later
 from cipherdag.sites.session.handshake import Keyring, SetUp
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.key_graph import KeyGraph
-    from cipherdag.privacy.keys.pairkeys import PairKey
-    from cipherdag.privacy.mpc.batch import Roles
 
 WORD_BYTES = 16
 _PURPOSE = b"link"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, counted_as
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.lockstep import parts_of, split_parts
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import Resampled
+from cipherdag.questions.question import Question, Resampled, SingleQuestion
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.sites.session.reading import ALONE
-
-if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector
-    from cipherdag.questions.question import Question, SingleQuestion
-    from cipherdag.sites.session.reading import Reading
+from cipherdag.sites.session.reading import ALONE, Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +32,7 @@ class Counted:
 
     def left(self, n_sites: int) -> FloatVector:
         """Contributors that are there at least, where so many sites are."""
-        left: FloatVector = self.counts - (self.n_sites - n_sites)
-        return left
+        return self.counts - (self.n_sites - n_sites)
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -31,10 +32,12 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
 )
 from cipherdag.privacy.keys.sealing import seal, unseal
-from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES
+from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.tags import SumKey
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.secure_batches import session_of
 from cipherdag.protocol.set_up.beacon import commitment, new_chance
 from cipherdag.protocol.set_up.bodies import (
@@ -49,16 +52,10 @@ from cipherdag.protocol.set_up.bodies import (
 )
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.plan_facts import check_lacking
-from cipherdag.sites.session.reading import ALONE
+from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.secure import SecureTests
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from cipherdag.privacy.mpc.batch import Roles
-    from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.sites.session.reading import Reading
     from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32

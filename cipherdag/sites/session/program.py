@@ -7,22 +7,19 @@ Leaks:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.registry import make_algorithm, program_digest
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import ProgramMismatchError
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Outcome, Replay
 from cipherdag.protocol.wire import digest
-from cipherdag.questions.question import FloatVector, Question
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
+from cipherdag.questions.question import Question
 
 COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
 """The libraries whose versions stand in a plan."""

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cipherdag.arrays import FloatVector
+from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.mpc.batch import Roles
+from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.protocol.messages import content_digest, open_envelope, read_envelope
+from cipherdag.protocol.plan import Member, Plan
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.set_up.bodies import Chance, Offer, Seals
 from cipherdag.protocol.wire import decode, digest, unpack
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import Declaration
-    from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.protocol.plan import Member, Plan
-    from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.question import Question
 
 SetUpBody = Offer | Seals | Chance
 PURPOSES: Final = {

@@ -7,23 +7,21 @@ Leaks:
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.errors import OutputError, RefusedError
+from cipherdag.errors import CipherdagError, OutputError, RefusedError
 from cipherdag.protocol.messages import REPLIES, Refusal
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.set_up.bodies import Ready
 from cipherdag.questions.question import question_kinds
+from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.record.release_kinds import REPLY_KINDS
 from cipherdag.sites.session.admission import SET_UP
+from cipherdag.sites.session.incoming import Incoming
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.errors import CipherdagError
-    from cipherdag.protocol.set_up.bodies import Ready
-    from cipherdag.sites.record.ledger import Ledger
     from cipherdag.sites.session.admission import HeldSession
-    from cipherdag.sites.session.incoming import Incoming
 
 log = logging.getLogger("cipherdag.site")
 

@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import (
     BoundExceededError,
     CohortError,
@@ -39,6 +40,11 @@ from cipherdag.errors import (
     ReplayError,
     ShareError,
 )
+from cipherdag.privacy.aggregation import Declaration
+from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.privacy.keys.agreement import AgreementKeys
+from cipherdag.privacy.mpc.seat import Seat
+from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -56,26 +62,16 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
 from cipherdag.protocol.wrong_sums import located
-from cipherdag.questions.question import finds_verdicts
-from cipherdag.sites.session.reading import ALONE
-from cipherdag.sites.session.secure import stepped
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import Declaration, FloatVector
-    from cipherdag.privacy.key_graph import KeyGraph
-    from cipherdag.privacy.keys.agreement import AgreementKeys
-    from cipherdag.privacy.mpc.seat import Seat
-    from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.questions.question import IndexArray, Question
-    from cipherdag.sites.answers.respondent import Respondent
-    from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.policy.usage import DailyReleases
-    from cipherdag.sites.record.opened_sums import OpenedSums
-    from cipherdag.sites.record.run_record import RunRecord
-    from cipherdag.sites.session.coverage import Coverage
-    from cipherdag.sites.session.program import Program
-    from cipherdag.sites.session.reading import Reading
-    from cipherdag.sites.session.secure import SecureTests
+from cipherdag.questions.question import Question, finds_verdicts
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.usage import DailyReleases
+from cipherdag.sites.record.opened_sums import OpenedSums
+from cipherdag.sites.record.run_record import RunRecord
+from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.session.program import Program
+from cipherdag.sites.session.reading import ALONE, Reading
+from cipherdag.sites.session.secure import SecureTests, stepped
 
 log = logging.getLogger("cipherdag.site")
 

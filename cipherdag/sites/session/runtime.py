@@ -11,6 +11,7 @@ repeats the last one gets the same bytes; it does not go on at a site that was r
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from cipherdag.errors import (
     SiteComputationError,
 )
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
@@ -45,8 +47,11 @@ from cipherdag.protocol.set_up.bodies import (
     Ready,
     Sealed,
 )
+from cipherdag.protocol.wire import Body
+from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.plan_facts import plan_facts
-from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.release_kinds import ENGINE_START, REFUSAL, REPAIRED, REPEAT
 from cipherdag.sites.record.run_record import RunRecord
@@ -61,13 +66,6 @@ from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.protocol.wire import Body
-    from cipherdag.sites.answers.respondent import Respondent
-    from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.record.ledger import Ledger
     from cipherdag.sites.session.admission import FolderLimits
 
 BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, REPEAT, REPAIRED, ENGINE_START})

@@ -7,23 +7,19 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
+from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.messages import Verdicts, most_bytes
-from cipherdag.protocol.messages import Secured
+from cipherdag.privacy.mpc.party import Party
+from cipherdag.privacy.mpc.seat import Seat
+from cipherdag.protocol.messages import Ask, Secure, Secured
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.secure_batches import batch_of, session_of
 from cipherdag.protocol.wire import unpack
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import FloatVector
-    from cipherdag.privacy.mpc.batch import Batch, Roles
-    from cipherdag.privacy.mpc.party import Party
-    from cipherdag.privacy.mpc.seat import Seat
-    from cipherdag.protocol.messages import Ask, Secure
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.questions.question import Question
+from cipherdag.questions.question import Question
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.errors import (
     CipherdagError,
@@ -25,6 +25,7 @@ from cipherdag.errors import (
     ReplayError,
     SiteNotReadyError,
 )
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.drafts.relations.search import related_columns
@@ -41,15 +42,9 @@ from cipherdag.sites.session.program import Programs, installed_program
 from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.sites.study.study import Study
-    from cipherdag.sites.table.site_table import SiteTable
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 log = logging.getLogger("cipherdag.site")
 

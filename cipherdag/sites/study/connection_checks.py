@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 
-from cipherdag.protocol.forward_proxy import ProxyRefusedError, proxy_to
+from cipherdag.protocol.forward_proxy import ForwardProxy, ProxyRefusedError, proxy_to
 from cipherdag.sites.study.finding import Finding
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cipherdag.protocol.forward_proxy import ForwardProxy
-
-    Causes = tuple[tuple[str, str, str], ...]
+Causes = tuple[tuple[str, str, str], ...]
 
 TIMEOUT_S = 5.0
 ACCEPTED_S = 0.5

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
+from cipherdag.protocol.plan import Protection
 from cipherdag.sites.drafts.relations.search import contradicted, related_columns
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
+from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
     certificate_findings,
@@ -29,21 +31,14 @@ from cipherdag.sites.study.connection_checks import (
     utc_now,
 )
 from cipherdag.sites.study.finding import Finding
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.study import Study
+from cipherdag.sites.table.cells import TextCells
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from cipherdag.protocol.plan import Protection
-    from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
-    from cipherdag.sites.study.study import Study
-    from cipherdag.sites.table.cells import TextCells
-    from cipherdag.sites.table.site_table import SiteTable
-
-    Rehearsal = Callable[[Protection], None]
+Rehearsal = Callable[[Protection], None]
 
 CLOCK_SLACK = timedelta(minutes=5)
 WORKING_COPIES = 6  # of numbers: an allowance for what the tests keep, not a measured bound

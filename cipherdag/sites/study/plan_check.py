@@ -6,8 +6,8 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.mpc.sharing import check_words
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
-from cipherdag.protocol.plan import check_alike
+from cipherdag.protocol.plan import Plan, check_alike
 from cipherdag.protocol.secure_batches import predicates_of
 from cipherdag.questions.question import finds_verdicts, question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -24,15 +24,9 @@ from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.session.program import installed_program
 from cipherdag.sites.study.doctor import without_values
 from cipherdag.sites.study.finding import Finding
+from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.sites.study.site_folder import SiteFolder
-    from cipherdag.sites.table.site_table import SiteTable
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 
 def plan_findings(site: SiteFolder, plan: Plan) -> list[Finding]:

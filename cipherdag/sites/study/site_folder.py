@@ -22,7 +22,8 @@ import json
 import os
 import stat
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -43,9 +44,6 @@ from cipherdag.sites.study.study_names import (
 )
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.sources import READABLE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_SETTINGS_BYTES = 64 * 1024
 SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO

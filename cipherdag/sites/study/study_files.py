@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.pages.whole_file import write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_REQUEST_BYTES: Final = 64 * 1024
 MAX_STUDY_BYTES: Final = 1024 * 1024

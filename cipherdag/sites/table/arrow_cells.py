@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cipherdag.sites.table.cells import TextCells
+from cipherdag.sites.table.cells import Cells, TextCells
 from cipherdag.sites.table.data_frame import series_cells
-
-if TYPE_CHECKING:
-    from cipherdag.sites.table.cells import Cells
 
 BATCH_ROWS = 2**16
 """Read at a time: 37 columns of numbers are 20 MB, as far as a file's own blocks are no larger."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.errors import DataError, NotNumericError, UnknownCategoryError
-from cipherdag.sites.table.cells import NumberCells, TextCells
+from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
+from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import (
     nearest,
     normalise_name,
@@ -17,13 +18,7 @@ from cipherdag.sites.table.names import (
     parse_number,
     parse_numbers,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.sites.table.cells import Cells
-    from cipherdag.sites.table.column import Column
-    from cipherdag.sites.table.notations import Notation
+from cipherdag.sites.table.notations import Notation
 
 CodeArray = NDArray[np.integer]
 ValueArray = NDArray[np.float64]

@@ -7,18 +7,16 @@ import gzip
 import io
 import zlib
 from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from pathlib import Path
+from typing import BinaryIO, Final, cast
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, TextCells
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
 from cipherdag.sites.table.names import normalise_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import NumberCells, RawTable, TextCells
+from cipherdag.sites.table.cells import Cells, ColumnType, NumberCells, RawTable, TextCells
 from cipherdag.sites.table.names import LARGEST_EXACT, normalise_name, number_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from cipherdag.sites.table.cells import Cells, ColumnType
 
 
 def frame_table(frame: object) -> RawTable:

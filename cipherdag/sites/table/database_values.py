@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
 
-from cipherdag.sites.table.cells import NumberCells, TextCells
+from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
 from cipherdag.sites.table.names import LARGEST_EXACT, number_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from cipherdag.sites.table.cells import Cells
 
 NO_SINGLE_VALUE = "(no single value)"
 _NUMBERS = (int, float, Decimal)

@@ -6,9 +6,11 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cipherdag.errors import (
     DatabaseDriverError,
@@ -17,16 +19,10 @@ from cipherdag.errors import (
     DatabaseUnreachableError,
 )
 from cipherdag.sites.table.arrow_cells import BATCH_ROWS, arrow_cells
-from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable
+from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, ColumnType, RawTable, TypeKind
 from cipherdag.sites.table.database import selection
 from cipherdag.sites.table.database_values import row_blocks
 from cipherdag.sites.table.names import normalise_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from cipherdag.sites.table.cells import Cells, TypeKind
 
 _SHUT: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": "false"}
 _TABLES = """

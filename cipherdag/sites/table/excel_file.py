@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import date, datetime, time
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import CHUNK_ROWS, RawTable
+from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable
 from cipherdag.sites.table.database_values import value_cells
+from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.names import normalise_name
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cipherdag.sites.table.cells import Cells
-    from cipherdag.sites.table.file_description import FileDescription
-
-    Row = tuple[object, ...]
+Row = tuple[object, ...]
 
 _WORKBOOK = "xl/workbook.xml"
 _FORMULA = b"<f"

@@ -16,7 +16,8 @@ from __future__ import annotations
 import codecs
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final, Self
 
 import msgspec
 
@@ -24,10 +25,6 @@ from cipherdag.errors import UnreadableDataError
 from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.table.names import normalise_name
 from cipherdag.sites.table.notations import Notation
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Self
 
 _MAX_BYTES = 64 * 1024
 ANY_SOURCE: Final = ("decimal", "thousands", "date_format", "skip_unnamed", "rename")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.arrow_cells import BATCH_ROWS, arrow_cells
-from cipherdag.sites.table.cells import ColumnType, RawTable
+from cipherdag.sites.table.cells import Cells, ColumnType, RawTable
 from cipherdag.sites.table.data_frame import declared_type
 from cipherdag.sites.table.names import normalise_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cipherdag.sites.table.cells import Cells
 
 _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index without a name
 

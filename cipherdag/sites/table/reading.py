@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +21,19 @@ from cipherdag.errors import (
     TooFewRowsError,
     UnreadableDataError,
 )
-from cipherdag.sites.table.cells import TextCells
+from cipherdag.sites.table.cells import Cells, RawTable, TextCells
 from cipherdag.sites.table.data_frame import frame_table
-from cipherdag.sites.table.file_description import ANY_SOURCE, AS_USUAL, DescribedFile
+from cipherdag.sites.table.file_description import (
+    ANY_SOURCE,
+    AS_USUAL,
+    DescribedFile,
+    FileDescription,
+)
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
 from cipherdag.sites.table.sources import READABLE, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import pandas as pd
-
-    from cipherdag.sites.table.cells import Cells, RawTable
-    from cipherdag.sites.table.file_description import FileDescription
 
 TableSource: TypeAlias = Union[str, os.PathLike[str], DescribedFile, "pd.DataFrame"]
 

@@ -7,13 +7,14 @@ of which kind they are, which categories or bins they have and what stands for a
 from __future__ import annotations
 
 import json
+import os
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,13 +23,7 @@ from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable
-
-    from cipherdag.sites.table.reading import TableSource
-
+from cipherdag.sites.table.reading import TableSource
 
 _COMMENT_WIDTH = 96
 _TEXTS = ("unit", "date")

@@ -6,8 +6,10 @@ variables is missing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -19,6 +21,7 @@ from cipherdag.errors import (
     ExtraColumnError,
     MissingColumnError,
 )
+from cipherdag.sites.table.cells import Cells, RawTable
 from cipherdag.sites.table.column_reader import (
     MISSING_CODE,
     CodeArray,
@@ -27,15 +30,10 @@ from cipherdag.sites.table.column_reader import (
     ValueArray,
 )
 from cipherdag.sites.table.names import nearest
-from cipherdag.sites.table.reading import check_row_count, open_table
+from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from cipherdag.sites.table.cells import Cells, RawTable
-    from cipherdag.sites.table.reading import TableSource
     from cipherdag.sites.table.schema import Schema
 
 RowIndex = NDArray[np.int64]

@@ -5,20 +5,16 @@ A source costs a file that opens it and an entry here; its package is imported o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.errors import UnreadableDataError
+from cipherdag.sites.table.cells import RawTable
+from cipherdag.sites.table.file_description import FileDescription
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from cipherdag.sites.table.cells import RawTable
-    from cipherdag.sites.table.file_description import FileDescription
-
-    Opened = AbstractContextManager[RawTable]
+Opened = AbstractContextManager[RawTable]
 
 _HEAD_BYTES = 64
 

@@ -12,6 +12,7 @@ Leaks:
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -25,18 +26,13 @@ from cipherdag.errors import (
     DatabaseQueryError,
     DatabaseUnreachableError,
 )
-from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable
-from cipherdag.sites.table.database import NO_ADDRESS, selection
+from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable, TypeKind
+from cipherdag.sites.table.database import NO_ADDRESS, DatabaseSource, selection
 from cipherdag.sites.table.database_values import row_blocks
 from cipherdag.sites.table.names import normalise_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from sqlalchemy import URL, Connection, Engine
-
-    from cipherdag.sites.table.cells import TypeKind
-    from cipherdag.sites.table.database import DatabaseSource
 
 CONNECT_S = 10
 # without parameters a % of the query is a %

@@ -6,17 +6,13 @@ padding, and leaves out as many rows without a word (3.1.1, `XportReader._record
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cipherdag.errors import UnreadableDataError
+from cipherdag.sites.table.cells import RawTable
 from cipherdag.sites.table.data_frame import frame_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from cipherdag.sites.table.cells import RawTable
 
 
 @contextmanager

@@ -23,18 +23,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.densities import FLOW, NORMAL, Density
 from cipherdag.sites.compute.beliefs.networks import Networks
-
-if TYPE_CHECKING:
-    from cipherdag.questions.local_beliefs import Training
-    from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
 LOGIT_RATE, TRAVEL = 6e-2, 60.0

@@ -8,15 +8,12 @@ section 3.3 (the flow). Logarithms are kept throughout, so that no value needs c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LOG_SD_BOUND = 4.0
 FLOW_LAYERS, FLOW_UNITS = 2, 10

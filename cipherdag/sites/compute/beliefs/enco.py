@@ -14,16 +14,13 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms
-
-if TYPE_CHECKING:
-    from cipherdag.questions.local_beliefs import Training
-    from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 GAMMA_RATE, GAMMA_BETAS = 2e-2, (0.9, 0.9)
 THETA_RATE, THETA_BETAS = 1e-1, (0.9, 0.999)

@@ -10,16 +10,13 @@ Source: Lippe et al., "Efficient neural causal discovery without acyclicity cons
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from cipherdag.sites.compute.beliefs.networks import Networks
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 FIT_RATE = 5e-3
 CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 28}

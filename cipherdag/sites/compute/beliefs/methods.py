@@ -5,23 +5,16 @@ Source: Abyaneh et al., "FED-CD" (2023), section 4.1 and appendix A.2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
+from cipherdag.arrays import FloatMatrix
+from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import DENSITIES, Dcdi
 from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.beliefs.sdi import learn_sdi
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from cipherdag.questions.local_beliefs import Training
-    from cipherdag.sites.compute.beliefs.regimes import Regimes
-
-FloatMatrix = NDArray[np.float64]
 
 SMALLEST = 0.01
 """Beliefs are kept this far from 0 and 1, so that a prior can be overcome by data."""

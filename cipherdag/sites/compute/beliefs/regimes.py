@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from cipherdag.errors import TooFewRowsError
 from cipherdag.sites.compute.beliefs.densities import NORMAL, Density
 from cipherdag.sites.compute.left_out import tell_few
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LEAST_SPREAD = 1e-8
 

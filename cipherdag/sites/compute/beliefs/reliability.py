@@ -13,9 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-FloatMatrix = NDArray[np.float64]
-FloatVector = NDArray[np.float64]
-BoolMatrix = NDArray[np.bool_]
+from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 
 ROW_STEP = 25
 """Rows of an intervention count in steps of so many, where small counts may not leave."""

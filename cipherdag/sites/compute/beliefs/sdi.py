@@ -15,17 +15,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.enco import MaskedAdam
 from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms
-
-if TYPE_CHECKING:
-    from cipherdag.questions.local_beliefs import Training
-    from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 RATE, BETAS = 5e-2, (0.9, 0.999)
 TWO_CYCLES = 4.0

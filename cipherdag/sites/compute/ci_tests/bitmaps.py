@@ -9,16 +9,13 @@ table has few cells.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from cipherdag.arrays import IndexArray
 
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
-
-    Words = NDArray[np.uint64]
+Words = NDArray[np.uint64]
 
 ROWS_PER_WORD = 64
 MOST_LEVELS = 32
@@ -116,5 +113,4 @@ def _rows_in_common(words: Words, steps: list[tuple[IndexArray, IndexArray]]) ->
         both = words[bitmap]
         np.bitwise_and(both, common[parent], out=both)
         common = both
-    total: IndexArray = np.bitwise_count(common).sum(axis=1, dtype=np.int32)
-    return total
+    return np.bitwise_count(common).sum(axis=1, dtype=np.int32)

@@ -6,20 +6,14 @@ conditioning set, so both are brought into one form before anything is computed 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence, IndexArray
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-FloatMatrix = NDArray[np.float64]
-BoolVector = NDArray[np.bool_]
+from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 
 N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
 KEY_LIMIT = 2**63

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, EvidenceCache, canonical, evidence_of
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix, TestBatch
-    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, IndexArray
+from cipherdag.sites.compute.ci_tests.cache import (
+    N_COLUMNS,
+    EvidenceCache,
+    TestBatch,
+    canonical,
+    evidence_of,
+)
+from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 
 
 class CachedTest(ABC):

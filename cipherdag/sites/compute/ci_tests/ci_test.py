@@ -8,10 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import NotNumericError, ParameterError
-
-FloatVector = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

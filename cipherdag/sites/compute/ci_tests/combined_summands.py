@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from cipherdag.questions.combined_evidence import LARGEST_Z, SMALLEST_P
-
-if TYPE_CHECKING:
-    from cipherdag.questions.combined_evidence import CombinedEvidence
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.combined_evidence import LARGEST_Z, SMALLEST_P, CombinedEvidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
 
 LARGEST_P = 1.0 - 2.0**-53
 

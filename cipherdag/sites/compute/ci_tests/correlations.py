@@ -6,21 +6,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.statistics.partial_correlation import correlation_matrices
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.cache import BoolVector
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)

@@ -8,24 +8,19 @@ has far more cells than rows.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from cipherdag.arrays import IndexArray
 from cipherdag.sites.compute.ci_tests import bitmaps
 from cipherdag.sites.compute.ci_tests.joint_codes import joint_counts
 from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
 from cipherdag.statistics.contingency import SparseTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
-    from cipherdag.statistics.table_shapes import TableShape
+from cipherdag.statistics.table_shapes import TableShape
 
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
@@ -114,8 +109,7 @@ class DiscreteColumns:
     def complete_codes(self, positions: IndexArray) -> IndexArray:
         """Codes of the rows without a missing value among some variables, shape (n', k)."""
         codes = self._columns[torch.from_numpy(positions).to(self.device)].cpu().numpy().T
-        found: IndexArray = codes[(codes >= 0).all(axis=1)].astype(np.int64)
-        return found
+        return codes[(codes >= 0).all(axis=1)].astype(np.int64)
 
     def tables(
         self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape

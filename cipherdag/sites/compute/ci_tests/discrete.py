@@ -8,18 +8,17 @@ and with x and y or the conditioning set in any order.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Iterator
+from typing import Literal, get_args
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import Constant, DegreesOfFreedom
-from cipherdag.sites.compute.ci_tests.cache import (
-    DEFAULT_MEMORY,
-    BoolVector,
-    FloatMatrix,
-    TestBatch,
-)
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.counts import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import resolve_device
@@ -34,14 +33,6 @@ from cipherdag.statistics.contingency import (
 )
 from cipherdag.statistics.table_shapes import buckets
 from cipherdag.statistics.threads import threads_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
 Statistic = Literal["g2", "pearson", "exact-mean"]
 

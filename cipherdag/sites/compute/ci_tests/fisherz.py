@@ -7,22 +7,17 @@ the other tests of its batch or on how much memory there is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from cipherdag.sites.compute.ci_tests.cache import (
-    DEFAULT_MEMORY,
-    BoolVector,
-    FloatMatrix,
-    TestBatch,
-    pack,
-)
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch, pack
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.ci_tests.correlations import (
     LEAST_DEVIATION,
+    Correlations,
     StandardColumns,
     WholeMatrices,
     correlations_of,
@@ -33,12 +28,6 @@ from cipherdag.statistics.partial_correlation import (
     fisher_z,
     partial_correlation,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.ci_tests.correlations import Correlations
 
 BYTES_PER_ELEMENT = 40
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one

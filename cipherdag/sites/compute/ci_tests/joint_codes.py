@@ -6,16 +6,11 @@ and nothing as long as the rows is made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import IndexArray
 from cipherdag.sites.table.rows.stored import code_type
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
 
 BLOCK_ROWS = 2**17
 """At least, a multiple of 8: measured, what is done to a block stays in the processor's cache."""

@@ -12,26 +12,21 @@ approximation: section 3.4); Gretton et al., NIPS 20 (2008) (HSIC, which it is f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
-from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, BoolVector, FloatMatrix, TestBatch
+from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.ci_tests.correlations import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
 from cipherdag.sites.compute.ci_tests.kernel_matrices import WholeKernels
+from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
 from cipherdag.sites.compute.device import resolve_device
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
-    from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
 
 MEMORY = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
 CACHE_MEMORY = 64 * 2**20

@@ -12,19 +12,18 @@ Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from cipherdag.sites.compute.ci_tests.kernel_regression import centred_factor, regression_on
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.sites.compute.ci_tests.kernel_regression import (
+    Regression,
+    centred_factor,
+    regression_on,
+)
 from cipherdag.sites.compute.ci_tests.kernels import SHARE_OF_Z, inverse_square_width, tiles
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.ci_tests.kernel_regression import Regression
 
 LEFT_OUT = 1e-13
 """What a decomposition may leave of the diagonal of one variable's kernel matrix, of ones."""

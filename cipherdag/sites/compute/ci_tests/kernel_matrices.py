@@ -9,18 +9,13 @@ Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 
+from cipherdag.arrays import FloatMatrix, IndexArray
 from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SHARE_OF_Z, inverse_square_width, tiles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
 
 PARTS_PER_MATRIX = 4  # a kernel matrix, and what is alive while it is made and multiplied
 

@@ -17,14 +17,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix
 from cipherdag.sites.compute.ci_tests.kernels import RIDGE
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
 
 LEFT_OUT = 1e-11
 """What a decomposition may leave of the diagonal of K_Z, whose elements are 1."""

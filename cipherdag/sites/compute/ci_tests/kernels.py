@@ -5,15 +5,12 @@ Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011, and the authors' own co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Iterator
+from typing import Literal, Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
+from cipherdag.arrays import FloatMatrix, IndexArray
 
 RIDGE = 1e-3
 """e of the kernel ridge regression on Z."""

@@ -6,20 +6,14 @@ Source: FedPC, section 3.2.1, phase 1; Colombo and Maathuis (2014) for the order
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.questions.question import subsets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, IndexArray
-
-BoolMatrix = NDArray[np.bool_]
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 FIRST_WAVE = 4
 WAVE_GROWTH = 8

@@ -6,22 +6,17 @@ batch or on how much memory there is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatMatrix, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, FloatMatrix, TestBatch
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.statistics.threads import threads_for
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
 
 FEWEST_PER_COEFFICIENT = 5
 LARGEST_LOGIT = 30.0

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.question import Candidates, SeparatorSearch
-    from cipherdag.questions.separators import CandidateScores
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, IndexArray
+from cipherdag.arrays import IndexArray
+from cipherdag.questions.question import Candidates, SeparatorSearch
+from cipherdag.questions.separators import CandidateScores
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
 
 BATCH = 200_000
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from cipherdag.questions.question import WeightedEvidence
-    from cipherdag.sites.compute.ci_tests.ci_test import CITest, FloatVector
+from cipherdag.arrays import FloatVector
+from cipherdag.questions.question import WeightedEvidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 
 def weighted_evidence(test: CITest, question: WeightedEvidence) -> FloatVector:

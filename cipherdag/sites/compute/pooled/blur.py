@@ -11,19 +11,20 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.sites.table.rows.digest import Keyed, Renamed, first_met, rows_digest, unkeyed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import FloatVector, IndexArray
-    from cipherdag.sites.table.rows.digest import Digested
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.sites.table.rows.digest import (
+    Digested,
+    Keyed,
+    Renamed,
+    first_met,
+    rows_digest,
+    unkeyed,
+)
 
 SPREAD = 0.1
 """Share by which variances and weights of rows are multiplied at most."""
@@ -73,8 +74,7 @@ class Blur:
 
     def met(self, variables: int | IndexArray) -> IndexArray:
         """How many categories of each variable rows have, in the shape of ``variables``."""
-        found: IndexArray = self._met[variables]
-        return found
+        return self._met[variables]
 
     def sign(self, *variables: int) -> float:
         """-1 where the first of two categories is met second, once for each of these; else 1.
@@ -112,8 +112,7 @@ class Blur:
 
     def weights(self, rows: int) -> FloatVector:
         """What each row counts, shape (rows,): whole numbers do not follow from weighted sums."""
-        found: FloatVector = 1.0 + SPREAD * self.uniform(b"row weights", (rows,))
-        return found
+        return 1.0 + SPREAD * self.uniform(b"row weights", (rows,))
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""

@@ -14,22 +14,14 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.pooled.multinomial import LARGEST_LOGIT, bounded_logits
-from cipherdag.sites.compute.pooled.own_constants import best_constants
+from cipherdag.sites.compute.pooled.own_constants import Derivatives, best_constants
 from cipherdag.statistics.regression_fits import pack_step
 from cipherdag.statistics.thresholds import equal_thresholds, largest_share, marginal_thresholds
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.own_constants import Derivatives
-
-    FloatMatrix = NDArray[np.float64]
 
 LEAST_WIDTH = 2.0**-24
 """Between two thresholds; what a hostile question asks about a row between closer ones is cut."""

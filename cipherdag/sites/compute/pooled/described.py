@@ -12,23 +12,18 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION
 from cipherdag.sites.compute.pooled.marks import drawn_in
 from cipherdag.sites.table.rows.stored import taken_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
 
 
 def complete_rows(rows: int, missing: Iterable[BoolVector]) -> BoolVector:

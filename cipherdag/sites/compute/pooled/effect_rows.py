@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
 from cipherdag.questions.regression_steps import Regression
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import merged
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, by_pieces, information
@@ -32,17 +34,6 @@ from cipherdag.sites.compute.pooled.site_effects import (
     with_own_constants,
 )
 from cipherdag.sites.compute.pooled.site_regressions import model_step
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.blur import Blur
-
-    FloatMatrix = NDArray[np.float64]
-
 
 LEAST_WEIGHT = 0.5
 """Below that of one row."""
@@ -265,8 +256,7 @@ class _Answer:
             inverse[0, 0], level = 0.0, self._weights / max(float(self._weights.sum()), 1.0)
         share = np.clip(level + ((design @ inverse) * design).sum(axis=1), 0.0, LARGEST_SHARE)
         residual = (self._outcome - design @ self._coefficients[0]) / (1.0 - share)
-        found: FloatMatrix = (self._design @ self._question.influences().T) * residual[:, None]
-        return found
+        return (self._design @ self._question.influences().T) * residual[:, None]
 
     def _moves(self) -> FloatMatrix:
         """What every row moves the mean of each arm by, times its denominator, shape (n, arms)."""
@@ -325,8 +315,7 @@ class _Answer:
         by_output = self._design @ weights.reshape(self._question.arms - 1, -1).T
         levels = np.arange(1, self._question.arms)
         seen = (self._arm[:, None] == levels).astype(np.float64)
-        found: FloatVector = ((seen - self._propensities[:, 1:]) * by_output).sum(axis=1)
-        return found
+        return ((seen - self._propensities[:, 1:]) * by_output).sum(axis=1)
 
     @cached_property
     def _arms(self) -> list[_Arm]:
@@ -369,8 +358,7 @@ class _Answer:
         logits = bounded_logits(self._design @ own.T)
         whole = np.column_stack([np.zeros(len(logits)), logits])
         weights = np.exp(whole - whole.max(axis=1, keepdims=True))
-        found: FloatMatrix = weights / weights.sum(axis=1, keepdims=True)
-        return found
+        return weights / weights.sum(axis=1, keepdims=True)
 
     def _overlap(self) -> FloatVector:
         """Counts of propensities, shape (bins,); those of an arm that are not told are no few rows.

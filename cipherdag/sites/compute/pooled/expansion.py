@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.regression_steps import column_count
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.regression_steps import Regression, RegressionSteps, column_count
 from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.regression_steps import Regression, RegressionSteps
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-
-    FloatMatrix = NDArray[np.float64]
 
 EVERY_ROW = slice(None)
 BLOCK_ROWS = 8192

@@ -15,19 +15,15 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.survival.counts import SurvivalCounts, Survived
 from cipherdag.sites.compute.pooled.described import moved
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
-    from cipherdag.questions.survival.counts import SurvivalCounts, Survived
 
 GRID_BITS = 4
 """Below one, of expected events and of their covariances, where small counts may not leave."""

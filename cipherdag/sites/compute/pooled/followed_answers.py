@@ -7,25 +7,20 @@ Leaks:
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.survival.counts import SurvivalCounts
-from cipherdag.questions.survival.hazards import HazardSums
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
 from cipherdag.sites.compute.pooled.hazards import hazard_step, hazard_sums
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
-    from cipherdag.questions.survival.hazards import HazardSteps
-    from cipherdag.sites.compute.pooled.blur import Blur
-
-    Withheld = Callable[[IndexArray], BoolVector]
+Withheld = Callable[[IndexArray], BoolVector]
 
 log = logging.getLogger("cipherdag.site")
 

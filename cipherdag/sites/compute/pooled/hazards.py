@@ -6,22 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.pooled.followed import Followed
 from cipherdag.statistics.regression_fits import pack_step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
-    from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
-
-    FloatMatrix = NDArray[np.float64]
 
 MOST = 30.0
 """Of the logarithm of a weight that is added over sites."""

@@ -9,24 +9,19 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
+from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.left_out import tell_left_out
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import torch
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.likelihoods import LogLikelihoods
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.compute.pooled.blur import Blur
 
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
@@ -74,8 +69,7 @@ def moves(blur: Blur, about: bytes, likelihoods: FloatVector) -> FloatVector:
     """
     alike = np.rint(np.ldexp(likelihoods, ALIKE_BITS)).astype("<i8")
     _, drawn = blur.moves([about + one.tobytes() for one in alike], [1] * len(alike))
-    moved: FloatVector = JOLT * drawn
-    return moved
+    return JOLT * drawn
 
 
 class SetLikelihoods:
@@ -189,8 +183,7 @@ def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVect
     terms = numbers * np.log(np.maximum(numbers, 1.0) / np.repeat(rows, sizes))
     filled = np.add.reduceat((counts > 0).astype(np.float64), starts)
     chance = discount * np.maximum(filled - 1.0, 0.0) / 2.0
-    found: FloatVector = np.add.reduceat(terms, starts) - chance
-    return found
+    return np.add.reduceat(terms, starts) - chance
 
 
 def _correlations(values: NDArray[np.float64]) -> FloatVector:

@@ -7,22 +7,13 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError
-from cipherdag.questions.pooled_data import PLACE_EXPONENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector
-    from cipherdag.questions.pooled_data import Moments
-
-    FloatMatrix = NDArray[np.float64]
+from cipherdag.questions.pooled_data import PLACE_EXPONENT, Moments
 
 ROW_BLOCK = 8192
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite

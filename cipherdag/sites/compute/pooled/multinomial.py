@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from cipherdag.arrays import FloatArray
 
-    FloatArray = NDArray[np.float64]
-    FloatMatrix = FloatArray
+FloatMatrix = FloatArray
 
 LARGEST_LOGIT = 2.0**30
 """Only a hostile question asks about larger ones: a row's likelihood stays in an answer's bound."""

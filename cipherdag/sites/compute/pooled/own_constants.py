@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
+from cipherdag.arrays import FloatMatrix, FloatVector
 
-FloatMatrix = NDArray[np.float64]
 Derivatives = Callable[["FloatVector"], tuple[float, "FloatVector", FloatMatrix]]
 """Log likelihood, gradient and minus the Hessian at some constants."""
 

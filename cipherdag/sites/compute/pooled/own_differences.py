@@ -8,22 +8,18 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.pages.numerals import shown
 from cipherdag.questions.encodings import segments
+from cipherdag.questions.site_differences import SiteDifferences
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.shares import code_in, share_summands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from cipherdag.questions.encodings import FloatVector
-    from cipherdag.questions.site_differences import SiteDifferences
-    from cipherdag.sites.compute.pooled.blur import Blur
-    from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column import Column
 
 FEWEST_OTHERS = 2
 OUTLYING = 26.0

@@ -6,22 +6,17 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.sites.compute.pooled.blur import SPREAD
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cipherdag.findings.effect import AdjustedEffect
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
-    from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.arrays import FloatVector
+from cipherdag.findings.effect import AdjustedEffect
+from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.sites.compute.pooled.blur import SPREAD, Blur
 
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
@@ -76,6 +71,5 @@ def _finished(alone: Estimation, answer: Callable[[EffectSums], FloatVector]) ->
         try:
             question = next(asking) if sums is None else asking.send(sums)
         except StopIteration as finished:
-            found: AdjustedEffect = finished.value
-            return found
+            return finished.value
         sums = answer(question)  # type: ignore[arg-type]

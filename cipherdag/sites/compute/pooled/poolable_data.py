@@ -7,17 +7,21 @@ Leaks:
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
-from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.question import PoolQuestion
+from cipherdag.questions.regression_steps import Regression, RegressionSteps
 from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
@@ -36,20 +40,11 @@ from cipherdag.sites.compute.pooled.described import (
     rows_of,
     without_gaps,
 )
+from cipherdag.sites.compute.pooled.expansion import Expansion
+from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 from cipherdag.sites.compute.pooled.marks import column_marks, moments_of
+from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.question import PoolQuestion
-    from cipherdag.questions.regression_steps import Regression
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.expansion import Expansion
-    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
-    from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -187,8 +182,7 @@ class PoolableData:
             return self._within._few  # noqa: SLF001
         if self._min_cell_size <= 1 or self._values is None:
             return np.zeros(len(self._categories), dtype=bool)
-        few: NDArray[np.bool_] = (self._categories == 0) & repeated_values(self._values)
-        return few
+        return (self._categories == 0) & repeated_values(self._values)
 
     def _to_mark(self, variable: int, own: FloatVector) -> FloatVector:
         """Numbers of a column; those of descriptions where few rows have all values."""

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.site_differences import BLUR
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.site_differences import BLUR, SiteDifferences
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.marks import column_blocks
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
-    from cipherdag.questions.site_differences import SiteDifferences
-    from cipherdag.sites.compute.pooled.blur import Blur
 
 FENCE = 5.0
 FEWEST_ALIKE = 3

@@ -15,22 +15,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.regression_steps import outputs
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
-from cipherdag.sites.compute.pooled.own_constants import best_constants
+from cipherdag.sites.compute.pooled.own_constants import Derivatives, best_constants
 from cipherdag.statistics.regression_fits import pack_step
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
-    from cipherdag.sites.compute.pooled.own_constants import Derivatives
-
-    FloatMatrix = NDArray[np.float64]
 
 ENDLESS = 1024.0
 """A constant, in logits, of a category that no row of the site has, or that all have."""
@@ -152,8 +144,7 @@ def _best_intercepts(offsets: FloatMatrix, seen: FloatMatrix) -> FloatVector:
 
     middle = offsets.mean(axis=0)
     best = best_constants(offsets - middle, np.log(rows[1:] / rows[0]), derivatives)
-    found: FloatVector = np.append(0.0, best) - middle + middle[0]
-    return found
+    return np.append(0.0, best) - middle + middle[0]
 
 
 def _likelihood(logits: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.regression_steps import outputs, too_large
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.questions.regression_steps import Regression, RegressionSteps, outputs, too_large
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
+from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
 from cipherdag.sites.compute.pooled.alike.steps import linear_sums, logit_sums, triangle
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.expansion import Expansion
@@ -25,6 +28,7 @@ from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
     FEWEST_PER_COEFFICIENT,
+    Fit,
     first_fit,
     likelihood_ratio,
     nested_models,
@@ -32,19 +36,7 @@ from cipherdag.statistics.regression_fits import (
     step_parts,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.regression_steps import Regression, RegressionSteps
-    from cipherdag.sites.compute.ci_tests.cache import TestBatch
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
-    from cipherdag.statistics.regression_fits import Fit
-
-    FloatMatrix = NDArray[np.float64]
-    Parts = tuple[float, FloatVector, FloatMatrix]
+Parts = tuple[float, FloatVector, FloatMatrix]
 
 MOST_MADE, MOST_SUMS = 2**20, 512
 """Numbers made of all patterns, and sums of every group, up to which rows alike are taken so."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import Dag, ancestors, empty_dag, extensions, members, submasks
+from cipherdag.questions.regrets import Learner
 from cipherdag.sites.compute.scores.ges import LEAST_GAIN, greedy_equivalence_search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from cipherdag.questions.regrets import Learner
     from cipherdag.sites.compute.scores.scores import LocalScores
 
 MAX_EXACT_VARIABLES = 10

@@ -11,24 +11,20 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-FloatVector = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
 Moves = Callable[[FloatVector], FloatVector]
 """What a site that restricts small counts adds to log likelihoods of sets of variables."""
 
@@ -248,8 +244,7 @@ def _moved(moves: Moves, n_parents: int, parents: FloatVector, both: FloatVector
         parents: Log likelihoods of the families' parents.
         both: Of parents and variable.
     """
-    found: FloatVector = (moves(parents) if n_parents else 0.0) - moves(both)
-    return found
+    return (moves(parents) if n_parents else 0.0) - moves(both)
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,25 +8,19 @@ Gaussian one. It is not the same for Markov-equivalent graphs.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import TooFewRowsError
+from cipherdag.graphs.dags import Family
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.scores.mars import Knots, Spline, fit_splines, make_knots
-from cipherdag.sites.compute.scores.scores import by_size, standardised
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cipherdag.graphs.dags import Family
-    from cipherdag.sites.compute.scores.scores import Moves
-
-FloatVector = NDArray[np.float64]
+from cipherdag.sites.compute.scores.scores import Moves, by_size, standardised
 
 NORMALISER = math.log2(2.865064)  # makes the code of the whole numbers complete
 DIGITS = 1000.0  # a parameter is written with three to four digits

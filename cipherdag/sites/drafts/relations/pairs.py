@@ -6,16 +6,14 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from cipherdag.sites.drafts.relations.values import Codes, ColumnValues, Numbers
 
 Step = tuple[int, int]
@@ -93,8 +91,7 @@ def _joined(columns: Sequence[ColumnValues], a: int, b: int) -> Codes:
     """One code for each pair of codes of two columns; -1 where either is missing."""
     one, other = columns[a].codes, columns[b].codes
     assert one is not None and other is not None  # noqa: PT018 - of columns of few values
-    joined: Codes = np.where((one < 0) | (other < 0), -1, one * (int(other.max()) + 1) + other)
-    return joined
+    return np.where((one < 0) | (other < 0), -1, one * (int(other.max()) + 1) + other)
 
 
 def _determines(a: ColumnValues, b: ColumnValues) -> bool:
@@ -185,8 +182,7 @@ def _ranks(entry: ColumnValues, few: Codes) -> Codes:
 
 def _distinct(sample: Codes) -> Codes:
     ordered = np.sort(sample, axis=0)
-    found: Codes = 1 + (np.diff(ordered, axis=0) != 0).sum(axis=0)
-    return found
+    return 1 + (np.diff(ordered, axis=0) != 0).sum(axis=0)
 
 
 def _length(entry: ColumnValues) -> int:

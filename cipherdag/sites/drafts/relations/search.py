@@ -9,6 +9,7 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,8 +20,6 @@ from cipherdag.sites.drafts.relations.sums import constant_sums
 from cipherdag.sites.drafts.relations.values import column_values, comparable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cipherdag.sites.drafts.relations.pairs import Step
     from cipherdag.sites.drafts.relations.values import ColumnValues
     from cipherdag.sites.table.site_table import SiteTable

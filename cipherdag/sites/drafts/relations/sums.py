@@ -9,22 +9,19 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.graphs.relations import FEWEST_ONE_HOT, Relation
+from cipherdag.graphs.relations import FEWEST_ONE_HOT, Form, Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.graphs.relations import Form
     from cipherdag.sites.drafts.relations.values import ColumnValues
 
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 EXACT = 1e-6
 """What is left of a column, in its standard deviations, where it follows from others."""

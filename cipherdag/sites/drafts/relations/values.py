@@ -6,23 +6,21 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.sites.table.names import parse_number
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from cipherdag.sites.table.site_table import SiteTable
 
-    Codes = NDArray[np.int64]
-    Numbers = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Numbers = NDArray[np.float64]
 
 MOST_CODES = 1000
 """Different numbers of a column that is taken for codes, too; and at most a quarter of its rows."""

@@ -10,20 +10,13 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-
-    FloatMatrix = NDArray[np.float64]
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 
 FEWEST_IN_PIECE, MOST_IN_PIECE = 8, 512
 MOST_CELLS = 2**62

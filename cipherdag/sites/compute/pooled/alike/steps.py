@@ -11,27 +11,20 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
 from cipherdag.sites.compute.pooled.multinomial import (
     bounded_logits,
     by_pieces,
     linear_parts,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
-
-    FloatMatrix = NDArray[np.float64]
-    Parts = tuple[float, FloatVector, FloatMatrix]
+Parts = tuple[float, FloatVector, FloatMatrix]
 
 BLOCK_ELEMENTS = 2**16
 """What is made of some rows at a time: it stays in a processor's cache."""
@@ -188,5 +181,4 @@ def _square(triangle: FloatMatrix, size: int) -> FloatMatrix:
 def _pairs(size: int) -> IndexArray:
     """Where every two of so many stand in an upper triangle by rows, shape (size, size)."""
     low, high = (find.outer(*[np.arange(size)] * 2) for find in (np.minimum, np.maximum))
-    places: IndexArray = low * (2 * size - low - 1) // 2 + high
-    return places
+    return low * (2 * size - low - 1) // 2 + high

@@ -11,22 +11,16 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.estimation.effect_sums import PARTS
+from cipherdag.arrays import FloatVector
+from cipherdag.questions.estimation.effect_sums import PARTS, EffectSums
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import column_of, rows_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
-    from cipherdag.sites.compute.pooled.blur import Blur
 
 ROWS_PER_COEFFICIENT = 4
 """Of every arm in every part: sums of fewer rows at each step of a model have few solutions."""

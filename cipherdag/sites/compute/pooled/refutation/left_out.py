@@ -6,19 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.sites.compute.pooled.blur import SPREAD
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.sites.compute.pooled.blur import SPREAD, Blur
 from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.encodings import BoolVector, FloatVector
-    from cipherdag.questions.estimation.effect_sums import EffectSums
-    from cipherdag.sites.compute.pooled.blur import Blur
 
 MOVED = 0.25
 """Standard errors by which a site that restricts small counts moves its own sum at most."""

@@ -6,26 +6,20 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.scores.score_sums import Scores
-from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.questions.scores.score_sums import Scores, ScoreSums
+from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores, RegressionScores
 from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScores, normal_score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.scores.score_sums import ScoreSums
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
-    from cipherdag.sites.compute.pooled.score_sums.numbers import RegressionScores
 
-    FloatMatrix = NDArray[np.float64]
 
 LEAST_RANK = 1e-9
 """Share of the largest eigenvalue below which one of a covariance counts as 0."""

@@ -13,19 +13,15 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-
-    FloatArray = NDArray[np.float64]
-    Moments = tuple[FloatVector, FloatVector, FloatVector]
+Moments = tuple[FloatVector, FloatVector, FloatVector]
 
 CLIP, FURTHEST = 2.5, 4.0
 """Deviations at which residuals are clipped, before and after they are standardised again."""
@@ -198,8 +194,7 @@ def clipped_residuals(
 
     def standard(values: FloatArray) -> FloatArray:
         size = np.sqrt((values * values).sum(axis=1) / np.maximum(rest, 1.0))
-        found: FloatArray = values / np.where(size > 0.0, size, 1.0)[:, None]
-        return found
+        return values / np.where(size > 0.0, size, 1.0)[:, None]
 
     clipped = np.clip(standard(residuals), -CLIP, CLIP)
     # skewed numbers are clipped on one side, and products of means would add up

@@ -12,13 +12,20 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.questions.regression_steps import column_count, outputs, predictor_columns
+from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.questions.regression_steps import (
+    Regression,
+    column_count,
+    outputs,
+    predictor_columns,
+)
 from cipherdag.questions.scores.score_sums import score_shape
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.score_sums.numbers import (
@@ -27,18 +34,7 @@ from cipherdag.sites.compute.pooled.score_sums.numbers import (
     residual_scores,
 )
 from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
-from cipherdag.statistics.regression_fits import step_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from cipherdag.questions.regression_steps import Regression
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
-    from cipherdag.statistics.regression_fits import Fit
-
-    FloatMatrix = NDArray[np.float64]
+from cipherdag.statistics.regression_fits import Fit, step_parts
 
 LEAST_REST = 1e-9
 """Of the variance of the scored variable: what S leaves of it; less is none."""
@@ -70,8 +66,7 @@ class SiteRegressions:
         def own(variable: int) -> FloatVector:
             if variable < p:
                 return column(variable)
-            squares: FloatVector = standard(variable - p) ** 2
-            return squares
+            return standard(variable - p) ** 2
 
         self._expand = Expansion.of_site(self._categories, own)
         self._fits: dict[Regression, Fit] = {}
@@ -185,8 +180,7 @@ def _within_fences(values: FloatMatrix) -> FloatMatrix:
     """
     low, high = np.quantile(values, (0.25, 0.75), axis=0)
     reach = np.where(high > low, FENCE * (high - low), np.inf)
-    clipped: FloatMatrix = np.clip(values, low - reach, high + reach)
-    return clipped
+    return np.clip(values, low - reach, high + reach)
 
 
 def _efficient(

@@ -9,23 +9,19 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE
 from cipherdag.statistics.table_forms import TableForms, table_forms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 
-    FloatArray = NDArray[np.float64]
-    Strata = tuple[IndexArray, FloatArray]
+Strata = tuple[IndexArray, FloatArray]
 
 OWN_VARIANCE = 1.0
 """Where no cell varies by more, one site's are too far from normal for a chi-square."""
