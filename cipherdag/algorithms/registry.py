@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cache
-import hashlib
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
