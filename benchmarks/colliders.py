@@ -5,7 +5,7 @@
 DATA_FOLDER is what `fedpc_data` reads; further networks are read from bn/<network>.bif.gz. Every
 sample of 5000 rows is drawn anew and split unevenly over the sites. Sites allow every count, so
 that `pooled` is PC on all rows; not so with ``--counts default``, as decision 45 has `stratified`
-by ``--rules joining``. Prints and writes, per data set and kind of evidence, the medians
+by ``--rules p_value_drop``. Prints and writes, per data set and kind of evidence, the medians
 of every rule, and over all samples how many arrows agree with and contradict the true DAG's. With
 ``--distance`` also how many effects the CPDAG would have wrong (`adjustment_distance`).
 """
@@ -22,7 +22,7 @@ from measuring import parser, write_report
 
 from cipherdag import Federation, FedPC
 
-RULES = ("sepset", "conservative", "majority", "joining")
+RULES = ("sepset", "conservative", "majority", "p_value_drop")
 DATA = ("alarm", "insurance", "child", "hailfinder", "asia", "win95pts", "linear-20", "linear-50")
 
 

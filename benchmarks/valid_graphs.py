@@ -39,7 +39,7 @@ from enumeration import consensus, every_extension, pattern_of
 ALGORITHMS = ("FedPC", "FedPC, sums", "FedPC, bootstrap", "FedFCI", "FedBOSS", "FedPC, statistic")
 PURE = ("FedBOSS", "FedPC, statistic")
 LEVELS = (0.001, 0.01, 0.05, 0.3)
-RULES = ("auto", "sepset", "conservative", "majority", "joining")
+RULES = ("auto", "sepset", "conservative", "majority", "p_value_drop")
 POLICY = Policy(questions=QUESTION_KINDS, min_cell_size=0, min_sites=2, tolerated_colluders=0)
 
 

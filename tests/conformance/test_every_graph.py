@@ -184,7 +184,7 @@ def concluded(algorithm, test):
     return algorithm.conclude(outcome, facts)
 
 
-@pytest.mark.parametrize("rule", ["auto", "sepset", "conservative", "majority", "joining"])
+@pytest.mark.parametrize("rule", ["auto", "sepset", "conservative", "majority", "p_value_drop"])
 @pytest.mark.parametrize("conflicts", ["auto", "keep", "overwrite"])
 @answers()
 @given(seed=seeds, known=st.booleans())

@@ -167,7 +167,7 @@ def test_more_than_a_tenth_of_the_decisive_tests_is_the_first_to_say(edges, fall
 class Undone:
     """A source that left the tests with variable 3 undone for want of sites."""
 
-    def left_undone(self, triplets):
+    def skipped_tests(self, triplets):
         return triplets[:, 2] == 3
 
 

@@ -95,7 +95,7 @@ class ClosedTests(RememberedTests):
             p_value = np.where(beside > 0, independent, np.nan)
             # as in sums: of a pair that no site can test x or y does not vary
             constant = np.isnan(p_value) & (np.arange(count) < marginal)
-            return self.settle_constant(tests[0], p_value, constant, self._combination)
+            return self.resolve_constant_pairs(tests[0], p_value, constant, self._combination)
         if self._both:
             neither = (independent[:marginal] == 0) & (beside == 0)
             given_nothing = np.where(neither, np.nan, independent[:marginal])

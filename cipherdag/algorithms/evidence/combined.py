@@ -83,7 +83,7 @@ class CombinedTests(RememberedTests):
         none &= np.arange(len(none)) < len(tests[0])
         if self._fewest > 1:
             p_value = np.where(none, self._constant, p_value)
-        self.leave_constant(
+        self.record_constant_pairs(
             tests[0][(none & ~np.isnan(p_value))[: len(tests[0])]], self._combination
         )
         return p_value

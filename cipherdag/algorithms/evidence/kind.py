@@ -120,11 +120,11 @@ class EvidenceKind:
             return source
         return WherePossible(source, settings.measured, settings.determined)
 
-    def told(self, *, closed: bool, joining: bool = False) -> str:
-        """What is learnt of it, in a sentence; of triples that ``joining`` judges in two."""
+    def told(self, *, closed: bool, p_value_drop: bool = False) -> str:
+        """What is learnt of it, in a sentence; of triples that ``p_value_drop`` judges in two."""
         if not closed:
             return self.discloses
-        return f"{self.closed} {AGAIN}" if joining else self.closed
+        return f"{self.closed} {AGAIN}" if p_value_drop else self.closed
 
     @property
     def stayed_closed(self) -> str:

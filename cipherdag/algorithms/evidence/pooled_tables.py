@@ -212,9 +212,9 @@ class TableTests(RememberedTests):
         )
         self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
 
-    def left_undone(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.left_undone`; a pooled table leaves no test undone."""
-        return self._fallback.left_undone(triplets)
+    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.skipped_tests`; a pooled table leaves no test undone."""
+        return self._fallback.skipped_tests(triplets)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """The common odds ratio of two variables of two categories, or the fallback's."""
@@ -252,7 +252,7 @@ class TableTests(RememberedTests):
             own[way == "pooled"] = self._pooled(rows[way == "pooled"])
             p_values.append(own)
         constant = (ways[0] == "pooled") & self._unvarying[tests[0]].any(axis=1) & (p_values[0] > 0)
-        self.leave_constant(tests[0][constant], "pooled")
+        self.record_constant_pairs(tests[0][constant], "pooled")
         return p_values
 
     def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:

@@ -80,9 +80,9 @@ def check_measured(own: FedPC | FedFCI, measured: Measured) -> None:
         f"sites lack variables, which evidence {takes} can do without; {own.decided_by} cannot",
     )
     require(
-        own.colliders in ("auto", "joining") and getattr(own, "sepset", "max") == "max",
-        "sites lack variables; then colliders joining alone tells of a middle that it was measured "
-        "beside the ends",
+        own.colliders in ("auto", "p_value_drop") and getattr(own, "sepset", "max") == "max",
+        "sites lack variables; then colliders p_value_drop alone tells of a middle that it was "
+        "measured beside the ends",
     )
 
 

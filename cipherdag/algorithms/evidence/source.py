@@ -62,11 +62,11 @@ class EvidenceSource(Protocol):
     def strengths(self, pairs: IndexArray) -> FloatVector:
         """See `RememberedTests.strengths`."""
 
-    def left_undone(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.left_undone`."""
+    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.skipped_tests`."""
 
-    def never_tested(self) -> IndexArray:
-        """See `RememberedTests.never_tested`."""
+    def untestable_pairs(self) -> IndexArray:
+        """See `RememberedTests.untestable_pairs`."""
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""
@@ -102,8 +102,8 @@ class RememberedTests(ABC):
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
         self._strengths = Memory(1)
-        self._left_undone: set[tuple[int, ...]] = set()
-        self._never_tested: list[IndexArray] = []
+        self._skipped_tests: set[tuple[int, ...]] = set()
+        self._untestable_pairs: list[IndexArray] = []
         self._fallback: RememberedTests | None = None
         self._estimates: dict[int, Memory] = {}
 
@@ -122,7 +122,7 @@ class RememberedTests(ABC):
         if self._ranked:
             _keep(self._strengths, pairs, scores[:, None])
 
-    def left_undone(self, triplets: IndexArray) -> BoolVector:
+    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
         """Whether a test was not done though some rows have something to say of it.
 
         Such a test counts as dependent, so an edge may stand for want of sites alone. Where no rows
@@ -132,27 +132,27 @@ class RememberedTests(ABC):
             triplets: x, y in either order and a member of S, which may have more, shape (B, 3).
         """
         ordered = np.column_stack([np.sort(triplets[:, :2], axis=1), triplets[:, 2]])
-        return np.array([tuple(own) in self._left_undone for own in ordered.tolist()], dtype=bool)
+        return np.array([tuple(own) in self._skipped_tests for own in ordered.tolist()], dtype=bool)
 
-    def leave_undone(self, rows: IndexArray) -> None:
+    def record_skipped(self, rows: IndexArray) -> None:
         """Remember tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
         for x, y, *given in rows.tolist():
-            self._left_undone.update((x, y, member) for member in given)
+            self._skipped_tests.update((x, y, member) for member in given)
 
-    def never_tested(self) -> IndexArray:
+    def untestable_pairs(self) -> IndexArray:
         """Pairs that count as independent given nothing though no test of them could be made.
 
         Returns:
             x < y, shape (B, 2), those of sources that this one falls back to among them.
         """
         none = np.zeros((0, 2), dtype=np.int64)
-        others = none if self._fallback is None else self._fallback.never_tested()
-        return np.concatenate([none, *self._never_tested, others])
+        others = none if self._fallback is None else self._fallback.untestable_pairs()
+        return np.concatenate([none, *self._untestable_pairs, others])
 
-    def settle_constant(
+    def resolve_constant_pairs(
         self, pairs: IndexArray, p_value: FloatVector, constant: BoolVector, way: str
     ) -> FloatVector:
-        """The p-values, and of tests of what does not vary those of `leave_constant`.
+        """The p-values, and of tests of what does not vary those of `record_constant_pairs`.
 
         Args:
             pairs: Those given nothing, which come first, shape (B_0, 2).
@@ -161,10 +161,10 @@ class RememberedTests(ABC):
             way: What they are tallied as already.
         """
         if not np.isnan(self._constant):
-            self.leave_constant(pairs[constant[: len(pairs)]], way)
+            self.record_constant_pairs(pairs[constant[: len(pairs)]], way)
         return np.where(constant, self._constant, p_value)
 
-    def leave_constant(self, pairs: IndexArray, way: str) -> None:
+    def record_constant_pairs(self, pairs: IndexArray, way: str) -> None:
         """Remember new pairs that no test of could be made, and tally them as such.
 
         Args:
@@ -172,11 +172,11 @@ class RememberedTests(ABC):
             way: What they are tallied as already.
         """
         if len(pairs):
-            self._never_tested.append(np.sort(pairs, axis=1))
+            self._untestable_pairs.append(np.sort(pairs, axis=1))
             self._tally_constant(len(pairs), way)
 
     def ask_instead(self, tests: Tests, way: str) -> PValues:
-        """The p-values of tests by the fallback; see `leave_constant` of ``way``."""
+        """The p-values of tests by the fallback; see `record_constant_pairs` of ``way``."""
         assert self._fallback is not None, "a source without a fallback does its tests itself"
         before = self._fallback.tally[CONSTANT]
         found = yield from self._fallback.p_values(tests)
@@ -338,13 +338,13 @@ class WherePossible:
         """See `RememberedTests.strengths`."""
         return self._source.strengths(pairs)
 
-    def left_undone(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.left_undone`; what was never measured together was left so, too."""
-        return self._source.left_undone(triplets) | ~self._measured.together(triplets)
+    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.skipped_tests`; tests of variables never measured together, too."""
+        return self._source.skipped_tests(triplets) | ~self._measured.together(triplets)
 
-    def never_tested(self) -> IndexArray:
-        """See `RememberedTests.never_tested`; edges stand that were never measured together."""
-        return self._source.never_tested()
+    def untestable_pairs(self) -> IndexArray:
+        """See `RememberedTests.untestable_pairs`; edges stand that were never measured together."""
+        return self._source.untestable_pairs()
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""

@@ -117,7 +117,7 @@ class ScoreTests(RememberedTests):
             p_value = np.where(question.sizes > 0, 1.0 - dependent, np.nan)
             constant = np.zeros(len(p_value), dtype=bool)
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
-            return self.settle_constant(tests[0], p_value, constant, DONE)
+            return self.resolve_constant_pairs(tests[0], p_value, constant, DONE)
         fewest = max(self._settings.fewest, 1)
         contributors = np.rint((yield Contributors(question=question)))
         scores = question.parts((yield from opened_where(question, contributors >= fewest)))
@@ -137,9 +137,9 @@ class ScoreTests(RememberedTests):
         self._keep(question, scores, p_value, tests)
         undone = np.isnan(p_value) & (able > 0)
         for rows, own in zip(tests, by_block(tests, undone), strict=True):
-            self.leave_undone(rows[own])
+            self.record_skipped(rows[own])
         constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
-        return self.settle_constant(tests[0], p_value, constant, DONE)
+        return self.resolve_constant_pairs(tests[0], p_value, constant, DONE)
 
     def steps(self, tests: Tests, levels: Sequence[float]) -> PValues:
         """The smallest of some levels at which each test says dependent, else 1; by bits.

@@ -91,8 +91,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             alone, and only what is read off a triple or a path is tested further: far fewer tests
             and smaller sets; edges may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
-            x and z lacks y; ``conservative``, ``majority``, ``joining``: as in FedPC, by all sets
-            of neighbours (`fedpc.colliders`). ``auto``: ``joining``.
+            x and z lacks y; ``conservative``, ``majority``, ``p_value_drop``: as in FedPC, by all
+            sets of neighbours (`fedpc.colliders`). ``auto``: ``p_value_drop``.
         selection: Whether rows may have been selected by what variables cause (rules 5 to 7). Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
         max_cond_size: Largest conditioning set; None for no limit, which few rows allow.
@@ -353,7 +353,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     @property
     def rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
-        rule = "joining" if self.colliders == "auto" else self.colliders
+        rule = "p_value_drop" if self.colliders == "auto" else self.colliders
         return None if rule == "sepset" else rule
 
 
@@ -369,5 +369,5 @@ def _told_of(
         tests=dict(source.tally),
         rows=0 if source.kinds is None else source.kinds.rows,
         differences=differences,
-        fallen=fallen_untested(source.never_tested(), tested_pairs(known)),
+        fallen=fallen_untested(source.untestable_pairs(), tested_pairs(known)),
     )

@@ -69,13 +69,13 @@ class Among:
         """See `RememberedTests.strengths`."""
         return self._source.strengths(self._variables[pairs])
 
-    def left_undone(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.left_undone`."""
-        return self._source.left_undone(self._variables[triplets])
+    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.skipped_tests`."""
+        return self._source.skipped_tests(self._variables[triplets])
 
-    def never_tested(self) -> IndexArray:
+    def untestable_pairs(self) -> IndexArray:
         """Of all variables, as positions among all."""
-        return self._source.never_tested()
+        return self._source.untestable_pairs()
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """See `RememberedTests.effect`."""

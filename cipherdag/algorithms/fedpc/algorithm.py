@@ -82,8 +82,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             (with ``max``, that of largest p: Ramsey, 2016). The others need other evidence than
             ``vote``, look at all sets, and say what is not clear (`fedpc.colliders`):
             ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
-            x and z have y; ``joining``: p falls, on average to less than half, as y joins the sets.
-            ``auto``: ``joining``, or ``sepset`` with votes and where sets come from the ``search``.
+            x and z have y; ``p_value_drop``: p falls, on average to less than half, as y joins the
+            sets. ``auto``: ``p_value_drop``, or ``sepset`` with votes and where sets come from the
+            ``search``.
         reference: Whether to follow the paper or its original program where they differ; either
             implies votes, and ``auto`` is the paper with any evidence. ``paper``:
             order-independent layers, strictly more than ``vote_share`` of the sites, candidates
@@ -326,7 +327,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             known=known,
             untested=untested,
             undirected=undirected,
-            fallen=fallen_untested(source.never_tested(), known),
+            fallen=fallen_untested(source.untestable_pairs(), known),
         )
         return outcome.with_class(
             oriented(self, outcome, judged, open_triples=doubtful, standing=found.standing)
@@ -350,7 +351,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         rule = self.colliders
         if rule == "auto":
             told_all = self.decided_by != "vote" and self.sepset == "max"
-            return "joining" if told_all else "sepset"
+            return "p_value_drop" if told_all else "sepset"
         return rule
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:

@@ -4,8 +4,8 @@ The set that happened to separate x and z decides badly where tests err. The rul
 every subset of the neighbours of x and of those of z. Two ask in how many of the sets that separate
 the two y stands: ``conservative`` wants none or all of them (Ramsey, Zhang and Spirtes, "Adjacency-
 faithfulness and conservative causal inference", UAI 2006), ``majority`` fewer or more than half
-(Colombo and Maathuis, JMLR 15 (2014), section 4.2). ``joining`` asks what y does when it joins a
-set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
+(Colombo and Maathuis, JMLR 15 (2014), section 4.2). ``p_value_drop`` asks what y does when it joins
+a set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
 every set S without y of which S or S with y separates the two, it takes log p without y less log p
 with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
 below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
@@ -52,8 +52,8 @@ from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.orientation import Triple
 from cipherdag.questions.question import Question, SeparatorSearch
 
-JudgingRule = Literal["conservative", "majority", "joining"]
-ColliderRule = Literal["auto", "sepset", "conservative", "majority", "joining"]
+JudgingRule = Literal["conservative", "majority", "p_value_drop"]
+ColliderRule = Literal["auto", "sepset", "conservative", "majority", "p_value_drop"]
 Verdict = Literal["collider", "ambiguous", "other"]
 
 CLEAR = 2.0
@@ -135,8 +135,8 @@ def judge_triples(
         for rows, found in zip(tests, p_values, strict=True):
             keys = np.unique(triplet_keys(rows[found > alpha, :2]))
             judged.separated.update(map(tuple, key_rows(keys, 0).tolist()))
-        if rule == "joining":
-            verdicts = _by_joining(triples, tests, p_values, adjacent, alpha)
+        if rule == "p_value_drop":
+            verdicts = _by_p_value_drop(triples, tests, p_values, adjacent, alpha)
         else:
             verdicts = _by_share(triples, tests, p_values, adjacent, alpha, rule)
         named = zip(triples.tolist(), verdicts, strict=True)
@@ -154,7 +154,7 @@ def judge_triples(
                 elif verdict == "ambiguous":
                     judged.ambiguous.append((x, y, z))
 
-    ask = partial(graded, source, alpha=alpha) if rule == "joining" else source.p_values
+    ask = partial(graded, source, alpha=alpha) if rule == "p_value_drop" else source.p_values
     yield from candidate_tests(ask, search, hear)
     return judged
 
@@ -162,7 +162,7 @@ def judge_triples(
 def _may_be_effect(source: EvidenceSource, ends: Pair, y: int, others: list[int]) -> bool:
     """Whether y may be an effect of one of the other colliders, and no more."""
     asked = [(end, y, other) for end in ends for other in others]
-    return bool(source.left_undone(np.array(asked, dtype=np.int64).reshape(-1, 3)).any())
+    return bool(source.skipped_tests(np.array(asked, dtype=np.int64).reshape(-1, 3)).any())
 
 
 def _triples(pairs: IndexArray, adjacent: BoolMatrix) -> IndexArray:
@@ -172,7 +172,7 @@ def _triples(pairs: IndexArray, adjacent: BoolMatrix) -> IndexArray:
     return np.column_stack([np.repeat(pairs, counts, axis=0), np.concatenate(middles)])
 
 
-def _by_joining(
+def _by_p_value_drop(
     triples: IndexArray,
     tests: Tests,
     p_values: list[FloatVector],
@@ -186,8 +186,8 @@ def _by_joining(
         _falls(*of_two_sizes, adjacent, alpha)
         for of_two_sizes in zip(tests, tests[1:], p_values, p_values[1:], strict=False)
     )
-    joining, alone, falls = map(np.concatenate, zip(*told, strict=True))
-    owner = _among(triples)(joining)
+    triplets, alone, falls = map(np.concatenate, zip(*told, strict=True))
+    owner = _among(triples)(triplets)
     told_alone = np.zeros(len(triples), dtype=bool)
     told_alone[owner[alone]] = True
     kept = alone | ~told_alone[owner]

@@ -106,4 +106,4 @@ def _why(test: Sequence[int], source: EvidenceSource, determined: Determined) ->
         return FOLLOWS
     x, y, *given = test
     triplets = np.array([(x, y, s) for s in given], dtype=np.int64).reshape(-1, 3)
-    return TOO_FEW_SITES if source.left_undone(triplets).any() else TOO_FEW_ROWS
+    return TOO_FEW_SITES if source.skipped_tests(triplets).any() else TOO_FEW_ROWS

@@ -48,7 +48,7 @@ def oriented(
         strength: Strengths = outcome.support
     else:
         triples, open_triples = [*judged.colliders, *sorted(judged.effects)], judged.ambiguous
-        by_rule = own.closed or own.rule == "joining"
+        by_rule = own.closed or own.rule == "p_value_drop"
         clear = {t: c if by_rule else outcome.support[t[::2]] for t, c in judged.colliders.items()}
         # what no end is caused by stands as a collider where no clear one speaks against it
         strength = clear | {triple: -1.0 / judged.clarity[triple] for triple in judged.effects}

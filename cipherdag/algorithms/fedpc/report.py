@@ -135,7 +135,7 @@ def referred(
 def evidence_disclosed(algorithm: FedPC | FedFCI) -> tuple[str, ...]:
     """What tests over all sites open."""
     kind = EVIDENCE[algorithm.decided_by]
-    said = kind.told(closed=algorithm.closed, joining=algorithm.rule == "joining")
+    said = kind.told(closed=algorithm.closed, p_value_drop=algorithm.rule == "p_value_drop")
     compared = algorithm.compare_sites and kind.asks_columns and not algorithm.closed
     return (said, DIFFERENCES) if compared else (said,)
 

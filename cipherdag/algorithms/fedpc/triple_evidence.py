@@ -64,7 +64,7 @@ def _evidence(
 
 def _clarity(clear: float, middle: str, rule: str, *, closed: bool) -> str:
     """What all sets of the ends say of a middle."""
-    if rule != "joining":
+    if rule != "p_value_drop":
         return f"{clear:.0%} of the sets that separate the two are without {middle}"
     if clear == 1.0:
         return f"no set tells what {middle} does as it joins"

@@ -214,7 +214,7 @@ def test_what_varies_nowhere_is_independent_by_bits(n_sites):
     tests = [np.array([[0, 1]]), np.array([[0, 1, 2], [0, 2, 1]])]
     p_values, source, _ = found(sites, tests, bits=True)
     assert p_values[:2].tolist() == [1.0, 1.0]
-    assert source.never_tested().tolist() == [[0, 1]]
+    assert source.untestable_pairs().tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("kind", ["categories", "numbers", "mixtures"])
@@ -227,7 +227,7 @@ def test_pairs_that_vary_together_at_no_site_are_never_tested_by_bits(kind):
     sites = [mixed_site(own, categories) for own in parts]
     pairs = [np.array([[0, 1], [0, 2], [1, 2]])]
     p_values, source, _ = found(sites, pairs, bits=True)
-    assert source.never_tested().tolist() == [[0, 1]]
+    assert source.untestable_pairs().tolist() == [[0, 1]]
     assert p_values[0] == 1.0
 
     def stepping():
@@ -294,9 +294,9 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
         "no degrees of freedom or too few sites: none": 2,
     }
     # given its own copy a variable is constant: of that no rows say anything
-    undone = source.left_undone(np.array([[0, 1, 4], [3, 0, 2], [0, 3, 2], [0, 1, 3]]))
+    undone = source.skipped_tests(np.array([[0, 1, 4], [3, 0, 2], [0, 3, 2], [0, 1, 3]]))
     assert undone.tolist() == [False, True, True, False]
-    assert source.never_tested().tolist() == [[0, 3]]
+    assert source.untestable_pairs().tolist() == [[0, 3]]
     fewer = found(sites, tests, fewest=2)[0]
     assert np.isnan(fewer).tolist() == [False] * 5 + [True]
 

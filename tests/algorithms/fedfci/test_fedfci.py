@@ -68,12 +68,12 @@ def true_pag(dag, observed, hidden):
 
 
 @pytest.mark.parametrize("selection", [False, True])
-@pytest.mark.parametrize("colliders", ["joining", "majority", "conservative", "sepset"])
+@pytest.mark.parametrize("colliders", ["p_value_drop", "majority", "conservative", "sepset"])
 def test_the_true_pag_under_an_oracle(colliders, selection):
     algorithm = FedFCI(
         evidence="fisher", colliders=colliders, selection=selection, max_cond_size=None
     )
-    for seed in range(300 if colliders == "joining" and not selection else 30):
+    for seed in range(300 if colliders == "p_value_drop" and not selection else 30):
         dag, observed, hidden = case(seed, selection=selection)
         outcome, _ = oracle_outcome(algorithm, dag, observed, hidden)
         true = true_pag(dag, observed, hidden)
@@ -82,7 +82,7 @@ def test_the_true_pag_under_an_oracle(colliders, selection):
 
 
 @pytest.mark.parametrize("selection", [False, True])
-@pytest.mark.parametrize("colliders", ["joining", "majority", "sepset"])
+@pytest.mark.parametrize("colliders", ["p_value_drop", "majority", "sepset"])
 def test_what_rfci_says_is_true_under_an_oracle(colliders, selection):
     """Its edges are the true ones and some more, and of every edge each mark is true."""
     rfci = FedFCI(

@@ -19,7 +19,7 @@ from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 
-RULES = ("auto", "sepset", "conservative", "majority", "joining")
+RULES = ("auto", "sepset", "conservative", "majority", "p_value_drop")
 seeds = st.integers(0, 100_000)
 
 
@@ -100,7 +100,7 @@ def plain_verdicts(skeleton, p_value, rule, alpha):
     return colliders, ambiguous
 
 
-def plain_joining(skeleton, p_value, alpha):
+def plain_p_value_drop(skeleton, p_value, alpha):
     """Colliders with the factor by which p falls, and ambiguous triples."""
     colliders, ambiguous, clear = {}, set(), np.log(2)
     n = len(skeleton)
@@ -130,10 +130,10 @@ def plain_joining(skeleton, p_value, alpha):
 
 @settings(max_examples=60, deadline=None)
 @given(seed=seeds)
-def test_joining_is_that_of_plain_loops(seed):
+def test_p_value_drop_is_that_of_plain_loops(seed):
     test, p_value = hashed(seed, 6)
-    outcome, _ = run(test, colliders="joining", alpha=0.3)
-    colliders, ambiguous = plain_joining(outcome.skeleton, p_value, 0.3)
+    outcome, _ = run(test, colliders="p_value_drop", alpha=0.3)
+    colliders, ambiguous = plain_p_value_drop(outcome.skeleton, p_value, 0.3)
     assert set(outcome.ambiguous) == ambiguous
     assert outcome.colliders == pytest.approx(colliders)
     check_class(outcome, sorted(colliders, key=lambda t: -colliders[t]))
@@ -141,16 +141,16 @@ def test_joining_is_that_of_plain_loops(seed):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
-def test_joining_by_verdicts_is_that_of_plain_loops_over_two_levels(seed):
+def test_p_value_drop_by_verdicts_is_that_of_plain_loops_over_two_levels(seed):
     test, p_value = hashed(seed, 6)
-    closed, _ = run(test, n_sites=3, colliders="joining", alpha=0.1, reveal="bits")
+    closed, _ = run(test, n_sites=3, colliders="p_value_drop", alpha=0.1, reveal="bits")
 
     def middle(x, y, given):
         # on the grid on which sums over three sites, of a row each, are compared
         above = [np.rint((p_value(x, y, given) - level) * 2**12) > 0 for level in (0.1, 0.3)]
         return [0.01, 0.03**0.5, 0.3**0.5][int(np.sum(above))]
 
-    colliders, ambiguous = plain_joining(closed.skeleton, middle, 0.1)
+    colliders, ambiguous = plain_p_value_drop(closed.skeleton, middle, 0.1)
     assert set(closed.ambiguous) == ambiguous
     assert closed.colliders == pytest.approx(colliders)
 
@@ -161,7 +161,7 @@ def test_a_test_that_cannot_be_done_says_nothing_of_a_middle():
             return 0.0
         return {(): 0.5, (1,): float("nan"), (3,): 0.4, (1, 3): 0.1}.get(tuple(sorted(given)), 0.0)
 
-    outcome, _ = run(TableTest(4, p_value), colliders="joining")
+    outcome, _ = run(TableTest(4, p_value), colliders="p_value_drop")
     # of y: {3} against {1, 3} alone; of w: {} against {3} alone, since {1} is untold
     assert outcome.colliders == pytest.approx({(0, 1, 2): 4.0})
     assert outcome.ambiguous == ((0, 3, 2),)
@@ -217,7 +217,7 @@ def disagreeing(x, y, given):
         # by rule 3 of Meek w causes y as well
         ("sepset", "x>y z>y w>y x-w z-w", set()),
         # of y: {w} 0.9 falls to 0.3; {} rises from nothing to 0.2: no collider, nor is w by this
-        ("joining", "x-y y-z w-y x-w z-w", set()),
+        ("p_value_drop", "x-y y-z w-y x-w z-w", set()),
         ("majority", "x-y y-z w-y x-w z-w", set()),
         ("conservative", "x-y y-z w-y x-w z-w", {(0, 1, 2), (0, 3, 2)}),
     ],
@@ -259,7 +259,7 @@ def test_an_edge_that_stands_for_want_of_sites_turns_no_true_arrow(evidence):
 
 
 def test_votes_do_not_support_them():
-    for rule in ("conservative", "majority", "joining"):
+    for rule in ("conservative", "majority", "p_value_drop"):
         with pytest.raises(ParameterError, match="needs other evidence than vote"):
             FedPC(evidence="vote", colliders=rule)
     with pytest.raises(ParameterError, match="one of auto, sepset, conservative, majority"):
