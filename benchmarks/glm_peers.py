@@ -42,7 +42,7 @@ from scipy import stats
 from cipherdag import Federation, Policy, Schema
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.table.column import Column
 

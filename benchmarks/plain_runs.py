@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from cipherdag.arrays import FloatVector
     from cipherdag.predicates import IntegerMatrix
     from cipherdag.questions.ci_tests import CITestSpec
-    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.questions.question import Question
     from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
     FloatMatrix = NDArray[np.float64]

@@ -27,9 +27,9 @@ from cipherdag.algorithms.evidence.site_differences import (
     differing,
     marginal_differences,
 )
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 

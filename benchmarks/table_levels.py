@@ -22,8 +22,8 @@ from plain_runs import driven
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import CITestSpec
 
 ALPHA = 0.01
 WORST = 1.5

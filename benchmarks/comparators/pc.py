@@ -27,7 +27,10 @@ from cipherdag.graphs.orientation import (
     unshielded_pairs,
 )
 from cipherdag.graphs.resolution import class_of
-from cipherdag.questions.question import CITestSpec, SeparatorSearch, Skeleton, pack_integers
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.separators import SeparatorSearch
+from cipherdag.questions.skeleton import Skeleton
 from cipherdag.sites.answers.respondent import table_tests
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.plan import Member, Protection, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.questions.question import CITestSpec, Question, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.question import Question
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.policy.policy import Policy

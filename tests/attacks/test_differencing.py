@@ -27,8 +27,8 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Refusal, read_envelope
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.wire import decode
-from cipherdag.questions.question import CITestSpec, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.opened_sums import OpenedSums
 

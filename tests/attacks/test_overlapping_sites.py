@@ -28,8 +28,8 @@ from cipherdag.protocol import plan as plans
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import read_envelope
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import segments
-from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.record.opened_sums import OpenedSum, told_apart
 from cipherdag.sites.table.schema import Schema

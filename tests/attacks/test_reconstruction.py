@@ -30,11 +30,12 @@ from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.messages import Refusal, content_digest, read_envelope
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.wire import encode
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
-from cipherdag.questions.question import Bundle, CITestSpec, Skeleton
+from cipherdag.questions.question import Bundle
 from cipherdag.questions.regrets import (
     FamilyRegrets,
     GraphRegretExceeds,
@@ -43,7 +44,7 @@ from cipherdag.questions.regrets import (
     pack_graphs,
     pack_thresholds,
 )
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.record.ledger import read_releases
 

@@ -18,7 +18,7 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol.messages import REPLIES, Refusal, Unmask, read_envelope
 from cipherdag.protocol.wire import decode
-from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases

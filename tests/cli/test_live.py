@@ -21,8 +21,9 @@ from cipherdag import FedPC
 from cipherdag.cli import live
 from cipherdag.cli.live import LiveRun, LiveServer, asked_skeleton, live_page, live_part
 from cipherdag.graphs.networks import asia
-from cipherdag.questions.question import Bundle, CITestSpec, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.question import Bundle
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 
 
 def get(address, path="", *, method="GET", host=None):

@@ -14,10 +14,9 @@ import pytest
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import MixedTypesError, ParameterError
-from cipherdag.questions.ci_tests import CI_TESTS, ColumnTypes, offered_tests
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offered_tests
 from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.ci_test_makers import MAKERS
 from cipherdag.sites.answers.respondent import table_tests
 from cipherdag.sites.table.schema import Schema

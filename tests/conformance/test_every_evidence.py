@@ -12,8 +12,8 @@ from evidence_sites import cut, gaussian_site, gaussian_values
 from cipherdag import FedCMFS, FedPC
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import CITestSpec
 
 SETTINGS = EvidenceSettings(spec=CITestSpec(alpha=0.01), n_variables=5, present=Presence(3))
 TESTS = [np.array([[0, 1], [3, 4]]), np.array([[0, 2, 1], [1, 4, 2]]), np.array([[0, 4, 1, 3]])]

@@ -61,8 +61,8 @@ from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up.bodies import Offers, Sealed
 from cipherdag.protocol.wire import decode, encode
-from cipherdag.questions.question import CITestSpec, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.record.ledger import read_releases
 
 PROTECTIONS = ("masking", "bfv", "none")

@@ -8,9 +8,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.comparison import secure_any, secure_max, secure_min
-from cipherdag.questions.question import CITestSpec, SeparatorSearch, Skeleton, pack_integers
-from cipherdag.questions.separators import BestScoreExceeds
+from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.separators import BestScoreExceeds, SeparatorSearch
+from cipherdag.questions.skeleton import Skeleton
 
 
 def question(thresholds):

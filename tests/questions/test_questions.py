@@ -10,19 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.questions.encodings import unpack_integers
-from cipherdag.questions.question import (
-    Bundle,
-    CITestSpec,
-    Question,
-    SeparatorSearch,
-    Skeleton,
-    pack_integers,
-    question_kinds,
-    subsets,
-)
-from cipherdag.questions.separators import CandidateScores
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.encodings import pack_integers, subsets, unpack_integers
+from cipherdag.questions.question import Bundle, Question, question_kinds
+from cipherdag.questions.separators import CandidateScores, SeparatorSearch
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 
 SPEC = CITestSpec(alpha=0.05)
 

@@ -20,8 +20,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.closed.words import SUM_BITS
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.question import Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts
 
 

@@ -36,8 +36,8 @@ from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up.bodies import Seals
 from cipherdag.protocol.wire import decode, encode, pack
-from cipherdag.questions.question import CITestSpec, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.sites.answers.respondent import Respondent, table_tests
 from cipherdag.sites.policy.policy import Policy

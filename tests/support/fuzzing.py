@@ -30,9 +30,11 @@ from cipherdag.protocol import messages, wire
 from cipherdag.protocol import plan as plans
 from cipherdag.protocol.set_up import bodies as set_up
 from cipherdag.protocol.wire import decode, encode
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import Contributors
-from cipherdag.questions.question import Bundle, CITestSpec, LocalBeliefs, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.local_beliefs import LocalBeliefs
+from cipherdag.questions.question import Bundle
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.record.ledger import verify_ledger
 from cipherdag.sites.table.schema import Schema

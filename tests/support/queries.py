@@ -8,8 +8,8 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import CITestSpec
 
 SPEC = CITestSpec(alpha=0.01)
 

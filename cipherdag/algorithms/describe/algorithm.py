@@ -30,10 +30,11 @@ from cipherdag.findings.site_differences import DETAIL
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question, pack_integers
+from cipherdag.questions.question import Question
 
 
 @dataclass(frozen=True, slots=True)

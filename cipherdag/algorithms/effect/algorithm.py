@@ -34,6 +34,7 @@ from cipherdag.findings.effect import (
 )
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer
+from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
     TRUNCATIONS,
@@ -42,7 +43,7 @@ from cipherdag.questions.estimation.effect_sums import (
 )
 from cipherdag.questions.lockstep import beside, lockstep
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
-from cipherdag.questions.question import Question, pack_integers
+from cipherdag.questions.question import Question
 
 TWO = 2
 MOST_NAMED = 40

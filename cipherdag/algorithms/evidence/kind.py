@@ -10,8 +10,9 @@ from cipherdag.algorithms.evidence.closed import DOUBTED
 from cipherdag.algorithms.evidence.source import WherePossible
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Measured, Presence
-from cipherdag.questions.question import CITestSpec, Question
+from cipherdag.questions.question import Question
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource

@@ -18,9 +18,9 @@ from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.combined_evidence import Combination
-from cipherdag.questions.encodings import require_possible
+from cipherdag.questions.encodings import pack_integers, require_possible
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Moments
-from cipherdag.questions.question import Question, pack_integers
+from cipherdag.questions.question import Question
 from cipherdag.statistics.effects import of_correlation
 
 FALLBACK: Combination = "stouffer"

@@ -21,10 +21,10 @@ from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import Effect
-from cipherdag.questions.encodings import by_block
+from cipherdag.questions.encodings import by_block, pack_integers
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
-from cipherdag.questions.question import Question, pack_integers
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import (
     Regression,
     RegressionSteps,

@@ -12,10 +12,11 @@ from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, SmallCells, Tables
-from cipherdag.questions.question import CITestSpec, Question
+from cipherdag.questions.question import Question
 from cipherdag.statistics.contingency import TableStatistic
 from cipherdag.statistics.effects import mantel_haenszel
 from cipherdag.statistics.table_shapes import TableShape, buckets

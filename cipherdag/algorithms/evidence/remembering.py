@@ -19,7 +19,8 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks, row_keys
 from cipherdag.questions.lockstep import answered, parts_of
-from cipherdag.questions.question import Question, WeightedEvidence, finds_verdicts
+from cipherdag.questions.question import Question, finds_verdicts
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Outcome = TypeVar("Outcome")
 Keys = NDArray[np.bytes_ | np.uint64]

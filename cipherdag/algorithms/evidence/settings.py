@@ -9,9 +9,8 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.parameters import require
-from cipherdag.questions.ci_tests import CI_TESTS
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import CITestSpec
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.questions.verdicts import FEWEST_SITES
 

@@ -26,7 +26,8 @@ from cipherdag.questions.combined_evidence import (
 )
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.lockstep import answered, lockstep, parts_of
-from cipherdag.questions.question import Question, WeightedEvidence, finds_verdicts
+from cipherdag.questions.question import Question, finds_verdicts
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Outcome = TypeVar("Outcome")
 

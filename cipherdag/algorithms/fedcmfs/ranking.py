@@ -25,7 +25,8 @@ from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.question import Question, WeightedEvidence
+from cipherdag.questions.question import Question
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
 Wins = dict[tuple[int, int], bool]

@@ -59,16 +59,13 @@ from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_coll
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
+from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
-from cipherdag.questions.question import (
-    MAX_REPLICATES,
-    Question,
-    SeparatorSearch,
-    Skeleton,
-    pack_integers,
-)
+from cipherdag.questions.question import MAX_REPLICATES, Question
+from cipherdag.questions.separators import SeparatorSearch
+from cipherdag.questions.skeleton import Skeleton
 
 MOST_GRAPHS = 10_000_000
 """That `integrate` may look at: some hours."""

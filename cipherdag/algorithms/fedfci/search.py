@@ -35,7 +35,8 @@ from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep, possibly
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
-from cipherdag.questions.question import Question, SeparatorSearch
+from cipherdag.questions.question import Question
+from cipherdag.questions.separators import SeparatorSearch
 
 Sets = dict["Pair", frozenset[int]]
 

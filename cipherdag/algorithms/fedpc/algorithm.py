@@ -42,17 +42,13 @@ from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
+from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import (
-    MAX_REPLICATES,
-    Question,
-    SeparatorSearch,
-    Skeleton,
-    pack_integers,
-)
-from cipherdag.questions.separators import MAX_GRID_BITS
+from cipherdag.questions.question import MAX_REPLICATES, Question
+from cipherdag.questions.separators import MAX_GRID_BITS, SeparatorSearch
+from cipherdag.questions.skeleton import Skeleton
 
 Asking = Generator[Question, FloatVector, FedPCOutcome]
 

@@ -50,7 +50,8 @@ from cipherdag.algorithms.fedpc.pcstable import (
 )
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.orientation import Triple
-from cipherdag.questions.question import Question, SeparatorSearch
+from cipherdag.questions.question import Question
+from cipherdag.questions.separators import SeparatorSearch
 
 JudgingRule = Literal["conservative", "majority", "p_value_drop"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "p_value_drop"]

@@ -25,7 +25,8 @@ from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question, SeparatorSearch
+from cipherdag.questions.question import Question
+from cipherdag.questions.separators import SeparatorSearch
 
 Hear = Callable[[IndexArray, Tests, list[FloatVector]], None]
 """Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""

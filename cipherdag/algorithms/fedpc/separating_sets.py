@@ -14,9 +14,15 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.comparison import secure_max, secure_min
 from cipherdag.questions.coverage import covered
+from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question, SeparatorSearch, pack_integers
-from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
+from cipherdag.questions.question import Question
+from cipherdag.questions.separators import (
+    BestIndexPrecedes,
+    BestScoreExceeds,
+    CandidateScores,
+    SeparatorSearch,
+)
 
 SLICE = 250_000
 UNDECIDED = -2

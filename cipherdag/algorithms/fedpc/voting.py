@@ -23,8 +23,8 @@ from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.question import Question
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import MOST_VERDICTS, EdgeVerdicts
 
 TOO_MANY = (

@@ -21,29 +21,27 @@ from cipherdag.errors import (
     PolicyRefusedError,
 )
 from cipherdag.graphs.relations import NOTHING, Determined
-from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
-from cipherdag.questions.combined_evidence import SUMMED
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, fitting_tests
+from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
-from cipherdag.questions.question import (
-    Bundle,
-    CITestSpec,
-    CombinedEvidence,
+from cipherdag.questions.local_beliefs import LocalBeliefs
+from cipherdag.questions.question import Bundle, PoolQuestion, Question, Resampled, SingleQuestion
+from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
     GraphRegretExceeds,
-    LocalBeliefs,
-    PoolQuestion,
-    Question,
-    Resampled,
-    SeparatorSearch,
-    SingleQuestion,
-    WeightedEvidence,
+    ScoreSpec,
 )
-from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.questions.scores.score_bits import CategorySizes
-from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
+from cipherdag.questions.separators import (
+    BestIndexPrecedes,
+    BestScoreExceeds,
+    CandidateScores,
+    SeparatorSearch,
+)
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import TestVerdicts
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.possible_test import PossibleTest
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.odd_column import far_number
 from cipherdag.sites.answers.regret_answers import table_scores

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from cipherdag.arrays import IndexArray
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
-from cipherdag.questions.question import CITestSpec, Question
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.question import Question
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private

@@ -16,10 +16,11 @@ from scipy import stats
 from cipherdag import Federation, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
-from cipherdag.questions.question import Bundle, CITestSpec, Question, pack_integers
+from cipherdag.questions.question import Bundle, Question
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest

@@ -21,8 +21,8 @@ from cipherdag import Federation, FedPC, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import Question, RegressionSteps
-from cipherdag.questions.regression_steps import Regression, pack_models
+from cipherdag.questions.question import Question
+from cipherdag.questions.regression_steps import Regression, RegressionSteps, pack_models
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step
 from cipherdag.sites.compute.pooled.expansion import Expansion

@@ -19,8 +19,9 @@ from scipy import stats
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import PolicyRefusedError
-from cipherdag.questions.question import Question, RegressionSteps, pack_integers
-from cipherdag.questions.regression_steps import Regression, pack_models
+from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.question import Question
+from cipherdag.questions.regression_steps import Regression, RegressionSteps, pack_models
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
 from cipherdag.sites.policy.policy import Policy

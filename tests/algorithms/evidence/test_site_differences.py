@@ -28,10 +28,10 @@ from cipherdag.algorithms.evidence.site_differences import (
     p_values_of,
 )
 from cipherdag.errors import AggregateRangeError
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import Contributors, Covered, contributes
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import CITestSpec
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences
 from cipherdag.sites.compute.pooled import shares as shares_module
 from cipherdag.sites.compute.pooled.shares import code_in

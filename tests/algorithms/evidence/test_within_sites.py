@@ -27,11 +27,11 @@ from cipherdag.algorithms.evidence.closed import DOUBTED, FLOOR, graded
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import MixedTypesError
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import CITestSpec
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData

@@ -23,7 +23,8 @@ from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.lockstep import parts_of
-from cipherdag.questions.question import WeightedEvidence, finds_verdicts
+from cipherdag.questions.question import finds_verdicts
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 

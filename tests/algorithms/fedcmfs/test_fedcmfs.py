@@ -32,8 +32,8 @@ from cipherdag.algorithms.fedcmfs.hiton import Triplets, parents_and_children
 from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.question import Bundle, Question, WeightedEvidence
-from cipherdag.questions.weighted_evidence import weighted_means
+from cipherdag.questions.question import Bundle, Question
+from cipherdag.questions.weighted_evidence import WeightedEvidence, weighted_means
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.weighted_summands import weighted_evidence

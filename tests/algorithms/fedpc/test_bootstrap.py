@@ -15,11 +15,12 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError, ParameterError, PolicyRefusedError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import SmallCells, Tables
-from cipherdag.questions.question import Bundle, CITestSpec, Resampled, Skeleton, question_kinds
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.question import Bundle, Resampled, question_kinds
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.answers.table_respondent import table_respondent

@@ -8,8 +8,8 @@ import weakref
 import numpy as np
 from evidence_sites import discrete_codes
 
-from cipherdag.questions.question import CITestSpec, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 

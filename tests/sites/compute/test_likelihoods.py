@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from cipherdag.errors import MixedTypesError
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
-from cipherdag.questions.question import pack_integers
 from cipherdag.sites.compute.pooled.blur import SPREAD
 from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData

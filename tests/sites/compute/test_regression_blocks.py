@@ -14,8 +14,12 @@ from queries import Queries, random_tests
 from threads import printed_by_threads
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.questions.question import RegressionSteps
-from cipherdag.questions.regression_steps import Regression, coefficient_count, outputs
+from cipherdag.questions.regression_steps import (
+    Regression,
+    RegressionSteps,
+    coefficient_count,
+    outputs,
+)
 from cipherdag.sites.compute.pooled import expansion
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import by_pieces, linear_parts

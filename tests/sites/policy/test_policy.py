@@ -24,8 +24,8 @@ from cipherdag.errors import (
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
-from cipherdag.questions.question import CITestSpec, Skeleton
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.policy.usage import TestBudget
 

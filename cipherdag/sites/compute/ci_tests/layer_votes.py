@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.questions.question import subsets
+from cipherdag.questions.encodings import subsets
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 FIRST_WAVE = 4

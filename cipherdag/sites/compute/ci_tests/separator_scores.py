@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import IndexArray
-from cipherdag.questions.question import Candidates, SeparatorSearch
-from cipherdag.questions.separators import CandidateScores
+from cipherdag.questions.separators import Candidates, CandidateScores, SeparatorSearch
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
 
 BATCH = 200_000

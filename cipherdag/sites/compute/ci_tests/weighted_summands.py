@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.questions.question import WeightedEvidence
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 
