@@ -25,10 +25,11 @@ import numpy as np
 PACKAGE = Path(__file__).resolve().parents[1] / "cipherdag"
 RULES = PACKAGE.parent / ".importlinter"
 LIMITS = {
-    "levels": 11,
+    "levels": 10,
     "circles": 0,
     "circles between files": 0,
     "upward imports": 0,
+    "constants defined twice": 0,
     "modules in the root": 6,
     "modules in the largest folder": 20,
     "lines of the longest file": 400,
@@ -141,6 +142,26 @@ def sizes(paths: list[Path]) -> dict[str, float]:
     return figures
 
 
+def constants_twice(known: dict[str, Path]) -> list[str]:
+    """Constants that two modules define by one name and one literal, with these modules."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for name, path in known.items():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if isinstance(node, ast.AnnAssign):
+                targets = [node.target]
+            if len(targets) != 1 or not isinstance(targets[0], ast.Name) or node.value is None:
+                continue
+            computed = any(isinstance(n, ast.Name | ast.Call) for n in ast.walk(node.value))
+            if targets[0].id.isupper() and not computed:
+                where.setdefault((targets[0].id, ast.unparse(node.value)), []).append(name)
+    return [
+        f"{constant} = {value}: {', '.join(modules)}"
+        for (constant, value), modules in where.items()
+        if len(modules) > 1
+    ]
+
+
 def measure(package: Path = PACKAGE) -> dict[str, object]:
     """All figures, and the circles and upward imports by name."""
     known = modules(package)
@@ -157,6 +178,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
     rooms = circles(between)
     files = circles({(own.source, own.target) for own in running})
     up = upwards(found)
+    twice = constants_twice(known)
     inside = Counter(folder(name, known) for name in known if known[name].name != "__init__.py")
     root = [name for name in known if "." not in name and known[name].parent == package]
     return {
@@ -167,6 +189,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
         "circles between files": len(files),
         "circles between nested folders": len(circles(_strangers(nested))),
         "upward imports": len(up),
+        "constants defined twice": len(twice),
         "imports for types alone": len(found) - len(running),
         "modules": len(known),
         "modules in the root": len(root),
@@ -177,6 +200,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
             "circles between files": files,
             "circles between nested folders": circles(_strangers(nested)),
             "upward imports": [asdict(own) for own in up],
+            "constants defined twice": twice,
         },
     }
 

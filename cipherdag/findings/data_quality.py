@@ -15,7 +15,7 @@ from cipherdag.pages.numerals import shown
 
 NEARLY_EMPTY = 0.05
 """Share of rows with a value below which a column tells next to nothing."""
-HALF = 0.5
+MOSTLY_FULL = 0.5
 RARE = 0.01
 """Share of rows below which a category is called rare."""
 NARROW = 0.2
@@ -50,7 +50,7 @@ def _of_column(own: ColumnSummary, rows: int) -> Iterator[str]:
     share = own.told / max(rows, 1)
     if share < NEARLY_EMPTY:
         yield f"nearly empty: {share:.1%} of the rows tell a value"
-    elif share < HALF:
+    elif share < MOSTLY_FULL:
         yield f"only {share:.0%} of the rows tell a value"
     if own.constant:
         many = "" if own.categories else ", or values too near each other beside their size"

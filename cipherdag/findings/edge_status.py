@@ -16,7 +16,6 @@ from cipherdag.pages.numerals import counted
 
 MOST_UNDONE = 0.1
 """Share of the decisive tests that may be left undone before that is the first thing to say."""
-MOST_SHOWN = 10
 WHAT_HELPS = (
     "Categories with fewer levels, more sites that have such rows, or other evidence (of FedPC and "
     "FedFCI, evidence glm or pooled where sites allow it) may do them."
@@ -59,6 +58,6 @@ def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ..
         named = [f"{own.source} and {own.target} ({why(own)})" for own in standing]
         said.append(
             f"{counted(len(standing), 'edge')} of {len(edges)} may stand only because a {unit} "
-            f"that could take it away was not done: {first_of(named, MOST_SHOWN, '; ')}."
+            f"that could take it away was not done: {first_of(named, between='; ')}."
         )
     return tuple(said)

@@ -9,7 +9,6 @@ from cipherdag.graphs.listing import first_of
 
 DETAIL = "incomplete_columns"
 """Where a conclusion's details list them."""
-_MOST_SHOWN = 10
 
 
 def incomplete_detail(incomplete: Sequence[int], names: Sequence[str]) -> dict[str, list[str]]:
@@ -22,7 +21,7 @@ def scores_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
     if not (columns := details.get(DETAIL)):
         return ()
     said = (
-        f"Some sites miss values of {first_of(columns, _MOST_SHOWN)}. Scores are of "
+        f"Some sites miss values of {first_of(columns)}. Scores are of "
         "the rows that miss no value of any column, and the penalty counts all rows; every site's "
         "log says how many it left out."
     )

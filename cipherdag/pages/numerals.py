@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-SMALLEST_PLAIN, LARGEST_PLAIN = 1e-3, 1e6
-SMALLEST_P = 1e-300
+LEAST_PRINTED_PLAIN, LARGEST_PLAIN = 1e-3, 1e6
+LEAST_PRINTED_P = 1e-300
 
 
 def size(count: int) -> str:
@@ -25,19 +25,19 @@ def shown(value: float) -> str:
     """A number with at most four digits, with an exponent only where that helps."""
     if isinstance(value, int):
         return f"{value:,}".replace(",", "\u202f")
-    if value != 0 and not SMALLEST_PLAIN <= abs(value) < LARGEST_PLAIN:
+    if value != 0 and not LEAST_PRINTED_PLAIN <= abs(value) < LARGEST_PLAIN:
         return f"{value:.2e}"
     return f"{value:.4g}"
 
 
 def shown_beside(value: float, spread: float) -> str:
     """A number among others of such a spread: with more digits where four would make them equal."""
-    if not 0.0 < spread < abs(value) * SMALLEST_PLAIN:
+    if not 0.0 < spread < abs(value) * LEAST_PRINTED_PLAIN:
         return shown(value)
     return f"{value:.{max(0, 1 - Decimal(spread).adjusted())}f}"
 
 
-def probability(p_value: float, least: float = SMALLEST_P) -> str:
+def probability(p_value: float, least: float = LEAST_PRINTED_P) -> str:
     """A p-value with three digits; below the least that can be told apart from 0, that it is."""
     return f"{p_value:.3g}" if p_value >= least else f"< {least:.2g}"
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
 InterventionType = Literal["perfect", "imperfect"]
@@ -28,7 +29,6 @@ MAX_DCDI_VARIABLES = 100
 LOGIT_BOUND = 32.0
 LEAST_WEIGHT = 1e-9
 MAX_SHARPNESS = 30.0
-MAX_ROWS_LIMIT = 1 << 30
 COUNT_BITS, WEIGHT_BITS, COARSE_BITS = 30, 40, 10
 TRAINING_LIMITS = {
     "epochs": 1_000,

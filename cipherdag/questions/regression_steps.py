@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -27,28 +25,11 @@ from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
 )
-
-MAX_COEFFICIENTS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Regression:
-    """One response on some predictors, over the rows complete in them and in further variables.
-
-    Attributes:
-        response: Position.
-        predictors: Positions, in the order of the coefficients.
-        complete_in: Further positions whose missing values leave a row out.
-        ordered: Whether the response's categories are in an order.
-        crossed: How many of the predictors, the first ones, interact: of the discrete ones every
-            combination of categories has a constant and a slope per continuous one of its own.
-    """
-
-    response: int
-    predictors: tuple[int, ...]
-    complete_in: tuple[int, ...] = ()
-    ordered: bool = False
-    crossed: int = 0
+from cipherdag.statistics.regression_models import (
+    MAX_COEFFICIENTS,
+    Regression,
+    coefficient_count,
+)
 
 
 class RegressionSteps(
@@ -188,38 +169,6 @@ class RegressionSteps(
         bound = float(self.max_rows) * LARGEST_DEVIATION**2
         length = sum(step_length(count) for count in self.coefficient_counts)
         return (Encoding(length=length, bound=bound, resolution_bits=bits, signed=True),)
-
-
-def outputs(categories: int) -> int:
-    """Linear combinations that a response of so many categories has."""
-    return max(categories - 1, 1) if categories else 1
-
-
-def coefficient_count(model: Regression, categories: Sequence[int]) -> int:
-    """Coefficients of a model: constant and columns of predictors, for every output.
-
-    For a response in an order the thresholds, and the columns of predictors once.
-    """
-    columns, count = column_count(model, categories), outputs(categories[model.response])
-    return count + columns - 1 if model.ordered else columns * count
-
-
-def too_large(model: Regression, categories: Sequence[int]) -> bool:
-    """Whether a model has more coefficients than any site fits."""
-    return coefficient_count(model, categories) > MAX_COEFFICIENTS
-
-
-def column_count(model: Regression, categories: Sequence[int]) -> int:
-    """Columns of a model's design: the constant, those of the predictors, and products of them."""
-    crossed = [categories[v] for v in model.predictors[: model.crossed]]
-    combinations = math.prod(max(own, 1) for own in crossed)
-    rest = [categories[v] for v in model.predictors[model.crossed :]]
-    return combinations * (1 + crossed.count(0)) + sum(map(predictor_columns, rest))
-
-
-def predictor_columns(categories: int) -> int:
-    """Columns of a predictor that interacts with none: itself, or an indicator of all but one."""
-    return max(categories - 1, 0) if categories else 1
 
 
 def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:

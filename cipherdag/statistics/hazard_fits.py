@@ -19,14 +19,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
-from cipherdag.statistics.regression_fits import newton_step, step_parts
+from cipherdag.statistics.regression_fits import HALVINGS, ROUNDING, STEPS, newton_step, step_parts
 from cipherdag.statistics.reproducible import dot, logarithm
 
-STEPS = 40
-HALVINGS = 12
 CONVERGED = 1e-16
 """Gain of a step, as a share of the likelihood: deviations, taken before the last, to 1e-6."""
-ROUNDING = 1e-11
 LARGEST = 12.0
 """Of a coefficient, in common units: beyond, the likelihood rises without end."""
 STILL_MOVING = 0.1

@@ -13,6 +13,9 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector
 
+WIDTH = 1.959963984540054
+"""Half of a 95 % interval, in standard deviations."""
+
 
 def normal_scores(statistic: FloatVector, dof: FloatVector) -> FloatVector:
     """Scores of chi-square statistics, shape (B,), at least 0; 0 without degrees of freedom."""

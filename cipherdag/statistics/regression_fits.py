@@ -17,23 +17,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.regression_steps import (
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.errors import AggregateRangeError
+from cipherdag.statistics.regression_models import (
     Regression,
     coefficient_count,
+    coefficient_place,
+    coefficient_places,
     column_count,
     outputs,
-    predictor_columns,
 )
-from cipherdag.questions.scores.score_sums import scored_model
-from cipherdag.statistics.reproducible import dot, product, solve
+from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
 from cipherdag.statistics.thresholds import (
     equal_thresholds,
     free_directions,
@@ -41,8 +40,6 @@ from cipherdag.statistics.thresholds import (
     marginal_thresholds,
     rows_by_category,
 )
-
-Places = NDArray[np.int64]
 
 FEWEST_PER_COEFFICIENT = 5
 STEPS = 40
@@ -56,9 +53,8 @@ STILL = 1e-3
 FAR = 20.0
 """A step and a coefficient, in logits, beyond which a maximum is not finite."""
 ROUNDING = 1e-11
-LEAST_PIVOT = 1e-9
-"""Of a Hessian with unit diagonal: below it a column is a linear combination of others."""
 LEAST_REST = 1e-9
+"""Share of a variance that a conditioning set leaves; less counts as none."""
 
 
 @dataclass(slots=True)
@@ -158,8 +154,11 @@ class Fit:
             total = hessian[0, 0] / (chance * (1.0 - chance))
             seen = gradient[constants] + total * chance
             rows = np.append(total - seen.sum(), seen)
-        about = f"a regression of variable {self.model.response + 1}"
-        require_possible(about, "fewer than no rows", holds=rows.min() > -1.0)
+        if not rows.min() > -1.0:
+            raise AggregateRangeError(
+                "no answers add up to the sums of 'a regression of variable "
+                f"{self.model.response + 1}': fewer than no rows"
+            )
         if self.model.ordered and not self.site_effect:
             self.coefficients[constants] = marginal_thresholds(rows)
         self._count(rows, constants)
@@ -189,7 +188,7 @@ class Fit:
         unit = np.eye(len(self.coefficients))[place]
         return dot(unit, self.influence(unit))
 
-    def start_from(self, near: Fit, places: Places, count: int) -> None:
+    def start_from(self, near: Fit, places: IndexArray, count: int) -> None:
         """Begin where another fit of the same rows ended, and where its coefficients go to.
 
         That of some of the predictors is nearer than coefficients of 0, at which all categories are
@@ -200,12 +199,12 @@ class Fit:
         self.coefficients[places] = near.proposed
         self._count(near.rows, self._constants(count))
 
-    def _constants(self, count: int) -> Places:
-        """Places of thresholds, or of constants."""
+    def _constants(self, count: int) -> IndexArray:
+        """IndexArray of thresholds, or of constants."""
         length = len(self.coefficients)
         return np.arange(count) if self.model.ordered else np.arange(0, length, length // count)
 
-    def _count(self, rows: FloatVector, constants: Places) -> None:
+    def _count(self, rows: FloatVector, constants: IndexArray) -> None:
         """Keep the rows by category, and what may move."""
         self.rows, self.scarce = rows, float(rows.sum() - rows.max())
         if self.site_effect:
@@ -246,59 +245,8 @@ def first_fit(
         coefficients[: own - 1] = equal_thresholds(own)
     fit = Fit(model, own > 0, coefficients, site_effect=site_effect)
     if near is not None and own:
-        fit.start_from(near, _places(near.model, model, categories), outputs(own))
+        fit.start_from(near, coefficient_places(near.model, model, categories), outputs(own))
     return fit
-
-
-def _place_of(variable: int, model: Regression, categories: Sequence[int]) -> int:
-    """Where the first column of a predictor stands; of those that interact, the last one."""
-    if model.crossed:
-        return column_count(model, categories) - 1
-    before = model.predictors[: model.predictors.index(variable)]
-    return 1 + sum(predictor_columns(categories[own]) for own in before)
-
-
-def _places(small: Regression, large: Regression, categories: Sequence[int]) -> Places:
-    """Where the coefficients of a model stand in one with more predictors."""
-    columns = [0]
-    for variable in small.predictors:
-        start = _place_of(variable, large, categories)
-        columns += range(start, start + predictor_columns(categories[variable]))
-    count, width = outputs(categories[large.response]), column_count(large, categories)
-    if large.ordered:  # the thresholds take the place of the constant
-        return np.append(np.arange(count), np.array(columns[1:], dtype=np.int64) + count - 1)
-    return (np.arange(count)[:, None] * width + columns).ravel()
-
-
-def nested_models(
-    row: Sequence[int],
-    categories: Sequence[int],
-    *,
-    left_out: bool,
-    ordered: AbstractSet[int] = frozenset(),
-    interactions: bool = False,
-) -> tuple[Regression, Regression]:
-    """The model without and the model with the other variable, on the same rows.
-
-    Predictors that do not interact are in ascending order, so that tests share their models.
-
-    Args:
-        row: x, y, s1, ..., sl.
-        categories: Number of categories of every variable, 0 for a continuous one.
-        left_out: Whether rows may be incomplete in the test's variables.
-        ordered: Variables with three or more categories in an order.
-        interactions: Whether the variables of S interact; see `Regression`.
-    """
-    large = scored_model(row, categories, ordered, interactions=interactions)
-    other = large.predictors[-1]
-    small = replace(
-        large, predictors=large.predictors[:-1], complete_in=(other,) if left_out else ()
-    )
-    return (small, large) if interactions else (_in_order(small), _in_order(large))
-
-
-def _in_order(model: Regression) -> Regression:
-    return replace(model, predictors=tuple(sorted(model.predictors)))
 
 
 def likelihood_ratio(
@@ -336,7 +284,7 @@ def effect_of(
     ratio, dof = likelihood_ratio(small, large, categories)
     if dof != 1.0 or large.model.ordered:
         return None
-    place = _place_of(other, large.model, categories)
+    place = coefficient_place(other, large.model, categories)
     if large.discrete:
         one_output = categories[large.model.response] == 2  # noqa: PLR2004
         variance = large.variance(place) if one_output else 0.0

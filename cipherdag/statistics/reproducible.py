@@ -28,6 +28,8 @@ EXP_TERMS = 18
 """Of the series of the exponential, up to half of `LN_2`: the next is below 2**-80."""
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 LEAST_OF_STIRLING = 10
+LEAST_PIVOT = 1e-9
+"""Of a matrix with unit diagonal: below it a column is a linear combination of others."""
 
 
 def dot(one: FloatVector, other: FloatVector) -> float:

@@ -23,14 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.statistics.effects import WIDTH
-from cipherdag.statistics.reproducible import product, solve
+from cipherdag.statistics.normal_scores import WIDTH
+from cipherdag.statistics.reproducible import LEAST_PIVOT, product, solve
 
 HALF = 0.5
 MOST_WIDENED = 2.0
 """How many times as wide as by chance alone an interval may be, before bins are too coarse."""
-LEAST_PIVOT = 1e-9
-"""Of a variance matrix with unit diagonal: below it a group is a linear combination of others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

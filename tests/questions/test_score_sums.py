@@ -20,10 +20,10 @@ from cipherdag.questions.scores.score_sums import (
     MOST_SITE_SCORE,
     MOST_VARIANCE,
     ScoreSums,
-    scored_model,
 )
 from cipherdag.questions.scores.score_test import Thresholds, p_values, site_line
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.statistics.regression_models import scored_model
 
 CATEGORIES = (2, 3, 0, 4, 0, 5, 2)
 """Variable 5 is in an order, 2 and 4 are numbers."""

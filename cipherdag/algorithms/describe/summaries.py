@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.pooled_moments import LEAST_DEVIATION
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.findings.description import QUANTILES, ColumnSummary
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
@@ -21,12 +22,10 @@ TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
 """Where numbers are counted: standard deviations from the mean of all sites, both rounded."""
 NEAR_ZERO = 2.0 ** (-np.arange(-4, 69) / 4.0)
 """And from 0, in standard deviations: what most numbers of a skewed column are, to a fifth."""
-HALF = 0.5
 QUARTERS = 4
 """Between a power of two and the next, and in a deviation: the grid of deviations and means."""
 MORE_DIGITS = 3
 """Beyond the distance of two marks, for a number that rounds to beyond one of them."""
-LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
 
 
@@ -101,7 +100,7 @@ def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
     rounded = np.ldexp(np.rint(fraction * 2 * QUARTERS) / (2 * QUARTERS), exponent)
     step = rounded / QUARTERS
     with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.where(step > 0.0, (np.floor(mean / step) + HALF) * step, mean)
+        place = np.where(step > 0.0, (np.floor(mean / step) + 0.5) * step, mean)
     steps = place[:, None] + rounded[:, None] * TICKS
     powers = rounded[:, None] * np.concatenate([-NEAR_ZERO, NEAR_ZERO])
     return np.sort(np.column_stack([steps, np.where(powers, powers, place[:, None])]))

@@ -12,6 +12,12 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.contrasts import FEWEST_SPARE, Uncertainty, differences, ratios
+from cipherdag.algorithms.effect.effect_estimates import (
+    Arms,
+    Estimates,
+    arm_means,
+    coefficient_estimates,
+)
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
 from cipherdag.questions.coverage import Contributors, covered, opened_where
@@ -19,18 +25,12 @@ from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, Effec
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
-from cipherdag.statistics.effect_estimates import (
-    Arms,
-    Estimates,
-    arm_means,
-    coefficient_estimates,
-)
+from cipherdag.statistics.hazard_fits import CONVERGED
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]
 Opening = Generator["Question", "FloatVector", "FloatVector"]
 
-CONVERGED = 1e-16
 """Gain of a step, as a share of the likelihood: coefficients to about 1e-8 standard errors."""
 EXTREME = 2
 """Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""

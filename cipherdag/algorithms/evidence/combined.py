@@ -14,6 +14,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import closed, summed_by
+from cipherdag.algorithms.evidence.effects import of_correlation
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings, Opening
 from cipherdag.algorithms.evidence.source import (
     NOT_DONE,
@@ -33,7 +34,6 @@ from cipherdag.questions.combined_evidence import (
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.question import Question
-from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
 

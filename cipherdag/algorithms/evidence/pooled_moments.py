@@ -13,6 +13,7 @@ from collections.abc import Generator, Sequence
 import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.effects import of_correlation
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.arrays import FloatVector, IndexArray
@@ -21,7 +22,6 @@ from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import pack_integers, require_possible
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Moments
 from cipherdag.questions.question import Question
-from cipherdag.statistics.effects import of_correlation
 
 FALLBACK: Combination = "stouffer"
 INCOMPLETE = "incomplete: stouffer"

@@ -5,8 +5,9 @@ At the maximum nothing tells the fit from one on all rows in one place; `fitting
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from operator import attrgetter
 
 import msgspec
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence import source
 from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.effects import ODDS, of_correlation, of_log_odds, per_units
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
@@ -25,25 +27,16 @@ from cipherdag.questions.encodings import by_block, pack_integers
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import (
-    Regression,
-    RegressionSteps,
-    outputs,
-    pack_models,
-    step_length,
-    too_large,
-)
-from cipherdag.statistics.effects import ODDS, of_correlation, of_log_odds, per_units
-from cipherdag.statistics.nearby_fits import NearbyFits
+from cipherdag.questions.regression_steps import RegressionSteps, pack_models, step_length
 from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.regression_fits import (
     Fit,
     effect_of,
     first_fit,
     likelihood_ratio,
-    nested_models,
     step_parts,
 )
+from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
 
 Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
@@ -51,6 +44,43 @@ WITHHELD = "withheld: statistic"
 MIXED = -1
 """The number of sites of a fit during which one left."""
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
+Rows = tuple[int, frozenset[int]]
+"""A response, and the variables of a model that miss values: models with the same have the
+same rows."""
+
+
+@dataclass(slots=True)
+class NearbyFits:
+    """Finished fits without interactions, by rows and predictors.
+
+    Attributes:
+        misses: Whether some row misses a value of a variable.
+    """
+
+    misses: Callable[[int], bool]
+    _known: dict[Rows, dict[frozenset[int], Fit]] = field(default_factory=dict)
+
+    def keep(self, fit: Fit) -> None:
+        """Remember a finished fit."""
+        if not fit.model.crossed:
+            own = self._known.setdefault(self._rows(fit.model), {})
+            own[frozenset(fit.model.predictors)] = fit
+
+    def near(self, model: Regression) -> Fit | None:
+        """The fit with most of the model's predictors; of some the likeliest, then the first."""
+        known = self._known.get(self._rows(model))
+        if model.crossed or known is None:
+            return None
+        for size in range(len(model.predictors), -1, -1):
+            among = map(frozenset, combinations(model.predictors, size))
+            found = [known[own] for own in among if own in known]
+            if found:
+                return max(found, key=lambda fit: fit.value)
+        return None
+
+    def _rows(self, model: Regression) -> Rows:
+        used = (model.response, *model.predictors, *model.complete_in)
+        return model.response, frozenset(filter(self.misses, used))
 
 
 class RegressionTests(RememberedTests):

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.effects import mantel_haenszel
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
 from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
@@ -18,7 +19,6 @@ from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, SmallCells, Tables
 from cipherdag.questions.question import Question
 from cipherdag.statistics.contingency import TableStatistic
-from cipherdag.statistics.effects import mantel_haenszel
 from cipherdag.statistics.table_shapes import TableShape, buckets
 
 Asking = Generator[Question, FloatVector, None]

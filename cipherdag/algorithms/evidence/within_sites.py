@@ -18,6 +18,12 @@ from functools import partial
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import DOUBTED
+from cipherdag.algorithms.evidence.effects import (
+    ONE_STEP_ODDS,
+    ONE_STEP_PER_DEVIATION,
+    of_correlation,
+    one_step,
+)
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import (
     NOT_DONE,
@@ -36,12 +42,6 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.questions.scores.score_test import p_values
-from cipherdag.statistics.effects import (
-    ONE_STEP_ODDS,
-    ONE_STEP_PER_DEVIATION,
-    of_correlation,
-    one_step,
-)
 
 DONE = "within sites"
 KEY_VALUES = 100.0

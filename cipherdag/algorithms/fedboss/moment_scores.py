@@ -11,11 +11,11 @@ from collections.abc import Generator, Iterable
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.effects import CORRELATION
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.dags import Family, members
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.question import Question
-from cipherdag.statistics.effects import CORRELATION
 from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
 BITS = 16

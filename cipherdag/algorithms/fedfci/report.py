@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.result")
 
-LOOKED_AT = 1000
+GRAPHS_PER_REPORT = 1000
 """Graphs after which it is said how far a search is."""
 NOBODY_BOTH = "No site measured both, so nothing was tested."
 SELECTED = (
@@ -83,7 +83,7 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
 
 
 def _heard(looked_at: int, found: int) -> None:
-    if looked_at % LOOKED_AT == 0:
+    if looked_at % GRAPHS_PER_REPORT == 0:
         log.info("%d graphs looked at, %d of which fit every group of sites", looked_at, found)
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.listing import first_of
+from cipherdag.graphs.relations import MOST_SHOWN
 
 UNTESTED_DETAIL = "untested_edges"
 """Where a conclusion's details list edges that no site measured both ends of."""
 FALLEN_DETAIL = "untested_separations"
 """Where they tell of pairs without an edge that no test could be made of."""
-_MOST_SHOWN = 10
 NEVER_TOGETHER = "No site measured both, so nothing was tested: whether the edge is there is open."
 
 
@@ -68,7 +68,7 @@ def untested_details(
         pairs = np.argwhere(np.triu(fallen))
         details[FALLEN_DETAIL] = {
             "pairs": len(pairs),
-            "shown": _named(pairs[:_MOST_SHOWN], names),
+            "shown": _named(pairs[:MOST_SHOWN], names),
             "variables": [names[v] for v in _covering(fallen)],
         }
     return details
@@ -86,9 +86,9 @@ def untested_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
     if fallen := details.get(FALLEN_DETAIL):
         shown = _listed(fallen["shown"])
         if fallen["pairs"] > len(fallen["shown"]):
-            variables = first_of(fallen["variables"], _MOST_SHOWN)
+            variables = first_of(fallen["variables"])
             shown = f"{fallen['pairs']} pairs with {variables}"
-        rare = first_of(fallen["variables"], _MOST_SHOWN)
+        rare = first_of(fallen["variables"])
         said.append(
             f"Too few sites could test {shown}: at the others {rare} does not vary, has no value, "
             "or has too few rows of a category. Such pairs count as independent though nothing was "
@@ -104,7 +104,7 @@ def _named(pairs: IndexArray, names: Sequence[str]) -> list[list[str]]:
 
 
 def _listed(pairs: Sequence[Sequence[str]]) -> str:
-    return first_of([" and ".join(pair) for pair in pairs], _MOST_SHOWN, "; ")
+    return first_of([" and ".join(pair) for pair in pairs], between="; ")
 
 
 def _covering(pairs: BoolMatrix) -> list[int]:

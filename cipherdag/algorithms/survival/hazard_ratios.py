@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.evidence.effects import LARGEST_LOG
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.survival import HazardModel, HazardRatio
@@ -24,8 +25,8 @@ from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums, column_count
-from cipherdag.statistics.effects import LARGEST_LOG, WIDTH
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
+from cipherdag.statistics.normal_scores import WIDTH
 from cipherdag.statistics.regression_fits import step_parts
 
 Fitting = Generator["Question", "FloatVector", "Fitted"]

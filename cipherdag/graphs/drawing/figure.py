@@ -18,6 +18,7 @@ from cipherdag.errors import OutputError
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
+from cipherdag.graphs.drawing.picture import FONT_SIZE
 from cipherdag.graphs.edges import Graph
 from cipherdag.pages.lettering import box_width, cut, text_width
 from cipherdag.pages.whole_file import write_whole
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.path import Path as Curve
 
 
-FONT_SIZE = 11.0
 MARGIN = 14.0
 NOTE, NOTE_SIZE = "plain line: direction not determined", 9.0
 CIRCLE_NOTE = "circle: arrowhead or none, not determined; two arrowheads: an unmeasured cause"

@@ -29,16 +29,15 @@ from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.forms import linear_values, summed
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
-from cipherdag.privacy.mpc.words import pack_words, unpack_words
+from cipherdag.privacy.mpc.words import WORD_BYTES, pack_words, unpack_words
 from cipherdag.privacy.secrecy import Secret
 
-_WORD_BYTES = 8
 _ONE = np.uint64(1)
 
 
 def label_bytes(batch: Batch) -> int:
     """Length of a holder's shares of all labels."""
-    return _WORD_BYTES * (batch.predicates.n_tests + 1)
+    return WORD_BYTES * (batch.predicates.n_tests + 1)
 
 
 class Holding(Secret):

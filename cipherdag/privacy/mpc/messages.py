@@ -22,12 +22,12 @@ from __future__ import annotations
 from typing import Final
 
 from cipherdag.privacy.bodies import Body
+from cipherdag.privacy.fixedpoint import DIGEST_BYTES
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES
 from cipherdag.privacy.keys.sealing import SEAL_BYTES
 from cipherdag.privacy.mpc.batch import Batch
 
 SEALED_SEED: Final = KEY_BYTES + SEAL_BYTES
-DIGEST_BYTES: Final = 32
 _FRAME = 1024
 _FRAME_OF_A_PART = 8
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cipherdag.arrays import WordMatrix, WordVector
+from cipherdag.privacy.mpc.words import WORD_BYTES
 
 if TYPE_CHECKING:
     from cipherdag.privacy.mpc.blockhash import BlockHash, Blocks
@@ -36,7 +37,6 @@ FLAGS = np.uint64(7)
 """The bits of a block that a seed leaves free."""
 LEAF_BITS = 2
 LEAVES = 1 << LEAF_BITS
-WORD_BYTES = 8
 LEVEL_BYTES = 3 * WORD_BYTES
 """Length of a level of one key: a block and a word."""
 

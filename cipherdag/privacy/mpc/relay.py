@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ShareError
 from cipherdag.privacy.bodies import Body, BodyType, decode, encode
+from cipherdag.privacy.fixedpoint import DIGEST_BYTES
 from cipherdag.privacy.keys.sealing import SEAL_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.holding import label_bytes
 from cipherdag.privacy.mpc.messages import (
-    DIGEST_BYTES,
     SEALED_SEED,
     Checks,
     Collected,

@@ -14,9 +14,10 @@ import numpy as np
 from cipherdag.arrays import BoolVector
 from cipherdag.errors import CipherdagError, ForgedSumError, MalformedMessageError, SignatureError
 from cipherdag.privacy.bodies import decode
+from cipherdag.privacy.fixedpoint import DIGEST_BYTES
 from cipherdag.privacy.keys.identity import SIGNATURE_BYTES, SigningIdentity, verify
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.messages import DIGEST_BYTES, Signed, Verdicts, most_bytes
+from cipherdag.privacy.mpc.messages import Signed, Verdicts, most_bytes
 
 _DOMAIN = b"cipherdag secure verdicts"
 

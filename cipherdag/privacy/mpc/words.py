@@ -14,7 +14,7 @@ from cipherdag.arrays import WordVector
 from cipherdag.errors import MalformedMessageError
 
 RandomBytes = Callable[[int], bytes]
-_WORD_BYTES = 8
+WORD_BYTES = 8
 
 
 def word_bytes(width: int) -> int:
@@ -30,7 +30,7 @@ def low_bits(width: int) -> np.uint64:
 def pack_words(words: WordVector, width: int) -> bytes:
     """The words modulo ``2**width``, one after the other."""
     reduced = (words & low_bits(width)).astype("<u8", copy=False)
-    columns = reduced.view(np.uint8).reshape(-1, _WORD_BYTES)[:, : word_bytes(width)]
+    columns = reduced.view(np.uint8).reshape(-1, WORD_BYTES)[:, : word_bytes(width)]
     return columns.tobytes()
 
 
@@ -43,7 +43,7 @@ def unpack_words(packed: bytes, count: int, width: int) -> WordVector:
     length = word_bytes(width)
     if len(packed) != count * length:
         raise MalformedMessageError("words of secure tests are cut short or too long")
-    columns = np.zeros((count, _WORD_BYTES), dtype=np.uint8)
+    columns = np.zeros((count, WORD_BYTES), dtype=np.uint8)
     columns[:, :length] = np.frombuffer(packed, dtype=np.uint8).reshape(count, length)
     words = columns.view("<u8").reshape(count).astype(np.uint64, copy=False)
     if (words > low_bits(width)).any():

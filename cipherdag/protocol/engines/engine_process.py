@@ -30,6 +30,7 @@ from cipherdag.protocol.engines.channel import (
     Started,
     read,
 )
+from cipherdag.protocol.engines.local_socket import TOKEN_BYTES
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.wire import encode
 
@@ -40,7 +41,6 @@ MODULE = "cipherdag.protocol.engines.flare_site"
 START_S = 60.0
 STOP_S = 5.0
 PROXIES = ("https_proxy", "http_proxy", "grpc_proxy", "no_proxy", "no_grpc_proxy")
-TOKEN_BYTES = 32
 NOTICE_PAUSE_S = 0.1
 
 log = logging.getLogger("cipherdag.site")

@@ -26,7 +26,8 @@ from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
 )
-from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
+from cipherdag.questions.regression_steps import step_length
+from cipherdag.statistics.regression_models import Regression, coefficient_count
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
 Stage = Literal["rows", "models", "means", "spread", "apart", "missing"]

@@ -18,7 +18,6 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -28,15 +27,16 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.encodings import Encoding, segments, unpack_blocks
 from cipherdag.questions.pooled_data import check_categories
-from cipherdag.questions.regression_steps import (
-    Regression,
-    check_ordered,
-    outputs,
-    predictor_columns,
-    too_large,
-)
+from cipherdag.questions.regression_steps import check_ordered
 from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
+from cipherdag.statistics.regression_models import (
+    Regression,
+    outputs,
+    predictor_columns,
+    scored_model,
+    too_large,
+)
 
 MOST_COMPONENTS = 4096
 """Of one test; a larger table is not tested."""
@@ -222,36 +222,6 @@ class ScoreSums(
         dof = np.zeros(self.n_tests)
         dof[done] = found.dof
         return Components(self.sizes, found.expected, dof, found.alone)
-
-
-def scored_model(
-    row: Sequence[int],
-    categories: Sequence[int],
-    ordered: AbstractSet[int],
-    *,
-    interactions: bool = False,
-) -> Regression:
-    """The regression of x or y on S and on the other one, its last predictor.
-
-    The response is the one whose three or more categories are in an order (of two the one with more
-    categories, which leaves fewer degrees of freedom), then the one with fewer categories, a number
-    last; the first if that does not decide.
-
-    Args:
-        row: x, y, s1, ..., sl.
-        categories: Number of categories of every variable, 0 for a number.
-        ordered: Variables with three or more categories in an order.
-        interactions: Whether the variables of S interact; see `Regression`.
-    """
-
-    def rank(variable: int) -> tuple[int, int]:
-        count = categories[variable]
-        return (0, -count) if variable in ordered else (1 if count else 2, count)
-
-    x, y, *given = row
-    response, other = (y, x) if rank(y) < rank(x) else (x, y)
-    crossed = len(given) if interactions else 0
-    return Regression(response, (*given, other), (), response in ordered, crossed)
 
 
 def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]:

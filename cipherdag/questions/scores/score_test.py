@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.statistics.table_forms import LEAST_EXPECTED
 
 SITES_SHARE = 0.1
 """Of the level, for the sites' own tests."""
@@ -38,8 +39,6 @@ TRACE_SHARE = 0.5
 """Of the level that is left, for the trace, where a test has several components."""
 LEAST_DOF = 2.5
 """Of a trace; one of fewer is of few rare counts, which are far from a chi-square."""
-LEAST_EXPECTED = 1.0
-"""Rows by which the square of a component is divided at least."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

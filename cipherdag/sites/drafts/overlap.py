@@ -23,8 +23,6 @@ from cipherdag.sites.table.schema import Schema
 Lacking = Mapping[str, frozenset[str]]
 """For every site the names of the variables that it lacks."""
 
-_MOST_SHOWN = 10
-
 
 def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str, frozenset[str]]:
     """The variables that every site's file lacks, or that the schema says it did not measure."""
@@ -108,5 +106,5 @@ def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator
     if pairs:
         yield (
             "no site measured both of these columns, so that no test can take the edge between "
-            f"them away: {first_of(pairs, _MOST_SHOWN, '; ')}"
+            f"them away: {first_of(pairs, between='; ')}"
         )

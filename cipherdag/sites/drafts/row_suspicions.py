@@ -36,7 +36,7 @@ MOST_REPEATED = 0.01
 MOSTLY_DISTINCT = 0.8
 FEWEST_KINDS = 20
 """Different rows from which on it is no chance that each stands there twice, or three times."""
-MOST_SHOWN = 5
+FEW_SHOWN = 5
 MISSING = float(np.finfo(np.float64).max)
 FACTOR = np.uint64(0xBF58476D1CE4E5B9)
 """Odd, so that no two numbers of 64 bits have one product (Steele et al., SplitMix, 2014)."""
@@ -103,7 +103,7 @@ def _serial(table: SiteTable) -> Iterator[Suspicion]:
     if following:
         yield Suspicion(
             "rows that are like those before them",
-            f"Rows are like those before them in {first_of(following, MOST_SHOWN)}, as in a time "
+            f"Rows are like those before them in {first_of(following, FEW_SHOWN)}, as in a time "
             "series, repeated visits, or wards one after the other. Tests and scores take rows as "
             "independent: their p-values and intervals are then far too small.",
             "Keep one row of each person, or rows far enough from each other in time.",

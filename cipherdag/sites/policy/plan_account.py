@@ -15,6 +15,7 @@ from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.policy.policy import Policy
 
-TWO_SITES = 2
-"""Of so few the coordinator deals keys for secure tests."""
 _RESULTS = {
     LearntGraph: "a graph that says which of the study's variables probably cause which.",
     LearntPAG: "a graph that says which of the study's variables probably cause which, and which "

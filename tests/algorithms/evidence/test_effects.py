@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from cipherdag import FedBOSS, Federation, FedPC
+from cipherdag.algorithms.evidence.effects import mantel_haenszel, per_units
 from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts, bootstrap_details
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.statistics.effects import mantel_haenszel, per_units
 
 OPEN = Policy(min_cell_size=0)
 

@@ -22,12 +22,13 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import Regression, RegressionSteps, pack_models
+from cipherdag.questions.regression_steps import RegressionSteps, pack_models
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest, regression_steps
+from cipherdag.statistics.regression_models import Regression
 from cipherdag.statistics.thresholds import equal_thresholds
 
 CATEGORIES = (0, 2, 3, 4, 5)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mixed_sites import CATEGORIES, mixed_data
 from threads import printed_by_threads
 
-from cipherdag.questions.regression_steps import Regression, coefficient_count
 from cipherdag.sites.compute.pooled import expansion
 from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
 from cipherdag.sites.compute.pooled.expansion import Expansion
@@ -20,6 +19,7 @@ from cipherdag.sites.compute.pooled.site_regressions import (
     model_step,
     whole_step,
 )
+from cipherdag.statistics.regression_models import Regression, coefficient_count
 
 DISCRETE = [v for v, count in enumerate(CATEGORIES) if count]
 

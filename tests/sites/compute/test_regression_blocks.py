@@ -14,18 +14,14 @@ from queries import Queries, random_tests
 from threads import printed_by_threads
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.questions.regression_steps import (
-    Regression,
-    RegressionSteps,
-    coefficient_count,
-    outputs,
-)
+from cipherdag.algorithms.evidence.pooled_regressions import NearbyFits
+from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.pooled import expansion
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import by_pieces, linear_parts
 from cipherdag.sites.compute.pooled.site_regressions import model_step, whole_step
-from cipherdag.statistics.nearby_fits import NearbyFits
 from cipherdag.statistics.regression_fits import first_fit, step_parts
+from cipherdag.statistics.regression_models import Regression, coefficient_count, outputs
 
 
 def site(data):

@@ -31,11 +31,10 @@ from torch import Tensor
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.densities import FLOW, NORMAL, Density
 from cipherdag.sites.compute.beliefs.networks import Networks
-from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 
 WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
 LOGIT_RATE, TRAVEL = 6e-2, 60.0
-SMALLEST = 0.01
 UPDATES = 60
 LEAST_PRICE, FELT, LAST_PRICE = 1e-2, 1e-2, 1e1
 EARLY = 0.4
@@ -138,7 +137,7 @@ class Dcdi:
         self._density, self._prior_price = density, prior_price
         p, device = regimes.n_variables, regimes.amounts.device
         self._off_diagonal = ~torch.eye(p, dtype=torch.bool, device=device)
-        self._logits = torch.logit(start.clamp(SMALLEST, 1 - SMALLEST)).requires_grad_()
+        self._logits = torch.logit(start.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF)).requires_grad_()
         self._whose, self._network_of = networks_of_regimes(regimes, perfect=perfect)
         self._regime_of, self._counts = _by_row(regimes, perfect=perfect)
         self._source = torch.repeat_interleave(torch.arange(p, device=device), regimes.widths)

@@ -13,11 +13,9 @@ from cipherdag.arrays import FloatMatrix
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import DENSITIES, Dcdi
 from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco
-from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 from cipherdag.sites.compute.beliefs.sdi import learn_sdi
 
-SMALLEST = 0.01
-"""Beliefs are kept this far from 0 and 1, so that a prior can be overcome by data."""
 DENSE = 0.95
 """Where DCDI begins: from below, edges that gain only beside others are lost at once."""
 
@@ -56,7 +54,7 @@ def learn_belief(
     if prior is not None:
         psi = torch.from_numpy(prior).float()
         start = 0.25 + 0.5 * torch.bernoulli(psi, generator=generator) if sampled else psi
-        price = -prior_weight * torch.logit(psi, SMALLEST)
+        price = -prior_weight * torch.logit(psi, LEAST_BELIEF)
     start, price = start.to(device), price.fill_diagonal_(0.0).to(device)
     if method == "sdi":
         learnt = learn_sdi(regimes, training, start=start, prior_price=price, generator=generator)
@@ -116,7 +114,7 @@ def logits_of(belief: Tensor) -> EdgeLogits:
     of the orientation; both are kept away from 0 and 1. A sum above 1, which no logits have, is
     cut.
     """
-    adjacent = (belief + belief.T).clamp(SMALLEST, 1 - SMALLEST)
-    share = (belief + SMALLEST) / (belief + belief.T + 2 * SMALLEST)
-    theta = torch.logit(share.clamp(SMALLEST, 1 - SMALLEST))
+    adjacent = (belief + belief.T).clamp(LEAST_BELIEF, 1 - LEAST_BELIEF)
+    share = (belief + LEAST_BELIEF) / (belief + belief.T + 2 * LEAST_BELIEF)
+    theta = torch.logit(share.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF))
     return EdgeLogits(torch.logit(adjacent), 0.5 * (theta - theta.T))

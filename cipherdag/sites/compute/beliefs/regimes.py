@@ -23,6 +23,8 @@ from cipherdag.sites.compute.beliefs.densities import NORMAL, Density
 from cipherdag.sites.compute.left_out import tell_few
 
 LEAST_SPREAD = 1e-8
+LEAST_BELIEF = 0.01
+"""Beliefs stay this far from 0 and 1, so that data can overcome a prior."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

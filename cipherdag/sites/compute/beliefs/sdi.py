@@ -21,11 +21,10 @@ from torch import Tensor
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.enco import MaskedAdam
 from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms
-from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 
 RATE, BETAS = 5e-2, (0.9, 0.999)
 TWO_CYCLES = 4.0
-SMALLEST = 0.01
 TEMPERATURE = 4.0
 
 
@@ -73,7 +72,7 @@ def learn_sdi(
         The belief s(gamma), shape (p, p), zero on the diagonal.
     """
     device, p = start.device, regimes.n_variables
-    gamma = torch.logit(start.clamp(SMALLEST, 1 - SMALLEST))
+    gamma = torch.logit(start.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF))
     optimiser = MaskedAdam(gamma, RATE, BETAS)
     mechanisms = Mechanisms(regimes, hidden=training.hidden, generator=generator)
     off_diagonal = ~torch.eye(p, dtype=torch.bool, device=device)

@@ -16,16 +16,14 @@ from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, Te
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, HALVINGS, LEAST_REST
 from cipherdag.statistics.threads import threads_for
 
-FEWEST_PER_COEFFICIENT = 5
 LARGEST_LOGIT = 30.0
 ITERATIONS = 50
 CONVERGED = 1e-7  # a Newton step that gains so little leaves about its square
 RIDGE = 1e-9
 # of a variable the rest of which is a smaller share of it than this nothing can be said
-LEAST_REST = 1e-9
-HALVINGS = 12
 BYTES_PER_ELEMENT = 48
 CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
 

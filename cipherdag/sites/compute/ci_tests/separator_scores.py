@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import IndexArray
 from cipherdag.questions.separators import Candidates, CandidateScores, SeparatorSearch
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
-
-BATCH = 200_000
+from cipherdag.sites.compute.ci_tests.layer_votes import BATCH
 
 
 @dataclass(frozen=True, slots=True)

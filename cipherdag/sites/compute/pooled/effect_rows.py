@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
-from cipherdag.questions.regression_steps import Regression
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import merged
 from cipherdag.sites.compute.pooled.expansion import Expansion
@@ -34,6 +33,7 @@ from cipherdag.sites.compute.pooled.site_effects import (
     with_own_constants,
 )
 from cipherdag.sites.compute.pooled.site_regressions import model_step
+from cipherdag.statistics.regression_models import Regression
 
 LEAST_WEIGHT = 0.5
 """Below that of one row."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.questions.regression_steps import Regression, RegressionSteps, column_count
+from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
+from cipherdag.statistics.regression_models import Regression, column_count
 
 EVERY_ROW = slice(None)
 BLOCK_ROWS = 8192

@@ -26,7 +26,6 @@ OUTLYING = 26.0
 """Squared standard errors from the others beyond which a share is no chance: p below 1e-5."""
 MOSTLY = 0.5
 """Share of the scatter over all sites that the site has to account for itself."""
-HALF = 0.5
 ANOTHER_UNIT = 2.0
 """Times as much, or as little, as the others have, for a unit to be asked about."""
 
@@ -151,7 +150,7 @@ def _code(values: FloatVector) -> list[str]:
 def _middle(marks: FloatVector, present: FloatVector, standing: Standing) -> str:
     """The middle here beside where that of the others lies, and how many times it is as large."""
     middle = float(np.median(present))
-    above = int(np.searchsorted(standing.others, HALF))
+    above = int(np.searchsorted(standing.others, 0.5))
     if not 0 < above < len(marks):
         return f"the middle of the values here is {shown(middle)}"
     low, high = float(marks[above - 1]), float(marks[above])

@@ -21,7 +21,7 @@ from cipherdag.sites.compute.pooled.blur import SPREAD, Blur
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
 """A weight, and an effect in common units, beyond which a site does not tell its own."""
-MOVED = 0.25
+EFFECT_NOISE_SE = 0.25
 """Standard errors by which a site moves its own effect at most.
 
 Exact ones over three sites, of two categories each, have one solution in whole numbers: tables of
@@ -57,7 +57,10 @@ def own_effect(
         given = sorted(blur.column(v) for v in question.adjust)
         moved = blur.uniform(b"".join([*map(blur.column, first), *given]), (2, len(own)))
         moved[0] *= blur.sign(*(v for v in first if question.categories[v]))
-        effect, error = effect + MOVED * moved[0] * error, error * (1.0 + SPREAD * moved[1])
+        effect, error = (
+            effect + EFFECT_NOISE_SE * moved[0] * error,
+            error * (1.0 + SPREAD * moved[1]),
+        )
     for place in np.flatnonzero((error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)):
         weight = 1.0 / error[place] ** 2
         told[:, place] = weight, weight * effect[place], weight * effect[place] ** 2, 1.0

@@ -21,7 +21,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.question import PoolQuestion
-from cipherdag.questions.regression_steps import Regression, RegressionSteps
+from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
@@ -45,6 +45,7 @@ from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 from cipherdag.sites.compute.pooled.marks import column_marks, moments_of
 from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
+from cipherdag.statistics.regression_models import Regression
 
 log = logging.getLogger("cipherdag.site")
 

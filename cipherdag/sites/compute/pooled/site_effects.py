@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.regression_steps import outputs
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
 from cipherdag.sites.compute.pooled.own_constants import Derivatives, best_constants
 from cipherdag.statistics.regression_fits import pack_step
+from cipherdag.statistics.regression_models import outputs
 
 ENDLESS = 1024.0
 """A constant, in logits, of a category that no row of the site has, or that all have."""

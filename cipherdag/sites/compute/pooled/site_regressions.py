@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.questions.regression_steps import Regression, RegressionSteps, outputs, too_large
+from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
@@ -31,10 +31,10 @@ from cipherdag.statistics.regression_fits import (
     Fit,
     first_fit,
     likelihood_ratio,
-    nested_models,
     pack_step,
     step_parts,
 )
+from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
 
 Parts = tuple[float, FloatVector, FloatMatrix]
 

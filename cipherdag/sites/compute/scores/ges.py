@@ -22,7 +22,7 @@ from cipherdag.graphs.equivalence import (
 if TYPE_CHECKING:
     from cipherdag.sites.compute.scores.scores import LocalScores
 
-LEAST_GAIN = 1e-9  # a smaller one is rounding
+LEAST_IMPROVEMENT = 1e-9  # a smaller one is rounding
 
 
 def greedy_equivalence_search(scores: LocalScores, start: Dag | None = None) -> Dag:
@@ -71,12 +71,12 @@ def _best_change(
     scores.prepare(family for pair in pairs for family in pair)
     gains = [scores.of(old) - scores.of(new) for new, old in pairs]
     for place in sorted(range(len(found)), key=lambda k: -gains[k]):
-        if gains[place] <= LEAST_GAIN:
+        if gains[place] <= LEAST_IMPROVEMENT:
             return None
         if not allowed(pattern, found[place]):
             continue
         dag = applied(pattern, found[place])
-        if dag is not None and (after := scores.total(dag)) < total - LEAST_GAIN:
+        if dag is not None and (after := scores.total(dag)) < total - LEAST_IMPROVEMENT:
             return dag, after
     return None
 
@@ -89,6 +89,6 @@ def _best_turn(
     dags = [dag for dag in dict.fromkeys(reached) if dag is not None]
     scores.prepare(family for dag in dags for family in enumerate(dag))
     best = min(((scores.total(dag), place) for place, dag in enumerate(dags)), default=None)
-    if best is None or best[0] >= total - LEAST_GAIN:
+    if best is None or best[0] >= total - LEAST_IMPROVEMENT:
         return None
     return dags[best[1]], best[0]

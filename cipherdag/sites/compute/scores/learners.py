@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import Dag, ancestors, empty_dag, extensions, members, submasks
 from cipherdag.questions.regrets import Learner
-from cipherdag.sites.compute.scores.ges import LEAST_GAIN, greedy_equivalence_search
+from cipherdag.sites.compute.scores.ges import LEAST_IMPROVEMENT, greedy_equivalence_search
 
 if TYPE_CHECKING:
     from cipherdag.sites.compute.scores.scores import LocalScores
@@ -39,7 +39,7 @@ def hill_climbing(scores: LocalScores) -> Dag:
         # min takes the first of equals, and the order of the neighbours is fixed
         best = min(near, key=scores.total, default=dag)
         after = scores.total(best)
-        if after >= total - LEAST_GAIN:
+        if after >= total - LEAST_IMPROVEMENT:
             return dag
         dag, total = best, after
 

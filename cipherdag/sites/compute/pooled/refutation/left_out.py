@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.sites.compute.pooled.blur import SPREAD, Blur
+from cipherdag.sites.compute.pooled.own_effects import EFFECT_NOISE_SE
 from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows
-
-MOVED = 0.25
-"""Standard errors by which a site that restricts small counts moves its own sum at most."""
 
 
 def left_out_answer(
@@ -61,7 +59,7 @@ def left_out_answer(
         if least > 1:
             moved = blur.uniform(b"left out" + blur.column(variable), (2,))
             moved[0] *= blur.sign(variable) if question.categories[variable] else 1.0
-            away += MOVED * float(moved[0]) * variance**0.5
+            away += EFFECT_NOISE_SE * float(moved[0]) * variance**0.5
             variance *= 1.0 + SPREAD * float(moved[1])
         if variance > 0.0:
             found[:, place] = away, variance, m, 1.0

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
+from cipherdag.statistics.regression_fits import LEAST_REST
 
 Moments = tuple[FloatVector, FloatVector, FloatVector]
 
@@ -31,8 +32,6 @@ ROWS_PER_SQUARE = 10
 """Rows per coefficient from which squares of S are among them."""
 LEAST_VARIANCE = 2.0 / 3.0
 """Of that of normal numbers: the least V that a site states, whatever its rows."""
-LEAST_REST = 1e-9
-"""Of a variance: what S leaves of it; less is none."""
 CHUNK_VALUES = 2**18
 
 

@@ -20,12 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.regression_steps import (
-    Regression,
-    column_count,
-    outputs,
-    predictor_columns,
-)
 from cipherdag.questions.scores.score_sums import score_shape
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.score_sums.numbers import (
@@ -34,10 +28,14 @@ from cipherdag.sites.compute.pooled.score_sums.numbers import (
     residual_scores,
 )
 from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
-from cipherdag.statistics.regression_fits import Fit, step_parts
+from cipherdag.statistics.regression_fits import LEAST_REST, Fit, step_parts
+from cipherdag.statistics.regression_models import (
+    Regression,
+    column_count,
+    outputs,
+    predictor_columns,
+)
 
-LEAST_REST = 1e-9
-"""Of the variance of the scored variable: what S leaves of it; less is none."""
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
 FEWEST_EVENTS = 2

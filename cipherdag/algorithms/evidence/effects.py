@@ -19,6 +19,7 @@ import math
 
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import SIGN, Effect
+from cipherdag.statistics.normal_scores import WIDTH
 
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"
@@ -26,7 +27,6 @@ ONE_STEP_PER_DEVIATION = "one-step odds ratio per standard deviation"
 LEAST_SHOWN, MOST_POWER = 0.05, 9
 MOST_ONE_STEP = math.log(2.0)
 """Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""
-WIDTH = 1.959963984540054  # of a 95 % interval, in standard deviations
 LARGEST_LOG = 700.0  # beyond, an exponential is no 64-bit float
 
 
