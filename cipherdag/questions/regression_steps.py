@@ -55,7 +55,7 @@ class RegressionSteps(
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
 
     With ``site_effect`` every site has constants or thresholds of its own, which it takes out
-    before it answers (`sites.compute.pooled.site_effects`, ``cumulative``); those asked about
+    before it answers (`sites.compute.pooled.site_intercepts`, ``cumulative``); those asked about
     are not used.
 
     Leaks:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import Effect, Federation, Policy
-from cipherdag.sites.compute.pooled import effect_rows
+from cipherdag.sites.compute.pooled.effects import estimating_functions
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 LEAST, FEW = 11, 5
@@ -33,7 +33,7 @@ def left_out(rule, monkeypatch):
         own.append(int(counts.sum() - kept.sum()))
         return kept
 
-    monkeypatch.setattr(effect_rows, "merged", told)
+    monkeypatch.setattr(estimating_functions, "merged", told)
     sites = {"a": hospital(rng, 1500), "b": hospital(rng, 1500, FEW), "c": hospital(rng, 1500)}
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=LEAST)
     found = Federation.simulate(sites, policy=policy, device="cpu").run(
@@ -50,14 +50,14 @@ def test_bins_that_are_left_out_alone_tell_their_rows(monkeypatch):
 
 
 def test_what_the_bins_of_an_arm_lack_is_of_no_few_rows(monkeypatch):
-    attacked, own = left_out(effect_rows.merged, monkeypatch)
+    attacked, own = left_out(estimating_functions.merged, monkeypatch)
     assert attacked["no"] >= LEAST
     assert all(hidden == 0 or hidden >= LEAST for hidden in own)
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=10))
 def test_no_arm_that_may_be_told_of_leaves_out_few(counts):
-    kept = effect_rows.merged(np.array([*counts, LEAST]), LEAST)
+    kept = estimating_functions.merged(np.array([*counts, LEAST]), LEAST)
     hidden = sum(counts) + LEAST - kept.sum()
     assert hidden == 0 or hidden >= LEAST
     assert not ((kept > 0) & (kept < LEAST)).any()

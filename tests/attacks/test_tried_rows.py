@@ -113,7 +113,7 @@ def kind(part):
     drawn = isinstance(part, Resampled)
     while isinstance(part, Covered | Resampled):
         part = part.question
-    return f"{type(part).__name__} {getattr(part, 'drawn', '')}".strip(), drawn
+    return f"{type(part).__name__} {getattr(part, 'refutation', '')}".strip(), drawn
 
 
 def test_whatever_a_site_draws_or_blurs_its_key_draws():
@@ -134,7 +134,7 @@ def test_whatever_a_site_draws_or_blurs_its_key_draws():
     assert moved >= {
         ("EdgeVotes", True), ("SiteDifferences", False), ("LogLikelihoods", False),
         ("Moments", False), ("SurvivalCounts", False),
-        ("EffectSums", False), ("EffectSums placebo", False), ("EffectSums cause", False),
+        ("EffectSums", False), ("EffectSums placebo", False), ("EffectSums random-cause", False),
     }  # fmt: skip
 
 

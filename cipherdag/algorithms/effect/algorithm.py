@@ -16,8 +16,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
-from cipherdag.algorithms.effect.left_out import left_out
-from cipherdag.algorithms.effect.refuting import refuted
+from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
 from cipherdag.algorithms.effect.sets import PossibleSet, read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
@@ -293,7 +292,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 treatment=pair[0],
                 outcome=pair[1],
                 adjust=own,
-                beside=tuple(sorted(whole - set(own))),
+                complete_in=tuple(sorted(whole - set(own))),
                 estimator=estimator,
                 truncate=self.truncate,
                 site_effect=self.site_effect,

@@ -32,7 +32,7 @@ class Estimates:
     Attributes:
         values: Shape (k,).
         divisors: What sums of squares are divided by, once for each of two, shape (k,).
-        influence: As `EffectSums` takes it, shape (k, numbers).
+        influence: As `Variance` takes it, shape (k, numbers).
     """
 
     values: FloatVector
@@ -40,7 +40,7 @@ class Estimates:
     influence: FloatMatrix
 
     def covariance(self, sums: FloatVector) -> FloatMatrix:
-        """Covariances, shape (k, k), from the sums of the stage ``spread``."""
+        """Covariances, shape (k, k), from the sums of the stage `Variance`."""
         k = len(self.values)
         products = np.zeros((k, k))
         products[np.triu_indices(k)] = sums[k : k + k * (k + 1) // 2]
@@ -50,7 +50,7 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """What the stage ``means`` tells, by arm.
+    """Sums and estimates of the stage `ArmMeans`, by arm.
 
     Attributes:
         rows: Rows, shape (arms,).
@@ -66,7 +66,7 @@ class Arms:
 
 
 def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) -> Arms:
-    """Means of the arms from the sums of the stage ``means``.
+    """Means of the arms from the sums of the stage `ArmMeans`.
 
     Args:
         question: The question.
@@ -96,7 +96,7 @@ def _influence(
 ) -> Iterator[float]:
     """Weights of the scores of the arm's outcome, and of the treatment."""
     outcome, treatment = question.derivatives
-    by_outcome, numerator, denominator = np.split(derivatives, [outcome, outcome + treatment // 2])
+    by_outcome, numerator, denominator = np.split(derivatives, [outcome, outcome + treatment])
     for model, slope in ((arm, by_outcome), (TREATMENT, numerator - mean * denominator)):
         if len(slope):
             yield from fits[model].influence(slope).tolist()

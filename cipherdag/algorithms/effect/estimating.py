@@ -1,4 +1,4 @@
-"""From questions to the effect given one set of variables, arms and models by position."""
+"""Estimation of the effect given one adjustment set: M-estimation on sums over the sites."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ from cipherdag.algorithms.effect.effect_estimates import (
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
 from cipherdag.questions.coverage import Contributors, covered, opened_where
+from cipherdag.questions.estimation.effect_stages import (
+    ArmMeans,
+    ModelSteps,
+    PerSite,
+    Stage,
+    Variance,
+)
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.question import Question
@@ -36,37 +43,37 @@ EXTREME = 2
 """Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
 DOUBTFUL = 0.1
 """Share of rows with extreme propensities, or of an arm's rows that weights are worth."""
-
-
 LEAST_LEFT_OUT = 1e-6
 """Share of rows above which it is said: sums are on a grid."""
 
 
 @dataclass(slots=True)
 class Estimation:
-    """The estimate given one set.
+    """The estimation given one adjustment set.
 
     Attributes:
         question: The scope of its questions.
         facts: What the session knows.
         reference: The arm that others are compared with.
-        leave_out: Whether sites that may tell nothing are left out.
-        apart: Whether sites are asked for what their own rows tell alone.
-        whole: That of the rows as they are, where these are changed; it hears its counts first.
+        leave_out: Whether sites that may not contribute are left out.
+        between: Whether the effects within each site are combined, too.
+        overlap: Whether propensities are counted.
+        unchanged: The estimation on unchanged rows, where these are changed; it is counted first.
         first: Whether shares are of the outcome's first category, not of its second.
         fits: The models so far, by number.
-        telling: How many sites tell, once they are known to be enough.
+        contributing: How many sites contribute, once they are enough.
     """
 
     question: EffectSums
     facts: Facts
     reference: int
     leave_out: bool
-    apart: bool
-    whole: Estimation | None = None
+    between: bool
+    overlap: bool = True
+    unchanged: Estimation | None = None
     first: bool = False
     fits: dict[int, Fit] = field(default_factory=dict)
-    telling: int = 0
+    contributing: int = 0
     _sites: int = 0
 
     def run(self) -> Estimating:
@@ -74,11 +81,11 @@ class Estimation:
         why = yield from self._count()
         if why:
             return AdjustedEffect(adjust=(), why=why)
-        self.telling = self._sites
-        if not self.apart:
+        self.contributing = self._sites
+        if not self.between:
             return (yield from self._estimated())
-        found, between = yield from beside(self._estimated(), self._between())
-        return replace(found, between=between)
+        effect, between = yield from beside(self._estimated(), self._between())
+        return replace(effect, between=between)
 
     @property
     def determined(self) -> bool:
@@ -86,8 +93,8 @@ class Estimation:
         return all(not f.astray and f.determined for f in self.fits.values())
 
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
-        """How far the sites' own effects lie apart."""
-        asked = self._stage(stage="apart", against=self.reference)
+        """Heterogeneity between sites: the weighted mean of their effects, and Cochran's Q."""
+        asked = self._stage(PerSite(self.reference))
         sums = yield from covered(asked, self.facts.fewest)
         unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
@@ -120,20 +127,21 @@ class Estimation:
         scope = self.question.scope
         asked = scope if self.facts.fewest <= 1 else Contributors(question=scope)
         counts = np.rint((yield asked)).astype(np.int64)
-        tell, *arms = counts.tolist()
-        self._sites, cohort, fewest = tell, self.facts.present.n_sites, self.facts.fewest
-        if self.whole is not None and tell != self.whole.telling:
-            if not self.whole.telling:
+        able, *arms = counts.tolist()
+        self._sites, cohort, fewest = able, self.facts.present.n_sites, self.facts.fewest
+        if self.unchanged is not None and able != self.unchanged.contributing:
+            if not self.unchanged.contributing:
                 return "nothing is told of the rows as they are"
-            return f"{tell} of {self.whole.telling} sites have enough rows that are changed so"
-        if tell < cohort and not self.leave_out:
-            others = ", or leave these sites out (withheld=leave-out)" if tell >= fewest else ""
+            of = self.unchanged.contributing
+            return f"{able} of {of} sites have enough rows that are changed so"
+        if able < cohort and not self.leave_out:
+            others = ", or leave these sites out (withheld=leave-out)" if able >= fewest else ""
             return (
-                f"{cohort - tell} of {cohort} sites have {self._lacking}: take fewer or coarser "
+                f"{cohort - able} of {cohort} sites have {self._lacking}: take fewer or coarser "
                 f"categories{others}"
             )
-        if tell < fewest:
-            return f"{tell} sites may tell of these rows, and {fewest} have to"
+        if able < fewest:
+            return f"{able} sites may tell of these rows, and {fewest} have to"
         for arm, sites in enumerate(arms):
             if sites < max(fewest, 1):
                 which = f" of arm {arm + 1}" if self.question.arms > 1 else ""
@@ -142,7 +150,7 @@ class Estimation:
 
     @property
     def _lacking(self) -> str:
-        """What a site may have that tells nothing."""
+        """Why a site may not contribute, in words."""
         small = (
             "a count below their min_cell_size in the table of treatment, outcome and what is "
             "adjusted for"
@@ -152,17 +160,17 @@ class Estimation:
         where = " together with any of what is adjusted for" if self.question.stratified else ""
         return f"{small}, or no row of some category of the treatment{where}"
 
-    def _stage(self, **stage: Any) -> EffectSums:
-        return msgspec.structs.replace(self.question, **stage)
+    def _stage(self, stage: Stage) -> EffectSums:
+        return msgspec.structs.replace(self.question, stage=stage)
 
-    def _asked(self, question: EffectSums) -> Opening:
+    def _opened(self, question: EffectSums) -> Opening:
         """The sums of a question."""
         if self.facts.fewest <= 1:
             return (yield question)
         return (yield from opened_where(question, np.ones(1 + question.arms, dtype=bool)))
 
     def _fit(self) -> Generator[Question, FloatVector, None]:
-        """All models at their maxima, side by side, one round per step."""
+        """Fit all models by maximum likelihood, in the same rounds, one per Newton step."""
         question = self.question
         for model in question.needed:
             discrete = not question.linear and (
@@ -170,55 +178,49 @@ class Estimation:
             )
             start = np.zeros(question.size(model))
             self.fits[model] = Fit(
-                question.regression(model),
-                discrete,
-                start,
-                site_effect=question.site_effect,
-                converged=CONVERGED,
-            )
+                question.regression(model), discrete, start,
+                site_effect=question.site_effect, converged=CONVERGED,
+            )  # fmt: skip
         while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
             proposed = [self.fits[model].proposed for model in active]
-            packed = _packed(np.concatenate(proposed))
-            sums = yield from self._asked(
-                self._stage(stage="models", models=active, coefficients=packed)
-            )
+            stage = ModelSteps(active, _packed(np.concatenate(proposed)))
+            sums = yield from self._opened(self._stage(stage))
             for model in active:
                 count = question.size(model)
                 step, sums = np.split(sums, [step_length(count)])
                 self.fits[model].hear(*step_parts(step, count), question.outputs(model))
 
     def _unfit(self) -> str:
-        """Why the models do not do."""
-        fit = self.fits.get(TREATMENT)
-        if fit is not None and fit.astray:
+        """Why the models cannot be used, in words."""
+        treatment = self.fits.get(TREATMENT)
+        if treatment is not None and treatment.astray:
             return (
                 "the treatment's model has no finite maximum: some values of what is adjusted for "
                 "occur with one treatment only, where no rows tell an effect, and another "
                 "estimator would guess it; leave such rows out at every site, or adjust for fewer "
                 "or coarser variables"
             )
-        for model, own in self.fits.items():
-            if own.astray:
+        for model, fit in self.fits.items():
+            if fit.astray:
                 return (
                     f"the model of the outcome in arm {model + 1} has no finite maximum: some "
                     "values of what is adjusted for occur with one outcome only, and what it says "
                     "of other rows would be a guess; adjust for fewer or coarser variables"
                 )
-            size = len(own.coefficients)
+            size = len(fit.coefficients)
             size += self._sites - 1 if self.question.site_effect else 0
-            if model != TREATMENT and not own.discrete and own.scarce <= size:
-                return f"{own.scarce:.0f} rows do not determine a model of {size} coefficients"
+            if model != TREATMENT and not fit.discrete and fit.scarce <= size:
+                return f"{fit.scarce:.0f} rows do not determine a model of {size} coefficients"
         return ""
 
     def _means(self) -> Estimating:
-        asked = self._stage(stage="means", coefficients=self._all_coefficients())
-        arms = arm_means(asked, (yield from self._asked(asked)), self.fits)
-        known = arms.estimates
+        asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.overlap))
+        arms = arm_means(asked, (yield from self._opened(asked)), self.fits)
         if why := self._cut(arms):
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
-        covariance = yield from self._covariance(known)
+        covariance = yield from self._covariance(arms.estimates)
         return self._of_arms(
-            known.values,
+            arms.estimates.values,
             covariance,
             arms.rows,
             arms.effective,
@@ -227,7 +229,7 @@ class Estimation:
         )
 
     def _cut(self, arms: Arms) -> str:
-        """Why weights that are cut are no weights, where nothing but these adjusts."""
+        """Why truncated weights do not adjust, where nothing but these does."""
         least, counts = self.question.truncate, arms.overlap
         bins = sum(edge <= least for edge in OVERLAP[1:])
         if self.question.estimator != "ipw" or not counts.size or not bins:
@@ -260,12 +262,12 @@ class Estimation:
         contrasts = [*differences(values, uncertainty, self.reference)]
         if self.question.categories[self.question.outcome]:
             contrasts += ratios(values, uncertainty, self.reference)
-        columns = (own.tolist() for own in (rows, values, errors, effective))
+        columns = (column.tolist() for column in (rows, values, errors, effective))
         means = tuple(
             ArmMean(arm=a, rows=int(n), mean=mean, error=error, effective=weights or None)
             for a, (n, mean, error, weights) in enumerate(zip(*columns, strict=True))
         )
-        return self._found(contrasts, rows=int(rows.sum()), means=means, **more)
+        return self._effect(contrasts, rows=int(rows.sum()), means=means, **more)
 
     def _worth(self, shares: FloatVector, rows: FloatVector, effective: FloatVector) -> FloatVector:
         """Of how many rows' squares the variance of an arm's mean is as certain, shape (arms,).
@@ -295,34 +297,31 @@ class Estimation:
 
     def _coefficients(self) -> Estimating:
         (fit,) = self.fits.values()
-        known = coefficient_estimates(self.question, fit)
-        if not (np.diagonal(known.influence[:, -len(known.values) :]) > 0.0).all():
+        estimates = coefficient_estimates(self.question, fit)
+        values = estimates.values
+        if not (np.diagonal(estimates.influence[:, -len(values) :]) > 0.0).all():
             why = "the treatment is constant, or a linear combination of what is adjusted for"
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
-        covariance = yield from self._covariance(known)
+        covariance = yield from self._covariance(estimates)
         unit = self._effect_scale()
         constants = self._sites - 1 if self.question.site_effect else 0
         robust = covariance * unit * unit
-        values, reference = known.values * unit, None
+        values, reference = values * unit, None
         if self.question.categories[self.question.treatment]:
             # of the first category, which has no coefficient, it is 0
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
         spare = np.full(len(values), fit.scarce - fit.rank - constants)
         contrasts = [*differences(values, Uncertainty(robust, spare, spare), reference)]
-        return self._found(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
+        return self._effect(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
 
-    def _covariance(self, known: Estimates) -> Opening:
-        """Covariances of the estimates, shape (k, k)."""
-        asked = self._stage(
-            stage="spread",
-            coefficients=self._all_coefficients(),
-            influence=_packed(known.influence),
-            inverses=b"".join(_packed(self.fits[m].inverse) for m in self.question.of_outcome),
-        )
-        return known.covariance((yield from self._asked(asked)))
+    def _covariance(self, estimates: Estimates) -> Opening:
+        """Sandwich covariance of the estimates, shape (k, k)."""
+        inverses = (_packed(self.fits[m].inverse) for m in self.question.of_outcome)
+        stage = Variance(self._all_coefficients(), _packed(estimates.influence), b"".join(inverses))
+        return estimates.covariance((yield from self._opened(self._stage(stage))))
 
-    def _found(self, contrasts: list[Contrast], **more: Any) -> AdjustedEffect:
+    def _effect(self, contrasts: list[Contrast], **more: Any) -> AdjustedEffect:
         cohort = self.facts.present.n_sites
         if self._sites < cohort:
             said = (
@@ -337,11 +336,11 @@ class Estimation:
 
     def _outcome_scale(self) -> tuple[float, float]:
         """The outcome's unit and origin; those of categories are 1 and 0, or turn them round."""
-        question, own = self.question, self.question.outcome
+        question, outcome = self.question, self.question.outcome
         if self.first:
             return -1.0, 1.0
-        unit = math.ldexp(1.0, int(question.unit_array()[own]))
-        return unit, float(question.origin_array()[own])
+        unit = math.ldexp(1.0, int(question.unit_array()[outcome]))
+        return unit, float(question.origin_array()[outcome])
 
     def _effect_scale(self) -> float:
         """The unit of a difference."""
@@ -350,10 +349,10 @@ class Estimation:
     def _doubts(self, arms: Arms) -> Iterator[str]:
         """What makes the estimate doubtful."""
         yield from self._of_models()
-        told = float(arms.estimates.divisors.min()) / max(float(arms.rows.sum()), 1.0)
-        if self.question.stratified and told < 1.0 - LEAST_LEFT_OUT:
+        share = float(arms.estimates.divisors.min()) / max(float(arms.rows.sum()), 1.0)
+        if self.question.stratified and share < 1.0 - LEAST_LEFT_OUT:
             yield (
-                f"{1.0 - told:.0%} of the rows are in strata in which their site has not every "
+                f"{1.0 - share:.0%} of the rows are in strata in which their site has not every "
                 "arm, and are left out: the effect is that over the others."
             )
         counts = arms.overlap
@@ -391,4 +390,4 @@ def _packed(numbers: FloatVector) -> bytes:
 
 
 def _whole(counts: FloatVector) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    return tuple(tuple(tuple(own) for own in by_arm) for by_arm in counts.astype(int).tolist())
+    return tuple(tuple(map(tuple, by_arm)) for by_arm in counts.astype(int).tolist())

@@ -1,48 +1,53 @@
-"""An effect and the same estimate after changes that should, or should not, matter.
+"""Refutations of an effect: the same estimate after changes that should, or should not, matter.
 
 Leaks:
     The same sums as the effect's own once more for every change, but for counts of propensities.
-    A change is told where as many sites tell of it as of the effect: these are then the same, since
-    a site tells of a change only if it tells of the effect, so that no difference is of fewer.
+    A change is told where as many sites contribute to it as to the effect: these are then the same,
+    since a site contributes to a change only if it does to the effect, so that no difference is of
+    fewer. Of rows that miss a value how many sites have rows of both kinds, and if enough have, one
+    sum and its variance of the treatment, and of the outcome.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from typing import Any, Literal
 
 import msgspec
 
 from cipherdag.algorithms.effect.estimating import Estimating, Estimation
-from cipherdag.findings.effect import Change, Refutation
-from cipherdag.questions.estimation.effect_sums import PARTS, EffectSums
+from cipherdag.arrays import FloatVector
+from cipherdag.findings.effect import Change, LeftOut, Refutation
+from cipherdag.questions.coverage import covered
+from cipherdag.questions.estimation.effect_stages import Missing
+from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import ColumnKinds
+from cipherdag.questions.question import Question
 
+OF: tuple[Literal["treatment", "outcome"], ...] = ("treatment", "outcome")
 NO_UNIT = b"\x00" * 8
 """Of a column of numbers that lie about 0 and spread about 1: origin 0, or the unit 2 to the 0."""
 
 
-def refuted(own: Estimation, *, every: bool) -> Estimating:
+def refuted(estimation: Estimation, *, every: bool) -> Estimating:
     """The effect, and of a placebo, or after every change; all in the same rounds."""
-    changed = list(_changes(own.question))[: None if every else 1]
-    doubts = [
-        Estimation(
-            question,
-            own.facts,
-            own.reference,
-            own.leave_out,
-            apart=False,
-            whole=own,
-            first=own.first,
+    changed = list(_changes(estimation.question))[: None if every else 1]
+    others = [
+        replace(
+            estimation, question=question, between=False, overlap=False, unchanged=estimation,
+            fits={},
         )
         for _, question in changed
-    ]
-    found, *others = yield from lockstep([own.run(), *(doubt.run() for doubt in doubts)])
-    if found.why:
-        return found
-    numbers = iter(range(1, PARTS + 1))
+    ]  # fmt: skip
+    effect, *after = yield from lockstep([estimation.run(), *(other.run() for other in others)])
+    if effect.why:
+        return effect
+    numbers = iter(range(1, FOLDS + 1))
     return replace(
-        found,
+        effect,
         refutations=tuple(
             Refutation(
                 change=change,
@@ -50,7 +55,7 @@ def refuted(own: Estimation, *, every: bool) -> Estimating:
                 why=other.why,
                 contrasts=tuple(one for one in other.contrasts if one.scale == "difference"),
             )
-            for (change, _), other in zip(changed, others, strict=True)
+            for (change, _), other in zip(changed, after, strict=True)
         ),
     )
 
@@ -58,27 +63,49 @@ def refuted(own: Estimation, *, every: bool) -> Estimating:
 def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
     """The question after every change, a placebo first; variables left out in their order.
 
-    No constants of the sites' own are dropped: exact sums with and without them differ by those of
+    No intercepts of the sites are dropped: exact sums with and without them differ by those of
     the sites' means, which for categories over three sites have one solution in whole numbers.
     """
-    plain = msgspec.structs.replace(question, overlap=False)
-    yield "placebo treatment", msgspec.structs.replace(plain, drawn="placebo")
+
+    def changed(**changes: Any) -> EffectSums:
+        return msgspec.structs.replace(question, **changes)
+
+    yield "placebo treatment", changed(refutation="placebo")
     if not question.stratified:
-        yield "random common cause", _with_cause(plain)
-    for part in range(PARTS):
-        yield "rows left out", msgspec.structs.replace(plain, drawn="part", part=part)
+        yield (
+            "random common cause",
+            changed(
+                refutation="random-cause",
+                categories=(*question.categories, 0),
+                origins=question.origins + NO_UNIT,
+                units=question.units + NO_UNIT,
+                adjust=(*question.adjust, len(question.categories)),
+            ),
+        )
+    for fold in range(FOLDS):
+        yield "rows left out", changed(refutation="subset", fold=fold)
     for variable in question.adjust:
         rest = tuple(v for v in question.adjust if v != variable)
-        beside = tuple(sorted((*question.beside, variable)))
-        yield "variable left out", msgspec.structs.replace(plain, adjust=rest, beside=beside)
+        complete_in = tuple(sorted((*question.complete_in, variable)))
+        yield "variable left out", changed(adjust=rest, complete_in=complete_in)
 
 
-def _with_cause(question: EffectSums) -> EffectSums:
-    return msgspec.structs.replace(
-        question,
-        drawn="cause",
-        categories=(*question.categories, 0),
-        origins=question.origins + NO_UNIT,
-        units=question.units + NO_UNIT,
-        adjust=(*question.adjust, len(question.categories)),
+def left_out(
+    scope: EffectSums, kinds: ColumnKinds, fewest: int
+) -> Generator[Question, FloatVector, tuple[LeftOut, ...]]:
+    """Whether rows that miss a value differ; nothing where too few sites contribute.
+
+    Args:
+        scope: Whose rows they are left out of.
+        kinds: The columns: where none misses a value, nothing is asked, if that is told.
+        fewest: How many sites have to contribute.
+    """
+    if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):
+        return ()
+    asked = msgspec.structs.replace(scope, stage=Missing())
+    sums = (yield from covered(asked, fewest)).reshape(4, 2).tolist()
+    return tuple(
+        LeftOut(of=of, sites=round(n), rows=round(m), z=difference / math.sqrt(variance))
+        for of, difference, variance, m, n in zip(OF, *sums, strict=True)
+        if variance > 0.0
     )

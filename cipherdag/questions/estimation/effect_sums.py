@@ -1,13 +1,15 @@
-"""What a coordinator asks to estimate the effect of a treatment: sums of estimating functions.
+"""Estimating equations of a treatment effect, summed over the rows of all sites.
 
-An estimator is a root of estimating functions stacked upon each other: the scores of the models
-of treatment and outcome, then the functions of the means or coefficients that are wanted. Its
-variance is the sum of squares of what one row moves it by (Stefanski and Boos, The American
-Statistician 56 (2002) 29-38). All of these are sums over rows, so they add up over sites.
+Every estimator is an M-estimator, the root of stacked estimating functions: the scores of the
+models of treatment and outcome, then the functions of the arm means or of the coefficients that are
+wanted. Its sandwich variance is the sum of squared influence functions. All of these are sums over
+rows, so they add up over sites.
+
+Source: Stefanski and Boos, The American Statistician 56 (2002) 29-38.
 
 Leaks:
-    Every site and whoever carries the messages see treatment, outcome and what is adjusted for, by
-    position, and the coefficients so far. The coordinator sees the sums that `EffectSums` lists.
+    Every site and whoever carries the messages see treatment, outcome and the adjustment set, by
+    position, and the coefficients so far. The coordinator sees the sums that each stage lists.
 """
 
 from __future__ import annotations
@@ -20,6 +22,15 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.encodings import Encoding
+from cipherdag.questions.estimation.effect_stages import (
+    ArmMeans,
+    Contribution,
+    Missing,
+    ModelSteps,
+    PerSite,
+    Stage,
+    Variance,
+)
 from cipherdag.questions.pooled_data import (
     LARGEST_DEVIATION,
     MOMENT_BITS,
@@ -30,89 +41,71 @@ from cipherdag.questions.regression_steps import step_length
 from cipherdag.statistics.regression_models import Regression, coefficient_count
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
-Stage = Literal["rows", "models", "means", "spread", "apart", "missing"]
-Drawn = Literal["", "placebo", "cause", "part"]
+Refutation = Literal["", "placebo", "random-cause", "subset"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Where the bins of propensities begin; the last one ends at 1."""
+"""Lower edges of the bins of propensities; the last bin ends at 1."""
 TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
-"""The least propensities: of two runs that differ in them a little, the difference is one row."""
+"""Least propensities, few of them: two runs that differed a little would differ by one row."""
 MOST_CELLS = 1 << 16
 TREATMENT = -1
-"""The model of the treatment; those of the outcome have the number of their arm."""
-PARTS = 5
-"""Into how many parts a site deals its rows to leave out one at a time."""
+"""Number of the treatment's model; a model of the outcome has the number of its arm."""
+FOLDS = 5
+"""Random folds of a site's rows, of which a refutation leaves out one at a time."""
 PER_ARM = 5
-"""Sums of an arm beside derivatives: rows, numerator, denominator, weights and their squares."""
-_CHANGED: dict[Drawn, str] = {
+"""Sums of an arm before derivatives: rows, numerator, denominator, weights, squared weights."""
+_REFUTED: dict[Refutation, str] = {
     "": "",
     "placebo": " of a placebo",
-    "cause": " beside a random cause",
-    "part": " without a part of the rows",
+    "random-cause": " beside a random cause",
+    "subset": " without a part of the rows",
 }
 
 
 class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
                  tag="effect-sums"):  # fmt: skip
-    """What do the rows say of the effect of a treatment, given these coefficients?
+    """What are the sums of the estimating functions of a treatment effect?
 
-    All rows complete in treatment, outcome, what is adjusted for and ``beside`` count. The arms are
-    the treatment's categories. A row's design has 1, then per variable that is adjusted for a
-    number in the common unit, or an indicator of every category but 0; for ``linear``, whose one
-    model has the number 0, the treatment comes last, likewise. Models are logistic where the
-    response has two categories, multinomial for more (treatments alone), and linear otherwise; the
-    outcome has a model of its own in every arm. The answer has, by stage:
+    Rows complete in treatment, outcome, ``adjust`` and ``complete_in`` count. The arms are the
+    treatment's categories. A row's design has 1, then per variable of the adjustment set a number
+    in the common unit, or an indicator of every category but 0; for ``linear``, whose one model
+    has the number 0, the treatment comes last, likewise. Models are logistic where the response
+    has two categories, multinomial for more (treatments alone), and linear otherwise; the outcome
+    has a model in every arm. An answer has the sums of its `Stage`, and whether the site
+    contributes, and has rows of each arm.
 
-    - ``rows``: nothing;
-    - ``models``: what `RegressionSteps` has of the models named, ``linear`` on numbers throughout;
-    - ``means``: arm by arm its rows; the sums of numerators and denominators whose ratio is the
-      mean of the arm; the weights and their squares; the derivatives of the numerators by the
-      coefficients of the arm's outcome, of numerators and of denominators by those of the
-      treatment; then how many rows of every arm have a propensity in each bin of `OVERLAP`, for
-      every category of the treatment but 0;
-    - ``spread``: of every row what it moves the estimates by, summed, and the sums of squares and
-      products, the upper triangle by rows;
-    - ``apart``: per category of the treatment but the reference, or of a number once, of what the
-      site's own rows tell alone: 1 over its variance, that times the effect, and times its square;
-      then whether they tell it;
-    - ``missing``: of the treatment, then the outcome, in the rows that have it: how far its sum
-      over rows that do not count is from that of as many drawn by chance; its variance if they
-      were; how many rows; and whether the site tells that, which needs rows of both kinds, and if
-      it restricts small counts enough in every category: it then moves its sum first;
-    and in every other stage, whether the site tells anything, and whether it has rows of each arm.
-    A row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w,
-    where w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the
-    fitted outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
-    ``truncate``. ``standardise`` has no models: a row's fitted outcome is the mean of the arm in
-    its site's rows with the same categories of what is adjusted for, w how many times these are the
-    arm's; numerator and denominator are 0 where not every arm has such rows.
+    The mean of an arm is sum (m + w (y - m)) / sum d over rows, with m the fitted outcome and w 1
+    over the propensity in the arm's rows and 0 elsewhere: ``aipw`` has both and d = 1, the
+    g-formula ``regression`` w = 0 and d = 1, Hajek's ``ipw`` m = 0 and d = w. Propensities are
+    truncated to ``truncate`` from 0 and 1. ``standardise`` has no models: m is the mean of the arm
+    in the site's rows of the same stratum of the adjustment set, w how many times these are the
+    arm's, and d 1 where every arm has such rows, else all are 0.
 
-    With ``site_effect`` every model has constants of each site's own, which the site takes out
-    of steps and derivatives and puts into fitted outcomes and propensities; the constants' places
-    in coefficients and derivatives are then empty. A site without rows of every arm tells nothing.
+    With ``site_effect`` every model has intercepts of each site's own (fixed effects), which the
+    site profiles out of steps and derivatives and puts into fitted outcomes and propensities; their
+    positions in coefficients and derivatives are then empty. A site without rows of every arm does
+    not contribute.
 
-    A site tells nothing where the table of all discrete variables named has a count below its
-    ``min_cell_size`` but 0; and of the bins of an arm it leaves out such counts, with the smallest
-    of the others where these rows are too few together, since the rows of an arm are told.
+    A site does not contribute where the table of all discrete variables named has a count below
+    its ``min_cell_size`` but 0. From the bins of an arm it suppresses such counts, and the smallest
+    of the others where these rows are too few together, since the rows of an arm are opened.
 
-    To doubt an effect, a site changes its rows before it answers, by numbers that follow from all
-    of them and its key, so that nobody else can tell how, and another run changes them alike: with
-    ``placebo`` it deals the treatment out anew; with ``cause`` it adds a column of standard normal
-    numbers, which the question has as one more than the study; with ``part`` it leaves out one of
-    `PARTS` parts, drawn row by row. It then has rows of an arm if every part does. Where numbers
-    are named, the rule on counts holds of the treatment dealt, and of every part, and each arm in
-    each part has four rows per coefficient of the largest model. Of categories alone what chance
-    makes of their table says nothing that the table does not.
+    To refute an effect, a site changes its rows by numbers that follow from all of them and its
+    key, so that nobody else foretells how, and another run does it again. ``placebo`` permutes the
+    treatment; ``random-cause`` adds a column of standard normal numbers, which the question has
+    as one more than the study; ``subset`` leaves out one of `FOLDS` random folds. It then has rows
+    of an arm if every fold has. Where numbers are named, the rule on counts holds of the permuted
+    treatment and of every fold, and each arm in each fold has four rows per coefficient of the
+    largest model. Of categories alone what chance makes of their table says no more than the table.
 
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
-        the arms, and counts of propensities. With discrete variables, the steps without
-        ``site_effect`` add up to the table of them all. How widely the sites' own
-        effects scatter, not whose lies where; a site that restricts small counts moves its own
-        first, by up to a quarter of its standard error. Counts of propensities given
-        two sets may differ by single rows. No row's weight or propensity. With ``part`` all of this
-        but counts of propensities of four fifths of the rows, and by subtraction of every fifth;
-        which rows these are, only the site knows.
+        the arms, and counts of propensities; no row's weight or propensity. With discrete
+        variables, the steps without ``site_effect`` add up to the table of them all. How widely the
+        sites' own effects scatter, not whose lies where; a site that restricts small counts
+        perturbs its own first, by up to a quarter of its standard error. Counts of propensities
+        given two sets may differ by single rows. With ``subset`` all of this but counts of
+        propensities of four fifths of the rows, and by subtraction of every fifth.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -120,27 +113,18 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         units: Packed binary exponents that it is then divided by, shape (p,).
         treatment: Position.
         outcome: Position, of numbers or of two categories.
-        adjust: Positions of what is adjusted for, ascending.
-        beside: Further variables that decide which rows and sites count, ascending, so that
+        adjust: Positions of the adjustment set, ascending.
+        complete_in: Further variables that decide which rows and sites count, ascending, so that
             questions of one run are all of the same rows.
         estimator: How the effect is estimated.
-        stage: What is asked.
-        models: In the stage ``models`` those that are stepped, ascending.
-        coefficients: Packed 64-bit floats: of these models, or in later stages of all.
-        influence: Packed 64-bit floats, in the stage ``spread``: per estimate what is taken off its
-            numerator per denominator, and the weights of the scores of the arm's outcome and of
-            the treatment; of ``linear`` the weights of its model's scores.
-        inverses: Packed 64-bit floats, in the stage ``spread``: the inverse of minus the Hessian of
-            each model of the outcome, by which a row's leverage is known.
         truncate: Least propensity.
-        site_effect: Whether every site has constants of its own. If it restricts small counts it
+        site_effect: Whether every site has intercepts of its own. If it restricts small counts it
             then weighs every row by 0.9 to 1.1, by chance, since exact sums of categories within
             three sites tell every site's counts.
-        against: In the stage ``apart`` the category that others are compared with.
         max_rows: Declared bound of a site's rows.
-        drawn: How a site changes its rows; empty: not at all.
-        part: Which part is left out, from 0.
-        overlap: Whether propensities are counted.
+        refutation: How a site changes its rows; empty: not at all.
+        fold: Which fold is left out, from 0.
+        stage: What is asked.
     """
 
     leaves: ClassVar[str] = "estimating functions of a treatment's effect"
@@ -151,84 +135,64 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     treatment: int
     outcome: int
     adjust: tuple[int, ...] = ()
-    beside: tuple[int, ...] = ()
+    complete_in: tuple[int, ...] = ()
     estimator: Estimator = "aipw"
-    stage: Stage = "rows"
-    models: tuple[int, ...] = ()
-    coefficients: bytes = b""
-    influence: bytes = b""
-    inverses: bytes = b""
     truncate: float = 0.01
     site_effect: bool = True
-    against: int = 0
     max_rows: int = 1 << 20
-    drawn: Drawn = ""
-    part: int = 0
-    overlap: bool = True
+    refutation: Refutation = ""
+    fold: int = 0
+    stage: Stage = Contribution()
 
     def __post_init__(self) -> None:
         p = len(self.categories)
         check_categories(self.categories, self.max_rows)
-        if not len(self.origins) == len(self.units) == 8 * p:
-            raise ValueError("origins or units do not have the length of the study")
+        fits = len(self.origins) == len(self.units) == 8 * p
+        _require(fits, "origins or units do not have the length of the study")
         self.check_scales()
-        named = (self.treatment, self.outcome, *self.adjust, *self.beside)
-        if len(set(named)) < len(named) or not all(0 <= v < p for v in named):
-            raise ValueError("treatment, outcome and what is adjusted for must be other variables")
-        if any(list(own) != sorted(own) for own in (self.adjust, self.beside)):
-            raise ValueError("what is adjusted for must ascend")
-        if not self.linear and self.categories[self.treatment] == 0:
-            raise ValueError("a treatment with arms must have categories")
-        if self.categories[self.outcome] > 2:  # noqa: PLR2004
-            raise ValueError("an outcome must be a number or have two categories")
-        if self.truncate not in TRUNCATIONS:
-            raise ValueError("the least propensity must be one of a few")
+        others = len({*self.named}) == len(self.named) and all(0 <= v < p for v in self.named)
+        _require(others, "treatment, outcome and what is adjusted for must be other variables")
+        for names in (self.adjust, self.complete_in):
+            _require([*names] == sorted(names), "what is adjusted for must ascend")
+        arms, values = self.categories[self.treatment], self.categories[self.outcome]
+        _require(self.linear or arms > 0, "a treatment with arms must have categories")
+        _require(values in (0, 1, 2), "an outcome must be a number or have two categories")
+        _require(self.truncate in TRUNCATIONS, "the least propensity must be one of a few")
+        if self.stratified:
+            sides = [self.categories[v] for v in self.adjust]
+            _require(all(sides), "strata are of categories")
+            most = f"there must be at most {MOST_CELLS} strata and arms"
+            _require(math.prod((*sides, self.arms)) <= MOST_CELLS, most)
+            _require(self.site_effect, "strata are those of each site")
+        self._check_refutation()
         self._check_stage()
-        self._check_drawn()
-        self._check_numbers()
+        values = sum(map(step_length, map(self.size, self.needed)))
+        _require(values <= 1 << 24, "the models have too many coefficients")
+
+    def _check_refutation(self) -> None:
+        unchanged = not (self.refutation and self.stage.per_part)
+        _require(unchanged, "sites' own estimates are of their rows as they are")
+        folds, last = FOLDS if self.refutation == "subset" else 1, len(self.categories) - 1
+        said = f"there are {FOLDS} folds, and they are of rows that are dealt"
+        _require(0 <= self.fold < folds, said)
+        if self.refutation == "random-cause":
+            added = last in self.adjust and not self.categories[last]
+            _require(added, "a random cause is the last column, of numbers, and adjusted for")
 
     def _check_stage(self) -> None:
-        if self.stratified and not all(self.categories[v] for v in self.adjust):
-            raise ValueError("strata are of categories")
-        cells = math.prod((*(self.categories[v] for v in self.adjust), self.arms))
-        if self.stratified and cells > MOST_CELLS:
-            raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
-        if self.stratified and not self.site_effect:
-            raise ValueError("strata are those of each site")
-        if not 0 <= self.against < self.arms:
-            raise ValueError("a reference is a category")
-
-    def _check_drawn(self) -> None:
-        if self.drawn and self.by_part:
-            raise ValueError("sites' own estimates are of their rows as they are")
-        if not 0 <= self.part < (PARTS if self.drawn == "part" else 1):
-            raise ValueError(f"there are {PARTS} parts, and they are of rows that are dealt")
-        last = len(self.categories) - 1
-        if self.drawn == "cause" and (last not in self.adjust or self.categories[last]):
-            raise ValueError("a random cause is the last column, of numbers, and adjusted for")
-
-    def _check_numbers(self) -> None:
-        known = (TREATMENT, *range(self.arms))
-        if not set(self.models) <= set(self.needed) or list(self.models) != sorted(self.models):
-            raise ValueError(f"models must ascend and be among {known}")
-        sizes = {"rows": 0, "apart": 0, "missing": 0, "models": sum(map(self.size, self.models))}
-        whole = sizes.get(self.stage, sum(map(self.size, self.needed)))
-        influence = self.estimates * self._influenced if self.stage == "spread" else 0
-        spread = self.stage == "spread"
-        square = len(self.of_outcome) * self.size(0) ** 2 if spread and self.of_outcome else 0
-        lengths = map(len, (self.coefficients, self.influence, self.inverses))
-        if [*lengths] != [8 * whole, 8 * influence, 8 * square]:
-            raise ValueError("the packed coefficients do not have the length of the models")
-        numbers = map(_unpacked, (self.coefficients, self.influence, self.inverses))
-        if not all(np.isfinite(own).all() for own in numbers):
-            raise ValueError("coefficients must be finite")
-        if sum(map(step_length, map(self.size, self.needed))) > 1 << 24:
-            raise ValueError("the models have too many coefficients")
-
-    @property
-    def by_part(self) -> bool:
-        """Whether what a site tells of each part is counted by itself."""
-        return self.stage in ("apart", "missing")
+        stage, every = self.stage, sum(map(self.size, self.needed))
+        if isinstance(stage, ModelSteps):
+            ascend = {*stage.models} <= {*self.needed} and [*stage.models] == sorted(stage.models)
+            _require(ascend, f"models must ascend and be among {(TREATMENT, *range(self.arms))}")
+            _check_numbers(stage.coefficients, sum(map(self.size, stage.models)))
+        elif isinstance(stage, ArmMeans | Variance):
+            _check_numbers(stage.coefficients, every)
+        if isinstance(stage, Variance):
+            square = self.size(0) ** 2 if self.of_outcome else 0
+            _check_numbers(stage.influence, self.estimates * self._influences)
+            _check_numbers(stage.inverses, len(self.of_outcome) * square)
+        if isinstance(stage, PerSite):
+            _require(0 <= stage.reference < self.arms, "a reference is a category")
 
     @property
     def linear(self) -> bool:
@@ -246,14 +210,14 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         return max(self.categories[self.treatment], 1)
 
     @property
-    def estimates(self) -> int:
-        """How many means or coefficients are estimated."""
-        return self.contrasts if self.linear else self.arms
-
-    @property
     def contrasts(self) -> int:
         """How many effects there are."""
         return max(self.arms - 1, 1)
+
+    @property
+    def estimates(self) -> int:
+        """How many means or coefficients are estimated."""
+        return self.contrasts if self.linear else self.arms
 
     @property
     def effect_unit(self) -> int:
@@ -270,22 +234,20 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     @property
     def of_outcome(self) -> tuple[int, ...]:
-        """Those of the outcome."""
+        """The models of the outcome."""
         return tuple(model for model in self.needed if model != TREATMENT)
 
     @property
     def named(self) -> tuple[int, ...]:
         """All variables of the question, ascending."""
-        return tuple(sorted((self.treatment, self.outcome, *self.adjust, *self.beside)))
+        return tuple(sorted((self.treatment, self.outcome, *self.adjust, *self.complete_in)))
 
     @property
     def scope(self) -> Self:
-        """The question of which sites add rows, the same in every stage of sums over all rows."""
-        if self.by_part:
+        """The question of which sites contribute, the same in every stage of all sites' rows."""
+        if self.stage.per_part:
             return self
-        return msgspec.structs.replace(
-            self, stage="rows", models=(), coefficients=b"", influence=b"", inverses=b""
-        )
+        return msgspec.structs.replace(self, stage=Contribution())
 
     def regression(self, model: int) -> Regression:
         """A model as `RegressionSteps` has it, but for the rows of an arm."""
@@ -299,98 +261,91 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     def size(self, model: int) -> int:
         """Coefficients of a model."""
-        own, categories = self.regression(model), list(self.categories)
+        categories = [*self.categories]
         if self.linear:
             categories[self.outcome] = 0
-        return coefficient_count(own, categories)
+        return coefficient_count(self.regression(model), categories)
 
     def by_model(self) -> dict[int, FloatVector]:
-        """The coefficients of every model that has some here."""
-        models = self.models if self.stage == "models" else self.needed
+        """The coefficients of every model that the stage has some of."""
+        stage = self.stage
+        if not isinstance(stage, ModelSteps | ArmMeans | Variance):
+            return {}
+        models = stage.models if isinstance(stage, ModelSteps) else self.needed
         ends = np.cumsum([self.size(model) for model in models])
-        parts = np.split(_unpacked(self.coefficients), ends[:-1])
+        parts = np.split(_unpacked(stage.coefficients), ends[:-1])
         return dict(zip(models, parts, strict=False))
 
     @property
-    def _influenced(self) -> int:
-        """Numbers per estimate: what is taken off, and the weights of scores."""
-        if self.linear:
-            return self.size(0)
-        outcome, treatment = (m in self.needed for m in (0, TREATMENT))
-        return 1 + self.size(0) * outcome + self.size(TREATMENT) * treatment
+    def _influences(self) -> int:
+        """Numbers per estimate: what multiplies its denominator, and the weights of scores."""
+        return self.size(0) if self.linear else 1 + sum(self.derivatives)
 
     def influences(self) -> FloatVector:
-        """The influence, shape (estimates, numbers)."""
-        return _unpacked(self.influence).reshape(self.estimates, -1)
+        """The influence in the stage `Variance`, shape (estimates, numbers)."""
+        assert isinstance(self.stage, Variance), "no other stage has influence functions"
+        return _unpacked(self.stage.influence).reshape(self.estimates, -1)
 
     def inverse(self, model: int) -> FloatVector:
-        """The inverse of minus a Hessian of the outcome, shape (m, m)."""
+        """The inverse of minus a Hessian of the outcome in the stage `Variance`, shape (m, m)."""
+        assert isinstance(self.stage, Variance), "no other stage has inverses"
         size = self.size(model)
-        place = self.of_outcome.index(model) * size * size
-        return _unpacked(self.inverses)[place : place + size * size].reshape(size, size)
+        return _unpacked(self.stage.inverses).reshape(-1, size, size)[self.of_outcome.index(model)]
 
     @property
     def derivatives(self) -> tuple[int, int]:
-        """Sums of derivatives of an arm, by the outcome's and by the treatment's coefficients."""
-        outcome = self.size(0) if 0 in self.needed else 0
-        treatment = self.size(TREATMENT) if TREATMENT in self.needed else 0
-        return outcome, 2 * treatment
+        """Derivatives of a sum of an arm, by the outcome's and by the treatment's coefficients."""
+        outcome, treatment = (self.size(m) * (m in self.needed) for m in (0, TREATMENT))
+        return outcome, treatment
 
     @property
     def bins(self) -> tuple[int, int, int]:
         """Shape of the counts: categories but 0, arms, bins; no bin without propensities."""
-        counted = self.overlap and TREATMENT in self.needed
+        counted = isinstance(self.stage, ArmMeans) and self.stage.overlap
+        counted = counted and TREATMENT in self.needed
         return self.arms - 1, self.arms, len(OVERLAP) if counted else 0
 
     @property
     def label(self) -> str:
         """What a progress line calls it."""
-        said = {
-            "rows": "rows",
-            "models": f"a step of {len(self.models)} model{'s' if len(self.models) > 1 else ''}",
-            "means": "means of the arms",
-            "spread": "spread of the estimates",
-            "apart": "the sites' own estimates",
-            "missing": "rows left out",
-        }[self.stage]
-        return f"{said} for an effect{_CHANGED[self.drawn]}"
+        said = self.stage.label
+        if isinstance(self.stage, ModelSteps):
+            count = len(self.stage.models)
+            said = f"a step of {count} model{'s' if count > 1 else ''}"
+        return f"{said} for an effect{_REFUTED[self.refutation]}"
 
     @property
-    def _lengths(self) -> tuple[int, int]:
-        """How many sums, and how many counts."""
-        if self.stage == "models":
-            return sum(step_length(self.size(model)) for model in self.models), 0
-        if self.stage == "means":
-            return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
-        if self.stage == "apart":
-            return 3 * self.contrasts, 0
-        if self.stage == "missing":
-            return 6, 0
-        k = self.estimates if self.stage == "spread" else 0
-        return k + k * (k + 1) // 2, 0
+    def _sums(self) -> int:
+        match self.stage:
+            case ModelSteps(models=models):
+                return sum(step_length(self.size(model)) for model in models)
+            case ArmMeans():
+                outcome, treatment = self.derivatives
+                return self.arms * (PER_ARM + outcome + 2 * treatment)
+            case Variance():
+                return step_length(self.estimates) - 1
+        return 3 * self._parts if self.stage.per_part else 0
+
+    @property
+    def _parts(self) -> int:
+        """Indicators of contribution: of each part, or of the site's rows and of each arm's."""
+        per_part = {PerSite: self.contrasts, Missing: 2}
+        return per_part.get(type(self.stage), 1 + self.arms)
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Sums on the grid that `Moments` has, counts, and whether anything is told, arm by arm."""
-        sums, counts = self._lengths
+        """Sums on the grid that `Moments` has, counts, and indicators of contribution."""
         bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
         bound = float(self.max_rows) * LARGEST_DEVIATION**2
         return (
-            Encoding(length=sums, bound=bound, resolution_bits=bits, signed=True),
-            Encoding(length=counts, bound=float(self.max_rows)),
-            Encoding(length=self._told, bound=1.0),
+            Encoding(length=self._sums, bound=bound, resolution_bits=bits, signed=True),
+            Encoding(length=math.prod(self.bins), bound=float(self.max_rows)),
+            Encoding(length=self._parts, bound=1.0),
         )
 
-    @property
-    def _told(self) -> int:
-        """How many things a site may have to tell of."""
-        if self.stage == "apart":
-            return self.contrasts
-        return 2 if self.stage == "missing" else 1 + self.arms
-
     def where(self, chosen: BoolVector) -> BoolVector:
-        """Which values are told: all, if enough sites tell something and have rows of every arm."""
-        if self.by_part:
+        """Which values are opened: all, if enough sites contribute and have rows of every arm."""
+        if self.stage.per_part:
             return np.tile(chosen, 4)
         length = sum(encoding.length for encoding in self.encodings)
         return np.full(length, bool(chosen.all()))
@@ -398,3 +353,14 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 def _unpacked(numbers: bytes) -> FloatVector:
     return np.frombuffer(numbers, dtype="<f8").astype(np.float64)
+
+
+def _check_numbers(numbers: bytes, length: int) -> None:
+    fits = len(numbers) == 8 * length
+    _require(fits, "the packed coefficients do not have the length of the models")
+    _require(bool(np.isfinite(_unpacked(numbers)).all()), "coefficients must be finite")
+
+
+def _require(holds: bool, said: str) -> None:
+    if not holds:
+        raise ValueError(said)

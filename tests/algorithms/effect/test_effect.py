@@ -18,6 +18,13 @@ from cipherdag import CausalGraph, Effect, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.estimation.effect_stages import (
+    ArmMeans,
+    Contribution,
+    ModelSteps,
+    PerSite,
+    Variance,
+)
 from cipherdag.questions.estimation.effect_sums import OVERLAP, EffectSums
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -584,19 +591,19 @@ def question(**changes):
     [
         ({"adjust": (3, 2)}, "ascend"),
         ({"adjust": (0,)}, "other variables"),
-        ({"adjust": (2,), "beside": (2,)}, "other variables"),
+        ({"adjust": (2,), "complete_in": (2,)}, "other variables"),
         ({"adjust": (9,)}, "other variables"),
         ({"treatment": 2, "adjust": ()}, "must have categories"),
         ({"outcome": 3, "adjust": ()}, "two categories"),
         ({"truncate": 0.0100001}, "one of a few"),
-        ({"stage": "models", "models": (0, -1)}, "ascend"),
-        ({"stage": "models", "models": (2,)}, "ascend"),
-        ({"estimator": "ipw", "stage": "models", "models": (0,)}, "ascend"),
-        ({"stage": "means"}, "length of the models"),
-        ({"coefficients": bytes(8)}, "length of the models"),
+        ({"stage": ModelSteps((0, -1), b"")}, "ascend"),
+        ({"stage": ModelSteps((2,), b"")}, "ascend"),
+        ({"estimator": "ipw", "stage": ModelSteps((0,), b"")}, "ascend"),
+        ({"stage": ArmMeans(b"")}, "length of the models"),
+        ({"stage": ModelSteps((), bytes(8))}, "length of the models"),
         ({"estimator": "standardise"}, "strata are of categories"),
         ({"estimator": "standardise", "site_effect": False, "adjust": ()}, "those of each site"),
-        ({"stage": "apart", "against": 2}, "reference is a category"),
+        ({"stage": PerSite(2)}, "reference is a category"),
         ({"origins": bytes(24)}, "length of the study"),
     ],
 )
@@ -606,18 +613,16 @@ def test_a_question_that_cannot_be_is_none(changes, said):
 
 
 def test_coefficients_are_finite_numbers():
-    own = {"estimator": "ipw", "stage": "models", "models": (-1,)}
-    question(**own, coefficients=np.ones(4).tobytes())
+    question(estimator="ipw", stage=ModelSteps((-1,), np.ones(4).tobytes()))
+    infinite = np.array([1.0, np.inf, 0.0, 0.0]).tobytes()
     with pytest.raises(ValueError, match="finite"):
-        question(**own, coefficients=np.array([1.0, np.inf, 0.0, 0.0]).tobytes())
+        question(estimator="ipw", stage=ModelSteps((-1,), infinite))
 
 
 def test_a_site_answers_no_sums_that_were_not_counted():
     """Nor those of another set, of another arm's rows, or of sites that were too few."""
     coverage = Coverage(fewest=3, planned=3)
-    models = question(
-        estimator="ipw", stage="models", models=(-1,), coefficients=np.zeros(4).tobytes()
-    )
+    models = question(estimator="ipw", stage=ModelSteps((-1,), np.zeros(4).tobytes()))
     every = np.packbits(np.ones(3, dtype=bool)).tobytes()
     for asked in (models, question(estimator="ipw")):
         with pytest.raises(PolicyRefusedError, match="counted first"):
@@ -629,13 +634,13 @@ def test_a_site_answers_no_sums_that_were_not_counted():
         coverage.check(Covered(question=models, enough=every), 4)
         coverage.opened(Covered(question=models, enough=every), np.zeros(18), 4)
     other = msgspec.structs.replace(
-        models, adjust=(3,), beside=(2,), coefficients=np.zeros(3).tobytes()
+        models, adjust=(3,), complete_in=(2,), stage=ModelSteps((-1,), np.zeros(3).tobytes())
     )
     with pytest.raises(PolicyRefusedError, match="contribute"):
         coverage.check(Covered(question=other, enough=every), 4)
-    apart = question(estimator="ipw", stage="apart")
+    per_site = question(estimator="ipw", stage=PerSite())
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        coverage.check(Covered(question=apart, enough=every[:1]), 4)
+        coverage.check(Covered(question=per_site, enough=every[:1]), 4)
     few = Coverage(fewest=3, planned=3)
     few.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 2.0]), 4)
     with pytest.raises(PolicyRefusedError, match="contribute"):
@@ -644,9 +649,7 @@ def test_a_site_answers_no_sums_that_were_not_counted():
 
 def test_after_a_site_may_have_left_that_was_counted_nothing_is_told():
     coverage = Coverage(fewest=3, planned=3)
-    models = question(
-        estimator="ipw", stage="models", models=(-1,), coefficients=np.zeros(4).tobytes()
-    )
+    models = question(estimator="ipw", stage=ModelSteps((-1,), np.zeros(4).tobytes()))
     asked = Covered(question=models, enough=np.packbits(np.ones(3, dtype=bool)).tobytes())
     coverage.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 3.0]), 4)
     answer = np.ones(sum(encoding.length for encoding in models.encodings))
@@ -664,7 +667,8 @@ def test_a_site_with_small_counts_answers_zeros_whatever_is_asked():
     own = Effect(treatment="drug", outcome="cost", adjust="sex,stage", estimator="aipw")
     asked = drive(own.ask(Facts(4, 1, names=schema.names)), [other])[1]
     stages = [part for whole in asked for part in parts_of(whole) if isinstance(part, EffectSums)]
-    assert {part.stage for part in stages} == {"rows", "models", "means", "spread", "apart"}
+    asked_for = {type(part.stage) for part in stages}
+    assert asked_for == {Contribution, ModelSteps, ArmMeans, Variance, PerSite}
     for part in stages:
         assert not site.answer(part).any()
 

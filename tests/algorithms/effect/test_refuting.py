@@ -22,17 +22,24 @@ from cipherdag.errors import DataError
 from cipherdag.findings.effect import Contrast, Refutation
 from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
 from cipherdag.questions.coverage import Contributors
-from cipherdag.questions.estimation.effect_sums import PARTS, EffectSums
+from cipherdag.questions.estimation.effect_stages import (
+    ArmMeans,
+    Contribution,
+    Missing,
+    ModelSteps,
+    PerSite,
+)
+from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.results.kinds import load_run
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.pooled.blur import Blur
-from cipherdag.sites.compute.pooled.effect_rows import effect_answer
-from cipherdag.sites.compute.pooled.refutation.drawn_rows import (
+from cipherdag.sites.compute.pooled.effects.answer import effect_answer
+from cipherdag.sites.compute.pooled.effects.refuted_rows import (
     Rows,
-    part_numbers,
+    fold_numbers,
     placebo,
-    with_cause,
+    with_random_cause,
 )
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
@@ -113,7 +120,7 @@ def test_every_change_is_least_squares_on_the_changed_rows():
 
     for part, own in enumerate(changes(found, "rows left out")):
         kept = [
-            rows.take(part_numbers(rows, named(federation), blur) != part) for rows, blur in sites
+            rows.take(fold_numbers(rows, named(federation), blur) != part) for rows, blur in sites
         ]
         check(own, least_squares(frame(federation, kept), ["age", "sex"]))
     (own,) = changes(found, "placebo treatment")
@@ -125,7 +132,7 @@ def test_every_change_is_least_squares_on_the_changed_rows():
     (own,) = changes(found, "random common cause")
     table = frame(federation, whole)
     table["drawn"] = np.concatenate(
-        [with_cause(rows, len(names), blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
+        [with_random_cause(rows, len(names), blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
     )
     check(own, least_squares(table, ["age", "sex", "drawn"]))
 
@@ -136,7 +143,7 @@ def test_a_part_left_out_is_m_estimation_on_the_others(estimator):
     found = federation.run(Effect(**OWN, estimator=estimator, refute=True))
     for part, own in enumerate(changes(found, "rows left out")):
         kept = [
-            rows.take(part_numbers(rows, named(federation), blur) != part)
+            rows.take(fold_numbers(rows, named(federation), blur) != part)
             for rows, blur in drawn(federation)
         ]
         table = frame(federation, kept)
@@ -179,7 +186,9 @@ def opened(least):
     _, asked = asked_of(federation, sites, treatment="drug", outcome="cost", estimator="linear",
                         site_effect=True)  # fmt: skip
     inner = [getattr(part, "question", part) for part in asked]
-    first = next(own for own in inner if isinstance(own, EffectSums) and own.stage == "models")
+    first = next(
+        own for own in inner if isinstance(own, EffectSums) and isinstance(own.stage, ModelSteps)
+    )
     return sum(site.answer(first) for site in sites)[5]
 
 
@@ -251,7 +260,7 @@ def test_it_takes_no_more_rounds_and_leaves_the_estimate_as_it_is():
     assert len(refuted.rounds) <= len(plain.rounds) + 1
     assert refuted.by_graph.equals(plain.by_graph)
     assert [own.change for own in plain.sets[0].refutations] == ["placebo treatment"]
-    assert len(refuted.sets[0].refutations) == 2 + PARTS + 2
+    assert len(refuted.sets[0].refutations) == 2 + FOLDS + 2
     assert "fifth of the rows" in " ".join(refuted.disclosures)
     assert "fifth of the rows" not in " ".join(plain.disclosures)
 
@@ -269,7 +278,7 @@ def test_every_set_of_a_graph_is_refuted():
     own = {"treatment": "drug", "outcome": "cost", "adjust": sets}
     found = federated(three(patients())).run(Effect(**own, refute=True))
     left_out = [[one.left_out for one in own.refutations if one.left_out] for own in found.sets]
-    parts = [str(part + 1) for part in range(PARTS)]
+    parts = [str(part + 1) for part in range(FOLDS)]
     assert left_out == [[*parts, "age"], parts]
     assert set(found.refutations["set"]) == {1, 2}
     # without its one variable the first set is the second
@@ -331,9 +340,9 @@ def test_the_p_value_of_parts_is_that_of_a_jackknife_of_groups():
     rng = np.random.default_rng(0)
     found = []
     for _ in range(400):
-        groups = rng.normal(2.0, 3.0, PARTS)
-        rest = [(groups.sum() - own) / (PARTS - 1) for own in groups]
-        found.append(left_out_p_value([one(own, 1.0) for own in rest], 3.0 / np.sqrt(PARTS)))
+        groups = rng.normal(2.0, 3.0, FOLDS)
+        rest = [(groups.sum() - own) / (FOLDS - 1) for own in groups]
+        found.append(left_out_p_value([one(own, 1.0) for own in rest], 3.0 / np.sqrt(FOLDS)))
     assert stats.kstest(found, "uniform").pvalue > 1e-3
 
 
@@ -376,30 +385,30 @@ def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
     _, asked = asked_of(federation, sites, **OWN, refute=True)
     inner = [getattr(own, "question", own) for own in asked]
     effects = [own for own in inner if isinstance(own, EffectSums)]
-    assert sum(own.overlap for own in effects if own.stage == "means") == 1
-    assert {own.drawn for own in effects if own.stage in ("apart", "missing")} == {""}
-    assert {own.drawn for own in effects} == {"", "placebo", "cause", "part"}
+    assert sum(own.stage.overlap for own in effects if isinstance(own.stage, ArmMeans)) == 1
+    assert {own.refutation for own in effects if own.stage.per_part} == {""}
+    assert {own.refutation for own in effects} == {"", "placebo", "random-cause", "subset"}
     counted = [own.question for own in asked if isinstance(own, Contributors)]
-    assert {own.stage for own in counted} == {"rows", "apart", "missing"}
+    assert {type(own.stage) for own in counted} == {Contribution, PerSite, Missing}
 
 
 def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every_value():
     rows = patients()
     (own, blur), *_ = drawn(federated(three(rows)))
     assert (
-        part_numbers(own, (0, 1), blur) == part_numbers(own, (0, 1), Blur(own.codes, own.values))
+        fold_numbers(own, (0, 1), blur) == fold_numbers(own, (0, 1), Blur(own.codes, own.values))
     ).all()
     other = np.array(own.values)
     other[7, 0] = np.nextafter(other[7, 0], np.inf)
     anew = Rows(own.codes, other)
     share = (
-        part_numbers(own, (0, 1), blur) == part_numbers(anew, (0, 1), Blur(own.codes, other))
+        fold_numbers(own, (0, 1), blur) == fold_numbers(anew, (0, 1), Blur(own.codes, other))
     ).mean()
-    assert share == pytest.approx(1.0 / PARTS, abs=0.06)
-    elsewhere = part_numbers(own, (0, 2), blur) == part_numbers(own, (0, 1), blur)
-    assert elsewhere.mean() == pytest.approx(1.0 / PARTS, abs=0.06)
-    sizes = np.bincount(part_numbers(own, (0, 1), blur).astype(int))
-    assert len(sizes) == PARTS
+    assert share == pytest.approx(1.0 / FOLDS, abs=0.06)
+    elsewhere = fold_numbers(own, (0, 2), blur) == fold_numbers(own, (0, 1), blur)
+    assert elsewhere.mean() == pytest.approx(1.0 / FOLDS, abs=0.06)
+    sizes = np.bincount(fold_numbers(own, (0, 1), blur).astype(int))
+    assert len(sizes) == FOLDS
     assert stats.chisquare(sizes).pvalue > 1e-4
 
 
@@ -423,19 +432,19 @@ def small_sites(draw):
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=small_sites(), least=st.integers(2, 12), part=st.integers(0, PARTS - 1))
+@given(data=small_sites(), least=st.integers(2, 12), part=st.integers(0, FOLDS - 1))
 def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least, part):
     codes, values = data
     question = EffectSums(
         categories=(2, 2, 0), origins=np.zeros(3).tobytes(), units=np.zeros(3).tobytes(),
-        treatment=0, outcome=2, adjust=(1,), estimator="linear", stage="models", models=(0,),
-        coefficients=np.zeros(3).tobytes(), overlap=False,
+        treatment=0, outcome=2, adjust=(1,), estimator="linear",
+        stage=ModelSteps((0,), np.zeros(3).tobytes()),
     )  # fmt: skip
     blur = Blur(codes, values)
     whole, rest = (
-        effect_answer(msgspec.structs.replace(question, **own), codes, values, least=least,
-                      blur=blur)
-        for own in ({}, {"drawn": "part", "part": part})
+        effect_answer(msgspec.structs.replace(question, **own), codes, values,
+                      min_cell_size=least, blur=blur)
+        for own in ({}, {"refutation": "subset", "fold": part})
     )  # fmt: skip
     if not rest.any():
         return
@@ -460,8 +469,8 @@ def test_parts_are_left_out_where_a_site_has_few_rows_of_one():
     }
     opened = [own.question for own in asked if not isinstance(own, Contributors)
               and isinstance(getattr(own, "question", None), EffectSums)]  # fmt: skip
-    assert not any(own.drawn == "part" for own in opened)
-    assert any(own.drawn == "placebo" for own in opened)
+    assert not any(own.refutation == "subset" for own in opened)
+    assert any(own.refutation == "placebo" for own in opened)
 
 
 def test_where_fewer_sites_tell_of_a_change_than_of_the_effect_it_is_not_told():
@@ -499,10 +508,10 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
         values = np.column_stack([np.full((40, 1), np.nan), values])
-        numbers = part_numbers(Rows(codes, values), (0, 1), Blur(codes, values))
+        numbers = fold_numbers(Rows(codes, values), (0, 1), Blur(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
-    chance = 1.0 / PARTS
+    chance = 1.0 / FOLDS
     assert mean == pytest.approx([10 * chance] * 4, abs=0.25)
     expected = np.eye(4) * 10 * chance * (1 - chance)
     assert np.abs(covariance - expected).max() < 0.4
@@ -520,11 +529,11 @@ def test_refutations_have_their_kind():
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"part": 1}, "parts"),
-        ({"drawn": "part", "part": PARTS}, "parts"),
-        ({"drawn": "cause"}, "random cause"),
-        ({"drawn": "placebo", "stage": "apart"}, "as they are"),
-        ({"drawn": "half"}, "half"),
+        ({"fold": 1}, "folds"),
+        ({"refutation": "subset", "fold": FOLDS}, "folds"),
+        ({"refutation": "random-cause"}, "random cause"),
+        ({"refutation": "placebo", "stage": {"type": "per-site"}}, "as they are"),
+        ({"refutation": "half"}, "half"),
     ],
 )
 def test_a_change_that_cannot_be_is_none(own, said):

@@ -1,9 +1,9 @@
 """Regressions of a response whose categories are in an order: the proportional-odds model.
 
 The chance of category k or below is the logistic function of a threshold less one linear
-combination of the predictors. With constants of each site's own the thresholds are the site's: it
-maximises over them and answers the profile likelihood, as `site_effects` does for other responses.
-Sites may then differ in how often they give a category, or never tell two of them apart.
+combination of the predictors. With site effects the thresholds are the site's, which maximises over
+them and answers the profile likelihood, as `site_intercepts` does for other responses. Sites may
+then differ in how often they give a category, or never tell two of them apart.
 
 Source: McCullagh, JRSS B 42 (1980) 109-142; Murphy and van der Vaart, JASA 95 (2000) 449-465.
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.pooled.multinomial import LARGEST_LOGIT, bounded_logits
-from cipherdag.sites.compute.pooled.own_constants import Derivatives, best_constants
+from cipherdag.sites.compute.pooled.site_intercepts import Derivatives, best_intercepts
 from cipherdag.statistics.regression_fits import pack_step
 from cipherdag.statistics.thresholds import equal_thresholds, largest_share, marginal_thresholds
 
@@ -115,7 +115,7 @@ def _best_thresholds(codes: IndexArray, offsets: FloatVector) -> FloatVector:
         return at
 
     start = marginal_thresholds(np.bincount(codes).astype(np.float64))
-    return middle + best_constants(offsets - middle, start, derivatives, largest_share)
+    return middle + best_intercepts(offsets - middle, start, derivatives, largest_share)
 
 
 def _derivatives(

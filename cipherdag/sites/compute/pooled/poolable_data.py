@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
@@ -255,15 +256,18 @@ class PoolableData:
             raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
-        from cipherdag.sites.compute.pooled.effect_rows import effect_answer
+        from cipherdag.sites.compute.pooled.effects.answer import effect_answer
 
-        asked = question.categories[:-1] if question.drawn == "cause" else question.categories
+        asked = question.categories
+        if question.refutation == "random-cause":
+            asked = asked[:-1]
         if asked != tuple(self._categories.tolist()) or self._within is not None:
             raise MalformedMessageError("an effect on other columns than the site's schema has")
         self._spend(1)
         least = self._min_cell_size
-        rows = self._all if question.stage == "missing" else (self._codes, self._values)
-        return effect_answer(question, *rows, least=least, blur=self.blur)
+        all_rows = isinstance(question.stage, Missing)
+        rows = self._all if all_rows else (self._codes, self._values)
+        return effect_answer(question, *rows, min_cell_size=least, blur=self.blur)
 
     def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""

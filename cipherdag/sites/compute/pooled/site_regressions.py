@@ -24,7 +24,7 @@ from cipherdag.sites.compute.pooled.multinomial import (
     information,
     linear_parts,
 )
-from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
+from cipherdag.sites.compute.pooled.site_intercepts import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
     FEWEST_PER_COEFFICIENT,

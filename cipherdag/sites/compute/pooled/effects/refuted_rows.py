@@ -1,4 +1,4 @@
-"""Rows that a site changes by chance, so that an effect that stands is doubted.
+"""A site's rows, and their random changes by which an effect that stands is refuted.
 
 Sources: Sharma and Kiciman, "DoWhy: an end-to-end library for causal inference", arXiv:2011.04216
 (placebo, random cause, subsets); Efron and Tibshirani, An Introduction to the Bootstrap (1993),
@@ -12,18 +12,18 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector
-from cipherdag.questions.estimation.effect_sums import PARTS, EffectSums
+from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import column_of, rows_of
 
 ROWS_PER_COEFFICIENT = 4
-"""Of every arm in every part: sums of fewer rows at each step of a model have few solutions."""
+"""Of every arm in every fold: sums of fewer rows at each step of a model have few solutions."""
 LEAST_CHANCE = 2.0**-53
 """Of a standard normal number to be smaller, so that all are finite."""
 
@@ -35,7 +35,7 @@ class Rows:
     Attributes:
         codes: Codes, shape (n, p), negative where missing; None if no variable is discrete.
         values: Numbers, shape (n, p), NaN where missing; None if no variable is continuous.
-        weights: About 1, where a site weighs its rows, shape (n,); None where all weigh alike.
+        weights: About 1, where a site weighs its rows, shape (n,); None where all weigh the same.
     """
 
     codes: NDArray[np.integer] | None
@@ -52,17 +52,17 @@ class Rows:
         missing = [np.isnan(self.column(question, v)) for v in variables]
         return self.take(np.flatnonzero(~np.logical_or.reduce(missing)))
 
-    def fewest(self, question: EffectSums) -> int:
+    def smallest_cell(self, question: EffectSums) -> int:
         """The smallest count but 0 in the table of all discrete variables named, or of all rows."""
-        cell, found = None, [self.count]
+        cell, sizes = None, [self.count]
         for variable in (v for v in question.named if question.categories[v]):
             assert self.codes is not None, "a discrete variable has codes"
-            own = self.codes[:, variable].astype(np.int64)
+            codes = self.codes[:, variable].astype(np.int64)
             # numbered anew each time, so that no product of many categories overflows
-            joint = own if cell is None else cell * (int(own.max(initial=0)) + 1) + own
+            joint = codes if cell is None else cell * (int(codes.max(initial=0)) + 1) + codes
             _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
-            found = counts.tolist()
-        return min(found, default=0)
+            sizes = counts.tolist()
+        return min(sizes, default=0)
 
     def smallest_arm(self, question: EffectSums) -> int:
         """Rows of the category of the treatment that has fewest but none; all, of a number."""
@@ -85,79 +85,70 @@ class Rows:
         return rows_of(self.codes, self.values)
 
 
-def drawn_answer(
+def refuted_answer(
     question: EffectSums,
     rows: Rows,
     blur: Blur,
     *,
     answer: Callable[[EffectSums, Rows], FloatVector],
-    least: int,
+    min_cell_size: int,
 ) -> FloatVector:
-    """The answer to a question of rows that are changed.
+    """The answer of changed rows; zeros where their small counts may not leave.
 
     Args:
         question: The question.
-        rows: The site's rows, of which it tells.
+        rows: The site's rows.
         blur: That of the site's rows.
         answer: What rows answer.
-        least: Smallest count that may leave.
+        min_cell_size: Smallest count that may leave.
     """
     last = len(question.categories) - 1
-    own = [v for v in question.named if question.drawn != "cause" or v != last]
-    rows = rows.complete(question, own)
-    strict = least > 1 and not all(question.categories[v] for v in own)
-    if question.drawn == "part":
-        return _without_part(question, rows, blur, answer, least if strict else 0)
-    if question.drawn == "cause":
-        return answer(question, with_cause(rows, last, blur))
-    changed = placebo(rows, question.treatment, question.named, blur)
-    if strict and changed.fewest(question) < least:
-        return nothing(question)
-    return answer(question, changed)
-
-
-def _without_part(
-    question: EffectSums,
-    rows: Rows,
-    blur: Blur,
-    answer: Callable[[EffectSums, Rows], FloatVector],
-    least: int,
-) -> FloatVector:
-    """What all rows but those of a part answer, and arms and strata that every part has."""
-    drawn = part_numbers(rows, question.named, blur)
-    parts = [rows.take(drawn == part) for part in range(PARTS)]
+    named = [v for v in question.named if question.refutation != "random-cause" or v != last]
+    rows = rows.complete(question, named)
+    strict = min_cell_size > 1 and not all(question.categories[v] for v in named)
+    if question.refutation == "random-cause":
+        return answer(question, with_random_cause(rows, last, blur))
+    if question.refutation == "placebo":
+        changed = placebo(rows, question.treatment, question.named, blur)
+        if strict and changed.smallest_cell(question) < min_cell_size:
+            return no_contribution(question)
+        return answer(question, changed)
+    fold = fold_numbers(rows, question.named, blur)
+    folds = [rows.take(fold == number) for number in range(FOLDS)]
     size = ROWS_PER_COEFFICIENT * max(map(question.size, question.needed), default=0)
-    if least and any(
-        own.fewest(question) < least or own.smallest_arm(question) < size for own in parts
+    if strict and any(
+        part.smallest_cell(question) < min_cell_size or part.smallest_arm(question) < size
+        for part in folds
     ):
-        return nothing(question)
-    kept = answer(question, rows.take(drawn != question.part))
-    everywhere = np.min([answer(question.scope, own) for own in parts], axis=0)
-    return np.concatenate([kept[: len(kept) - len(everywhere)], everywhere])
+        return no_contribution(question)
+    rest = answer(question, rows.take(fold != question.fold))
+    in_every_fold = np.min([answer(question.scope, part) for part in folds], axis=0)
+    return np.concatenate([rest[: len(rest) - len(in_every_fold)], in_every_fold])
 
 
-def nothing(question: EffectSums) -> FloatVector:
-    """The answer of a site that tells nothing."""
+def no_contribution(question: EffectSums) -> FloatVector:
+    """The answer of a site that does not contribute."""
     return np.zeros(sum(encoding.length for encoding in question.encodings))
 
 
-def part_numbers(rows: Rows, named: tuple[int, ...], blur: Blur) -> FloatVector:
-    """The part that every row is in by chance, from 0, shape (n,)."""
-    return np.floor((_drawn(rows, b"parts of rows", named, blur) + 1.0) * (PARTS / 2.0))
+def fold_numbers(rows: Rows, named: tuple[int, ...], blur: Blur) -> FloatVector:
+    """The random fold of every row, from 0, shape (n,)."""
+    return np.floor((_uniform(rows, b"parts of rows", named, blur) + 1.0) * (FOLDS / 2.0))
 
 
 def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: Blur) -> Rows:
-    """The same with the treatment dealt out anew, a category to as many rows as before."""
-    order = np.argsort(_drawn(rows, b"placebo %d" % treatment, named, blur), kind="stable")
+    """The rows with the treatment permuted."""
+    drawn = _uniform(rows, b"placebo %d" % treatment, named, blur)
+    order = np.argsort(drawn, kind="stable")
     codes = None if rows.codes is None else rows.codes.copy()
     values = None if rows.values is None else rows.values.copy()
-    for own in (codes, values):
-        if own is not None:
-            own[:, treatment] = own[order, treatment]
-    return Rows(codes, values, rows.weights)
+    for columns in (codes, values):
+        if columns is not None:
+            columns[:, treatment] = columns[order, treatment]
+    return replace(rows, codes=codes, values=values)
 
 
-def _drawn(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: Blur) -> FloatVector:
+def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: Blur) -> FloatVector:
     """A number from -1 to 1 for every row, shape (n,).
 
     Drawn anew for other variables: what two questions share would tell of the table of both.
@@ -165,13 +156,13 @@ def _drawn(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: Blur) -> Fl
     return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (rows.count,))
 
 
-def with_cause(rows: Rows, n_variables: int, blur: Blur) -> Rows:
-    """The same with one more column, of standard normal numbers."""
+def with_random_cause(rows: Rows, n_variables: int, blur: Blur) -> Rows:
+    """The rows with one more column, of standard normal numbers."""
     from scipy.special import ndtri
 
     chance = (blur.uniform(b"random cause", (rows.count,)) + 1.0) / 2.0
-    drawn = ndtri(np.clip(chance, LEAST_CHANCE, 1.0 - LEAST_CHANCE))
+    cause = ndtri(np.clip(chance, LEAST_CHANCE, 1.0 - LEAST_CHANCE))
     values = rows.values
     if values is None:
         values = np.full((rows.count, n_variables), np.nan)
-    return Rows(rows.codes, np.column_stack([values, drawn]), rows.weights)
+    return replace(rows, values=np.column_stack([values, cause]))

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.sites.compute.pooled.multinomial import information
-from cipherdag.sites.compute.pooled.site_effects import (
-    constants_put,
-    constants_taken,
+from cipherdag.sites.compute.pooled.site_intercepts import (
+    full_scores,
     profile_step,
-    with_own_constants,
+    profiled_slope,
+    with_site_intercepts,
 )
 
 
@@ -40,7 +40,7 @@ def test_a_weight_of_two_is_a_row_that_is_there_twice(seed, categories):
 def test_at_its_own_constants_a_site_s_scores_of_them_are_0(seed, categories):
     rng, design, response, own = drawn(seed, max(categories, 2))
     weights = rng.uniform(0.9, 1.1, len(design))
-    found = with_own_constants(design, response, own, categories, weights)
+    found = with_site_intercepts(design, response, own, categories, weights)
     assert (found[:, 1:] == own[:, 1:]).all()
     logits = design @ found.T
     if not categories:
@@ -56,7 +56,7 @@ def test_at_its_own_constants_a_site_s_scores_of_them_are_0(seed, categories):
 def test_a_site_of_one_category_fits_it_for_certain(category):
     _, design, _, own = drawn(1, 2)
     response = np.full(len(design), category)
-    found = with_own_constants(design, response, own, 2, np.ones(len(design)))
+    found = with_site_intercepts(design, response, own, 2, np.ones(len(design)))
     fitted = 0.5 + 0.5 * np.tanh(design @ found[0] / 2.0)
     assert fitted == pytest.approx(response, abs=1e-12)
 
@@ -85,11 +85,11 @@ def test_two_sites_blocks_are_the_inverse_of_the_whole(seed, categories):
         inner = square[np.ix_(places, places)]
         cross = square[np.ix_(rest, places)]
         profile += square[np.ix_(rest, rest)] - cross @ np.linalg.solve(inner, cross.T)
-        total += constants_taken(slope, square, outputs)[rest]
+        total += profiled_slope(slope, square, outputs)[rest]
     known, shared = np.linalg.solve(whole, right), np.zeros(3 * outputs)
     shared[rest] = np.linalg.solve(profile, total)
     assert shared[rest] == pytest.approx(known[: len(rest)], rel=1e-6, abs=1e-9)
     for number, (square, slope) in enumerate(zip(squares, slopes, strict=True)):
-        own = constants_put(shared, slope, square, outputs)[places]
+        own = full_scores(shared, slope, square, outputs)[places]
         start = len(rest) + outputs * number
         assert own == pytest.approx(known[start : start + outputs], rel=1e-6, abs=1e-9)

@@ -1,0 +1,95 @@
+"""The stages of an effect's estimation: which sums of estimating functions each asks for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+
+class _Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    label: ClassVar[str] = "rows"
+    per_part: ClassVar[bool] = False
+
+
+class Contribution(_Stage, frozen=True, tag="rows"):
+    """Does the site contribute rows, and rows of each arm? There are no sums."""
+
+
+class ModelSteps(_Stage, frozen=True, tag="models"):
+    """A Newton step of each model: what `RegressionSteps` has of it.
+
+    Attributes:
+        models: Numbers of the models, ascending.
+        coefficients: Packed 64-bit floats, model by model.
+    """
+
+    models: tuple[int, ...]
+    coefficients: bytes
+
+
+class ArmMeans(_Stage, frozen=True, tag="means"):
+    """The estimating functions of the arm means, at the fitted models.
+
+    Arm by arm its rows; the sums of numerators and denominators, whose ratio is the mean; the
+    weights and their squares; the derivatives of the numerators by the coefficients of the arm's
+    outcome, and of numerators and of denominators by those of the treatment. Then how many rows of
+    every arm have a propensity in each bin of `OVERLAP`, for every category of the treatment but 0.
+
+    Attributes:
+        coefficients: Packed 64-bit floats of all models.
+        overlap: Whether propensities are counted.
+    """
+
+    label: ClassVar[str] = "means of the arms"
+    coefficients: bytes
+    overlap: bool = True
+
+
+class Variance(_Stage, frozen=True, tag="variance"):
+    """Sums of the rows' influence functions, and of their products, upper triangle by rows.
+
+    Attributes:
+        coefficients: Packed 64-bit floats of all models.
+        influence: Packed 64-bit floats: per estimate the mean that multiplies its denominator, and
+            the weights of the scores of the arm's outcome and of the treatment; for ``linear`` the
+            weights of its model's scores.
+        inverses: Packed 64-bit floats: the inverse of minus the Hessian of each model of the
+            outcome, for the leverage of a row.
+    """
+
+    label: ClassVar[str] = "spread of the estimates"
+    coefficients: bytes
+    influence: bytes
+    inverses: bytes
+
+
+class PerSite(_Stage, frozen=True, tag="per-site"):
+    """The effect estimated within each site: the sums of a fixed-effect meta-analysis.
+
+    Per category of the treatment but the reference, or once of a number: 1 over the site's
+    variance, that times its effect, and times its squared effect; then whether it contributes.
+
+    Attributes:
+        reference: The category that others are compared with.
+    """
+
+    label: ClassVar[str] = "the sites' own estimates"
+    per_part: ClassVar[bool] = True
+    reference: int = 0
+
+
+class Missing(_Stage, frozen=True, tag="missing"):
+    """Do incomplete rows differ from complete ones in the treatment, and in the outcome?
+
+    Of each variable, over the rows that have it: how far its sum over incomplete rows is from the
+    one expected of as many rows drawn at random; the variance of that; how many these are; and
+    whether the site contributes, which needs rows of both kinds, and of a site that restricts
+    small counts enough in every category.
+    """
+
+    label: ClassVar[str] = "rows left out"
+    per_part: ClassVar[bool] = True
+
+
+Stage = Contribution | ModelSteps | ArmMeans | Variance | PerSite | Missing

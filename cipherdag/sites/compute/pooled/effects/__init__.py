@@ -1,0 +1,1 @@
+"""A site's half of effect estimation: estimating functions of its rows, and refutations."""

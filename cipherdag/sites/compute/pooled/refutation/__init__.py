@@ -1,1 +1,0 @@
-"""Rows as a site changes them to doubt an effect."""
