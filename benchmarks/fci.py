@@ -21,7 +21,7 @@ from fedpc_data import draw
 from measuring import figure_table, parser, run_cases, timed
 
 from cipherdag import PAG, Federation, FedFCI, Policy, Schema
-from cipherdag.graphs.ancestral.metrics import compare_pags
+from cipherdag.graphs.metrics import compare_pags
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 if TYPE_CHECKING:

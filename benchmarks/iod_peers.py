@@ -28,10 +28,10 @@ from markdown_table import table
 from measuring import parser, write_report
 
 from cipherdag.graphs.ancestral.integration import Local, integrated
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL
-from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.ancestral.representative import dag_behind
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
+from cipherdag.graphs.pag import PAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ MARKS = {0: NONE, 1: CIRCLE, 2: ARROW, 3: TAIL}
 def cases(seeds: int) -> Iterator[tuple[str, np.ndarray, int, list[tuple[int, ...]]]]:
     """A name, a DAG, how many of its variables somebody measured, and who measured which."""
     for name, edges in EXAMPLES.items():
-        marks = PAG.from_marked(NAMES, [(own[0], own[-1], own[2:5]) for own in edges]).marks
+        marks = PAG.from_marked(NAMES, [(own[0], own[-1], own[2:5]) for own in edges]).endpoints
         yield name, dag_behind(marks), 5, [(0, 2, 3, 4), (0, 1, 2, 4)]
     for seed in range(seeds):
         rng = np.random.default_rng(seed)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
-    from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
     from cipherdag.graphs.graph import CPDAG, MPDAG, CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
+    from cipherdag.graphs.pag import PAG, PartialMixedGraph
     from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
@@ -81,9 +81,9 @@ _HOMES = {
     "GraphCheckResult": "cipherdag.results.graph_check_result",
     "Knowledge": "cipherdag.graphs.knowledge",
     "MPDAG": "cipherdag.graphs.graph",
-    "PAG": "cipherdag.graphs.ancestral.pag",
+    "PAG": "cipherdag.graphs.pag",
     "PAGResult": "cipherdag.results.pag_result",
-    "PartialMixedGraph": "cipherdag.graphs.ancestral.pag",
+    "PartialMixedGraph": "cipherdag.graphs.pag",
     "Policy": "cipherdag.sites.policy.policy",
     "RFcd": "cipherdag.algorithms.rfcd.algorithm",
     "Result": "cipherdag.results.result",

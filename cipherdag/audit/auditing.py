@@ -16,7 +16,7 @@ import msgspec
 
 from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
 from cipherdag.errors import LedgerError, OutputError
-from cipherdag.graphs.exports import csv_text
+from cipherdag.pages.sheets import csv_text
 from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
 from cipherdag.results.folder import read_folder_releases, read_rest, verify_folder

@@ -293,7 +293,7 @@ def edges(
 
     Without unmeasured variables, edges of ignored columns are left out with a warning.
     """
-    from cipherdag.graphs.exports import edges_from_csv
+    from cipherdag.graphs.edges import edges_from_csv
     from cipherdag.graphs.graph import CausalGraph
 
     found = edges_from_csv(path.read_text("utf-8"), nodes=(*nodes, *ignored))

@@ -21,10 +21,10 @@ from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.panel import Panel
 from cipherdag.findings.survival import SurvivalAnalysis
-from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph, class_of_dags
+from cipherdag.graphs.pag import PartialMixedGraph
 
 
 @dataclass(frozen=True, kw_only=True)

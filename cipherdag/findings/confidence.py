@@ -16,11 +16,12 @@ import numpy as np
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import Note
-from cipherdag.graphs.ancestral.marks import Marks, written
-from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
-from cipherdag.graphs.edges import Edge, Graph, straight, turned_mark
+from cipherdag.graphs.edges import Edge, canonical, reversed_mark
+from cipherdag.graphs.endpoints import Endpoints, mark_between
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.graphs.pag import PartialMixedGraph
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
 SHARES = ("confidence", "any_edge")
@@ -54,7 +55,7 @@ class EdgeConfidence:
     @property
     def turned(self) -> EdgeConfidence:
         """The same seen from the other end."""
-        marks = {turned_mark(mark): count for mark, count in self.marks.items()}
+        marks = {reversed_mark(mark): count for mark, count in self.marks.items()}
         return replace(self, marks=marks)
 
     @property
@@ -139,7 +140,7 @@ class Confidences:
             return turned.turned
         return EdgeConfidence(self._replicates, {})
 
-    def end_rows(self, graph: Graph) -> list[tuple[Any, ...]]:
+    def end_rows(self, graph: MixedGraph) -> list[tuple[Any, ...]]:
         """`END_COLUMNS` of every pair that a PAG or some replicate joins; shares between 0 and 1.
 
         The mark is "" where the PAG does not join the two.
@@ -157,7 +158,7 @@ class Confidences:
         ends = zip(self.of(source, target).ends, ("<-o", ">-o"), strict=True)
         return tuple(own.get(sign, 0) / self._replicates for own, signs in ends for sign in signs)
 
-    def note(self, graph: Graph) -> Note:
+    def note(self, graph: MixedGraph) -> Note:
         """The edges of the consensus."""
         edges = tuple(str(edge) for edge in self.consensus(graph).edges) or ("(no edge)",)
         return Note(
@@ -176,8 +177,8 @@ class Confidences:
     @overload
     def consensus(self, graph: PartialMixedGraph, threshold: float = ...) -> PartialMixedGraph: ...
     @overload
-    def consensus(self, graph: Graph, threshold: float = ...) -> Graph: ...
-    def consensus(self, graph: Graph, threshold: float = CONSENSUS) -> Graph:
+    def consensus(self, graph: MixedGraph, threshold: float = ...) -> MixedGraph: ...
+    def consensus(self, graph: MixedGraph, threshold: float = CONSENSUS) -> MixedGraph:
         """The marks that enough replicates have, see `EdgeConfidence.consensus`: no class of DAGs.
 
         Edges of a directed cycle have no direction in it.
@@ -192,10 +193,10 @@ class Confidences:
         if not 0.0 < threshold <= 1.0:
             raise ParameterError("the threshold of a consensus must be above 0 and at most 1")
         marks = ((*pair, own.consensus(threshold)) for pair, own in self._pairs.items())
-        found = graph.with_edges(graph.nodes, [straight(*own) for own in marks if own[2]])
+        found = graph.with_edges(graph.nodes, [canonical(*own) for own in marks if own[2]])
         return found.without_cycles() if isinstance(found, CausalGraph) else found
 
-    def evidence(self, known: GraphEvidence, graph: Graph) -> GraphEvidence:
+    def evidence(self, known: GraphEvidence, graph: MixedGraph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
         edges = []
         for edge in graph.edges:
@@ -267,11 +268,11 @@ class MarkCounts:
     pairs: Mapping[tuple[int, int], Mapping[str, Any]]
 
     @classmethod
-    def of(cls, graphs: Sequence[Marks]) -> MarkCounts:
+    def of(cls, graphs: Sequence[Endpoints]) -> MarkCounts:
         """The counts of graphs, each of shape (p, p)."""
         found: dict[tuple[int, int], Counter[str]] = {}
         for marks in graphs:
             for x, z in np.argwhere(np.triu(marks)).tolist():
-                found.setdefault((x, z), Counter())[written(marks, x, z)] += 1
+                found.setdefault((x, z), Counter())[mark_between(marks, x, z)] += 1
         pairs = {pair: {"marks": dict(sorted(own.items()))} for pair, own in found.items()}
         return cls(len(graphs), pairs)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cipherdag.graphs.edge_evidence import EdgeEvidence
-from cipherdag.graphs.listing import first_of
-from cipherdag.pages.numerals import counted
+from cipherdag.pages.numerals import counted, first_of
 
 MOST_UNDONE = 0.1
 """Share of the decisive tests that may be left undone before that is the first thing to say."""

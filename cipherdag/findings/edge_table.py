@@ -12,7 +12,7 @@ from typing import Any
 from cipherdag.findings.confidence import CONSENSUS, END_SHARES, SHARES, Confidences
 from cipherdag.findings.edge_status import why
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
-from cipherdag.graphs.edges import Graph
+from cipherdag.graphs.mixed_graph import MixedGraph
 
 MARKED = ("from", "to", "mark")
 EFFECT = (
@@ -23,7 +23,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def edge_table(
-    graph: Graph, evidence: GraphEvidence, confidences: Confidences | None
+    graph: MixedGraph, evidence: GraphEvidence, confidences: Confidences | None
 ) -> tuple[tuple[str, ...], Rows]:
     """Names of the columns, and a row for every edge; None where nothing is known of one.
 
@@ -68,7 +68,7 @@ WORDS = (
 
 
 def _columns(
-    graph: Graph, evidence: GraphEvidence, confidences: Confidences | None
+    graph: MixedGraph, evidence: GraphEvidence, confidences: Confidences | None
 ) -> tuple[str, ...]:
     edges = evidence.edges
     columns = [*MARKED, *((*SHARES, "consensus") if confidences is not None else ())]

@@ -14,8 +14,8 @@ from typing import Any
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.ancestral.integration import Integrations, Local
-from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
-from cipherdag.graphs.edges import turned_mark
+from cipherdag.graphs.edges import reversed_mark
+from cipherdag.graphs.pag import PAG, PartialMixedGraph
 
 DETAIL = "integrated"
 """Where a conclusion's details have them."""
@@ -152,4 +152,4 @@ def _edges(graph: PartialMixedGraph) -> list[list[str]]:
 
 
 def _seen_from(first: str, edge: Sequence[str]) -> str:
-    return edge[2] if edge[0] == first else turned_mark(edge[2])
+    return edge[2] if edge[0] == first else reversed_mark(edge[2])

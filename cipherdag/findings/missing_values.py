@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import first_of
 
 DETAIL = "incomplete_columns"
 """Where a conclusion's details list them."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
-from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import first_of
 
 DETAIL, OWN_DETAIL = "site_differences", "this_site"
 """Where a conclusion's details have them, and at a site what it finds of itself."""

@@ -1,15 +1,18 @@
-"""The edges of a graph, by name, and what drawings and exports read of a graph."""
+"""Edges by name, their marks as text, and edges read from CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, Self, get_args
+from typing import Literal, get_args
 
-from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import first_of
+from cipherdag.pages.sheets import without_shield
 
 Pair = tuple[str, str]
 Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
@@ -44,43 +47,37 @@ class Edge:
         return f"{self.source} {self.mark} {self.target}"
 
 
-class Graph(Protocol):
-    """A graph as drawings and exports read it; `cipherdag.graphs.graph.CausalGraph` is one."""
-
-    between: ClassVar[tuple[Mark, Mark]]
-    """The marks of edges that all lead one way, and both ways, between groups of variables."""
-
-    @classmethod
-    def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
-        """A graph of the same kind from names and (source, target, mark) triples."""
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Names of the p variables."""
-
-    @property
-    def arcs(self) -> BoolMatrix:
-        """Shape (p, p): ``arcs[i, j]`` is True where i --> j or i --- j."""
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """Every edge once, sorted."""
-
-    @property
-    def kind(self) -> str:
-        """``dag``, ``cpdag``, ``mpdag``, ``pag``; ``pdag`` and ``pmg`` where nothing is claimed."""
-
-    def with_edges(self, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Graph:
-        """A graph of such edges, of which nothing is claimed."""
-
-    def skeleton(self) -> BoolMatrix:
-        """Symmetric adjacency, shape (p, p)."""
-
-    def says(self, edge: Edge) -> str:
-        """What an edge says of its variables, in words."""
+def ends_of(mark: str) -> tuple[End, End]:
+    """What a mark has at the source and at the target."""
+    return ENDS[mark[0]], ENDS[mark[2]]
 
 
-def writable(nodes: Iterable[str], size: int) -> tuple[str, ...]:
+def reversed_mark(mark: str) -> str:
+    """A mark seen from the other end, such as "<-o" for "o->"."""
+    return mark[::-1].translate(str.maketrans("<>", "><"))
+
+
+def canonical(first: str, second: str, mark: str) -> tuple[str, str, str]:
+    """Source, target and mark as graphs write them: an edge with "<--" is turned round."""
+    if mark in get_args(Mark):
+        return first, second, mark
+    return second, first, reversed_mark(mark)
+
+
+def confirmed_mark(mark: str, other: str, undetermined: str) -> str:
+    """A mark without the ends at which another one, such as a consensus, differs.
+
+    Args:
+        mark: A mark.
+        other: The other one, seen from the same end; "" differs at both ends.
+        undetermined: The mark of an edge of which neither end is determined: "---", or in a PAG
+            "o-o".
+    """
+    ends = (sign if other[k : k + 1] == sign else undetermined[k] for k, sign in enumerate(mark))
+    return "".join(ends)
+
+
+def checked_names(nodes: Iterable[str], size: int) -> tuple[str, ...]:
     """The names of a graph.
 
     Args:
@@ -95,42 +92,82 @@ def writable(nodes: Iterable[str], size: int) -> tuple[str, ...]:
         raise GraphError(f"{len(names)} names do not fit a matrix of shape {(size, size)}")
     if len(set(names)) != size:
         repeated = sorted({name for name in names if names.count(name) > 1})
-        raise GraphError(f"a variable is named twice: {listed(repeated)}")
+        raise GraphError(f"a variable is named twice: {quoted(repeated)}")
     wrong = [name for name in names if not name or _UNWRITABLE.search(name)]
     if wrong:
         raise GraphError(f"a name is empty or has control characters: {wrong[0]!r}")
     return names
 
 
-def listed(names: list[str]) -> str:
+def quoted(names: list[str]) -> str:
     """Up to five names in quotation marks."""
     return first_of([f"'{name}'" for name in names], MOST_LISTED)
 
 
-def ends_of(mark: str) -> tuple[End, End]:
-    """What a mark has at the source and at the target."""
-    return ENDS[mark[0]], ENDS[mark[2]]
-
-
-def turned_mark(mark: str) -> str:
-    """A mark seen from the other end, such as "<-o" for "o->"."""
-    return mark[::-1].translate(str.maketrans("<>", "><"))
-
-
-def straight(first: str, second: str, mark: str) -> tuple[str, str, str]:
-    """Source, target and mark as graphs write them: an edge with "<--" is turned round."""
-    if mark in get_args(Mark):
-        return first, second, mark
-    return second, first, turned_mark(mark)
-
-
-def sure_mark(mark: str, told: str, undecided: str) -> str:
-    """A mark with nothing at the ends of which another one, such as a consensus, says otherwise.
+def edges_from_csv(
+    text: str,
+    *,
+    nodes: Sequence[str] | None = None,
+    marks: Sequence[str] = ("-->", "---"),
+) -> list[tuple[str, str, str]]:
+    """Edges of a CSV with the columns ``from,to,mark`` or, all directed, ``parent,child``.
 
     Args:
-        mark: A mark.
-        told: The other one, seen from the same end; "" says otherwise of both ends.
-        undecided: The mark of an edge of which neither end is told: "---", or in a PAG "o-o".
+        text: The content of the file; further columns are ignored.
+        nodes: The variables, if they are declared: a name that is none of them is tried again
+            without surrounding white space and in Unicode form C, as names are compared everywhere.
+        marks: Those that an edge may have.
+
+    An apostrophe that `cipherdag.pages.sheets.csv_text` put in front of a name is taken off, unless
+    only the name with it is declared.
+
+    Returns:
+        (source, target, mark) of every line.
+
+    Raises:
+        GraphError: Another header, an unknown mark, or a line that is too short, by its number.
     """
-    ends = (own if told[k : k + 1] == own else undecided[k] for k, own in enumerate(mark))
-    return "".join(ends)
+    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    declared = frozenset(nodes or ())
+    try:
+        columns = _columns(next(rows, []))
+        return [_edge(row, columns, rows.line_num, declared, marks) for row in rows if row]
+    except csv.Error as error:
+        raise GraphError(f"the edges are no CSV at line {rows.line_num}: {error}") from error
+
+
+def _columns(header: list[str]) -> tuple[int, ...]:
+    """Positions of source, target and, where there is one, mark."""
+    names = [name.strip().lower() for name in header]
+    for wanted in (("from", "to", "mark"), ("parent", "child")):
+        if all(name in names for name in wanted):
+            return tuple(names.index(name) for name in wanted)
+    raise GraphError("the header of a CSV of edges is from,to,mark or parent,child")
+
+
+def _edge(
+    row: list[str],
+    columns: tuple[int, ...],
+    line: int,
+    declared: frozenset[str],
+    marks: Sequence[str],
+) -> tuple[str, str, str]:
+    if len(row) <= max(columns):
+        raise GraphError(f"line {line} of the edges has too few columns")
+    source, target = (_declared_name(row[column], declared) for column in columns[:2])
+    if len(columns) == len(("parent", "child")):
+        return source, target, "-->"
+    mark = row[columns[2]]
+    if mark.strip() not in marks:
+        allowed = " or ".join(marks)
+        raise GraphError(f"line {line} of the edges has the mark {mark!r}, not {allowed}")
+    return source, target, mark.strip()
+
+
+def _declared_name(name: str, declared: frozenset[str]) -> str:
+    plain = without_shield(name)
+    if not declared or plain in declared:
+        return plain
+    if name in declared:
+        return name
+    return unicodedata.normalize("NFC", plain).strip()

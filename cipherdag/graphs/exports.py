@@ -1,29 +1,26 @@
-"""Graphs as networkx and in the formats of other programs, and edges back from CSV.
+"""Graphs as networkx and in the formats of other programs.
 
-Any name that a `CausalGraph` may have survives every format, quotation marks, commas and all.
+Any name that a graph may have survives every format, quotation marks, commas and all.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import GraphError, OutputError
-from cipherdag.graphs.drawing import PICTURES
-from cipherdag.graphs.edges import Edge, Graph, Mark
+from cipherdag.errors import OutputError
+from cipherdag.graphs.drawing.figure import PICTURES, picture_file
+from cipherdag.graphs.edges import Edge, Mark
+from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.pages.sheets import csv_text
 from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     import networkx as nx
 
-MARKS: tuple[Mark, ...] = ("-->", "---")
 _DOT = {"arrow": "normal", "circle": "odot", "plain": "none"}
 _DAGITTY: dict[Mark, str] = {
     "-->": "->",
@@ -38,19 +35,19 @@ _DAGITTY_KINDS = {
     **dict.fromkeys(("cpdag", "mpdag", "pdag"), "pdag"),
     **dict.fromkeys(("pag", "pmg"), "pag"),
 }
-_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # behind apostrophes, so that one more can be taken off
 
 
-def to_networkx(graph: Graph, *, two_arcs: bool = False) -> nx.DiGraph[str] | nx.Graph[str]:
+def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str] | nx.Graph[str]:
     """A networkx graph that says what it is: a DAG is a ``DiGraph``, any other one no ``DiGraph``.
 
-    The attribute ``kind`` of the graph is that of `Graph.kind`. Every edge has the attribute
+    The attribute ``kind`` of the graph is that of `MixedGraph.kind`. Every edge has the attribute
     ``mark``, one of `cipherdag.graphs.edges.Mark`.
 
     Args:
         graph: The graph.
-        two_arcs: A ``DiGraph`` of any graph: an edge whose ends are alike, such as an undirected
-            one, is two arcs. Algorithms for directed graphs take those for a cycle.
+        two_arcs: A ``DiGraph`` of any graph: an edge with the same mark at both ends, such
+            as an undirected one, is two arcs. Algorithms for directed graphs take those for a
+            cycle.
 
     Returns:
         Of a DAG, or with `two_arcs`, a ``DiGraph``. Else a ``Graph`` whose edges have the
@@ -66,24 +63,24 @@ def to_networkx(graph: Graph, *, two_arcs: bool = False) -> nx.DiGraph[str] | nx
             if edge.symmetric:
                 arcs.add_edge(edge.target, edge.source, mark=edge.mark)
         return arcs
-    found: nx.Graph[str] = nx.Graph(kind=graph.kind)
-    found.add_nodes_from(graph.nodes)
+    edges: nx.Graph[str] = nx.Graph(kind=graph.kind)
+    edges.add_nodes_from(graph.nodes)
     for edge in graph.edges:
         ends = {"source": edge.source, "target": edge.target}
-        found.add_edge(edge.source, edge.target, mark=edge.mark, **ends)
-    return found
+        edges.add_edge(edge.source, edge.target, mark=edge.mark, **ends)
+    return edges
 
 
-def to_graphml(graph: Graph) -> str:
-    """GraphML with ``kind``, and ``mark`` on every arc; an edge of like ends is two arcs."""
+def to_graphml(graph: MixedGraph) -> str:
+    """GraphML with ``kind``, and ``mark`` on every arc; a symmetric edge is two arcs."""
     import networkx as nx
 
     body = "\n".join(nx.generate_graphml(to_networkx(graph, two_arcs=True)))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def to_gml(graph: Graph) -> str:
-    """GML with ``kind``, and ``mark`` on every arc; an edge of like ends is two arcs.
+def to_gml(graph: MixedGraph) -> str:
+    """GML with ``kind``, and ``mark`` on every arc; a symmetric edge is two arcs.
 
     Characters beyond ASCII and quotation marks stand as numeric entities, as GML wants it.
     """
@@ -92,7 +89,7 @@ def to_gml(graph: Graph) -> str:
     return "\n".join(nx.generate_gml(to_networkx(graph, two_arcs=True))) + "\n"
 
 
-def to_dot(graph: Graph) -> str:
+def to_dot(graph: MixedGraph) -> str:
     r"""Graphviz DOT; an undirected edge is one edge with ``dir=none``.
 
     Names stand in quotation marks, with ``\"`` for a quotation mark and ``\\`` for a backslash, so
@@ -107,13 +104,13 @@ def to_dot(graph: Graph) -> str:
 
 
 def _dot_ends(edge: Edge) -> str:
-    if edge.mark in MARKS:
+    if edge.mark in ("-->", "---"):
         return " [dir=none]" if edge.mark == "---" else ""
     tail, head = (_DOT[end] for end in edge.ends)
     return f" [dir=both, arrowtail={tail}, arrowhead={head}]"
 
 
-def to_dagitty(graph: Graph) -> str:
+def to_dagitty(graph: MixedGraph) -> str:
     r"""The text form of dagitty (dagitty.net and the R package): ``dag``, ``pdag`` or ``pag``.
 
     Raises:
@@ -127,99 +124,10 @@ def to_dagitty(graph: Graph) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def to_csv(graph: Graph) -> str:
+def to_csv(graph: MixedGraph) -> str:
     """A CSV with the header ``from,to,mark``, one edge per line, without isolated variables."""
     edges = ((edge.source, edge.target, edge.mark) for edge in graph.edges)
     return csv_text([("from", "to", "mark"), *edges])
-
-
-def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV, each line ended by a line feed alone, and no text that a spreadsheet computes.
-
-    Text that begins as a formula does gets an apostrophe in front, by which spreadsheets know text.
-
-    Source: OWASP, "CSV Injection".
-    """
-    text = io.StringIO(newline="")
-    lines = ([_shielded(cell) for cell in row] for row in rows)
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
-
-
-def _shielded(cell: object) -> object:
-    formula = isinstance(cell, str) and _FORMULA.match(cell) and cell not in MARKS
-    return f"'{cell}" if formula else cell
-
-
-def _unshielded(cell: str) -> str:
-    """The text that `csv_text` wrote so."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
-def edges_from_csv(
-    text: str, *, nodes: Sequence[str] | None = None, marks: Sequence[str] = MARKS
-) -> list[tuple[str, str, str]]:
-    """Edges of a CSV with the columns ``from,to,mark`` or, all directed, ``parent,child``.
-
-    Args:
-        text: The content of the file; further columns are ignored.
-        nodes: The variables, if known: a name that is none of them is tried again without
-            surrounding white space and in Unicode form C, as names are compared everywhere.
-        marks: Those that an edge may have.
-
-    An apostrophe that `csv_text` put in front of a name is taken off, unless only the name with it
-    is known.
-
-    Returns:
-        (source, target, mark) of every line.
-
-    Raises:
-        GraphError: Another header, an unknown mark, or a line that is too short, by its number.
-    """
-    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
-    known = frozenset(nodes or ())
-    try:
-        columns = _columns(next(rows, []))
-        return [_edge(row, columns, rows.line_num, known, marks) for row in rows if row]
-    except csv.Error as error:
-        raise GraphError(f"the edges are no CSV at line {rows.line_num}: {error}") from error
-
-
-def _columns(header: list[str]) -> tuple[int, ...]:
-    """Positions of source, target and, where there is one, mark."""
-    names = [name.strip().lower() for name in header]
-    for wanted in (("from", "to", "mark"), ("parent", "child")):
-        if all(name in names for name in wanted):
-            return tuple(names.index(name) for name in wanted)
-    raise GraphError("the header of a CSV of edges is from,to,mark or parent,child")
-
-
-def _edge(
-    row: list[str],
-    columns: tuple[int, ...],
-    line: int,
-    known: frozenset[str],
-    marks: Sequence[str],
-) -> tuple[str, str, str]:
-    if len(row) <= max(columns):
-        raise GraphError(f"line {line} of the edges has too few columns")
-    source, target = (_known_name(row[column], known) for column in columns[:2])
-    if len(columns) == len(("parent", "child")):
-        return source, target, "-->"
-    mark = row[columns[2]]
-    if mark.strip() not in marks:
-        allowed = " or ".join(marks)
-        raise GraphError(f"line {line} of the edges has the mark {mark!r}, not {allowed}")
-    return source, target, mark.strip()
-
-
-def _known_name(name: str, known: frozenset[str]) -> str:
-    plain = _unshielded(name)
-    if not known or plain in known:
-        return plain
-    if name in known:
-        return name
-    return unicodedata.normalize("NFC", plain).strip()
 
 
 def _quoted(name: str) -> str:
@@ -236,26 +144,20 @@ def _dagitty_quoted(name: str) -> str:
     return '"' + name.replace('"', '\\"') + '"'
 
 
-def _picture(graph: Graph, *, kind: str) -> bytes:
-    from cipherdag.graphs.drawing.figure import drawn
-
-    return drawn(graph, kind)
-
-
-EXPORTS: Mapping[str, Callable[[Graph], str | bytes]] = MappingProxyType(
+EXPORTS: Mapping[str, Callable[[MixedGraph], str | bytes]] = MappingProxyType(
     {
         "graphml": to_graphml,
         "gml": to_gml,
         "dot": to_dot,
         "dagitty": to_dagitty,
         "csv": to_csv,
-        **{kind: partial(_picture, kind=kind) for kind in PICTURES},
+        **{kind: partial(picture_file, kind=kind) for kind in PICTURES},
     }
 )
 """Every format that a graph is written in, and what makes its content."""
 
 
-def export_graph(graph: Graph, kind: str, path: str | Path) -> None:
+def export_graph(graph: MixedGraph, kind: str, path: str | Path) -> None:
     """Write a graph in one of the formats of `EXPORTS`; the file may have any ending.
 
     Raises:

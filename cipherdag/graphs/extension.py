@@ -22,9 +22,9 @@ from numpy.typing import ArrayLike
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import GraphError
 from cipherdag.graphs.dags import dag_of, members
+from cipherdag.graphs.endpoints import checked_arcs
 from cipherdag.graphs.ranks import ranks
 
-MATRIX_DIMENSIONS = 2
 Cost = tuple[int, int]
 NO_COST: Cost = (0, 0)
 
@@ -42,21 +42,6 @@ class Extension:
     arcs: BoolMatrix
     consistent: bool
     reversed_edges: tuple[tuple[int, int], ...] = ()
-
-
-def checked(arcs: ArrayLike) -> BoolMatrix:
-    """A copy as a boolean matrix.
-
-    Raises:
-        GraphError: Not a square matrix, or an edge from a variable to itself.
-    """
-    matrix = np.array(arcs, dtype=np.bool_)
-    if matrix.ndim != MATRIX_DIMENSIONS or matrix.shape[0] != matrix.shape[1]:
-        raise GraphError(f"a graph is a square matrix, not one of shape {matrix.shape}")
-    if matrix.diagonal().any():
-        first = int(np.flatnonzero(matrix.diagonal())[0])
-        raise GraphError(f"the variable at position {first} has an edge to itself")
-    return matrix
 
 
 def topological_order(directed: BoolMatrix) -> IndexArray | None:
@@ -102,7 +87,7 @@ def acyclic_extension(arcs: ArrayLike, standing: ArrayLike | None = None) -> Ext
     Raises:
         GraphError: Not a graph.
     """
-    graph = checked(arcs)
+    graph = checked_arcs(arcs)
     rank = ranks(graph, standing)
     dag = _remove_sinks(graph, rank, strict=True)
     if dag is not None:
@@ -133,7 +118,7 @@ def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     Raises:
         GraphError: Not a graph.
     """
-    graph = checked(arcs)
+    graph = checked_arcs(arcs)
     while (undirected := graph & graph.T).any():
         parents = (graph & ~graph.T).sum(axis=0)
         chosen = int(np.where(undirected.any(axis=0), parents, -1).argmax())

@@ -1,9 +1,4 @@
-"""Causal graphs over named variables: directed and undirected edges, as in a DAG or a CPDAG.
-
-CausalGraph     any graph of such edges; nothing more is claimed of it
-  MPDAG         stands for a class of DAGs that background knowledge narrows (Meek, 1995)
-    CPDAG       stands for a Markov equivalence class of DAGs
-"""
+"""Graphs whose edges are directed or undirected, as in a DAG, a CPDAG or an MPDAG."""
 
 from __future__ import annotations
 
@@ -19,8 +14,9 @@ from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, notebook
-from cipherdag.graphs.edges import Edge, Mark, Pair, listed, writable
-from cipherdag.graphs.extension import checked, cyclic_arrows, topological_order
+from cipherdag.graphs.edges import Mark, Pair
+from cipherdag.graphs.endpoints import ARROW, TAIL, endpoints_of
+from cipherdag.graphs.extension import cyclic_arrows, topological_order
 from cipherdag.graphs.identification import implied, query
 from cipherdag.graphs.identification.maximal import (
     checked_class,
@@ -29,6 +25,7 @@ from cipherdag.graphs.identification.maximal import (
     maximal_pattern,
 )
 from cipherdag.graphs.knowledge import Knowledge
+from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.orientation import cpdag_of
 
 
@@ -41,37 +38,44 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CausalGraph:
+class CausalGraph(MixedGraph):
     """A graph with directed and undirected edges: a DAG, or of which nothing is claimed.
 
-    Two graphs are equal if they have the same names and the same edges, in whatever order the names
-    stand. As CPDAGs, equal graphs are the same Markov equivalence class.
+    As CPDAGs, equal graphs are the same Markov equivalence class. Make one by `from_edges`,
+    `from_arcs` or `from_csv`.
 
     Attributes:
-        nodes: Names of the p variables, all different, not empty, without control characters.
+        nodes: As of a `MixedGraph`.
+        endpoints: As of a `MixedGraph`; arrowheads and tails only.
         arcs: Read-only, shape (p, p): ``arcs[i, j]`` is True where nodes[i] --> nodes[j] or
             nodes[i] --- nodes[j], so an undirected edge stands both ways.
 
     Raises:
-        GraphError: A name is repeated or cannot be written, or the matrix is no graph over the
-            names.
+        GraphError: As of a `MixedGraph`, or an edge is neither directed nor undirected.
     """
 
-    between: ClassVar[tuple[Mark, Mark]] = ("-->", "---")
-
-    nodes: tuple[str, ...]
-    arcs: BoolMatrix
+    meanings: ClassVar[Mapping[Mark, str]] = {
+        "-->": "{0} causes {1}",
+        "---": "{0} and {1}, direction not determined",
+    }
+    one_way: ClassVar[Mark] = "-->"
+    undetermined: ClassVar[Mark] = "---"
 
     def __post_init__(self) -> None:
-        arcs = checked(self.arcs)
-        arcs.setflags(write=False)
-        object.__setattr__(self, "nodes", writable(self.nodes, len(arcs)))
-        object.__setattr__(self, "arcs", arcs)
+        MixedGraph.__post_init__(self)
+        plain = (self.endpoints == ARROW) | (self.endpoints == TAIL)
+        double = (self.endpoints == ARROW) & (self.endpoints.T == ARROW)
+        if (self.skeleton() & (double | ~plain)).any():
+            raise GraphError(
+                "an edge is neither directed nor undirected",
+                remedy="Make graphs of a matrix of arcs with `from_arcs`; one of other marks is a "
+                "PartialMixedGraph.",
+            )
 
     @classmethod
     def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
-        """A graph from its matrix, which is copied; see the class for its meaning."""
-        return cls(tuple(nodes), np.array(matrix, dtype=np.bool_))
+        """A graph from its matrix `arcs`, which is copied; see the class for its meaning."""
+        return cls(tuple(nodes), endpoints_of(matrix))
 
     @classmethod
     def from_edges(
@@ -91,49 +95,13 @@ class CausalGraph:
             GraphError: An edge has an unknown name, joins a variable to itself, or joins a pair
                 that already has an edge.
         """
-        names = tuple(nodes)
-        position = {name: index for index, name in enumerate(names)}
-        arcs = np.zeros((len(names), len(names)), dtype=np.bool_)
-        both = ((directed, False), (undirected, True))
-        for (a, b), either_way in ((pair, way) for pairs, way in both for pair in pairs):
-            if missing := [name for name in (a, b) if name not in position]:
-                raise GraphError(f"an edge names a variable that is not there: {listed(missing)}")
-            i, j = position[a], position[b]
-            if i == j:
-                raise GraphError(f"an edge joins '{a}' to itself")
-            if arcs[i, j] or arcs[j, i]:
-                raise GraphError(f"'{a}' and '{b}' are joined by two edges")
-            arcs[i, j] = True
-            arcs[j, i] = either_way
-        return cls(names, arcs)
+        arrows = [(cause, effect, "-->") for cause, effect in directed]
+        return cls.from_marked(nodes, [*arrows, *((a, b, "---") for a, b in undirected)])
 
     @classmethod
     def empty(cls, nodes: Iterable[str]) -> Self:
         """A graph without edges."""
-        return cls.from_edges(nodes)
-
-    @classmethod
-    def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
-        """A graph from (source, target, mark) triples; a mark is ``-->`` or ``---``.
-
-        Raises:
-            GraphError: Another mark, or as in `from_edges`.
-        """
-        pairs: dict[str, list[Pair]] = {mark: [] for mark in exports.MARKS}
-        for source, target, mark in edges:
-            if mark not in pairs:
-                raise GraphError(f"an edge has the mark {mark!r}, not {' or '.join(exports.MARKS)}")
-            pairs[mark].append((source, target))
-        return cls.from_edges(nodes, directed=pairs["-->"], undirected=pairs["---"])
-
-    @classmethod
-    def from_csv(cls, text: str, *, nodes: Iterable[str] | None = None) -> Self:
-        """Read a CSV of edges; see `cipherdag.graphs.exports.edges_from_csv`."""
-        known = None if nodes is None else tuple(nodes)
-        edges = exports.edges_from_csv(text, nodes=known)
-        if known is None:
-            known = tuple(sorted({name for edge in edges for name in edge[:2]}))
-        return cls.from_marked(known, edges)
+        return cls.from_marked(nodes, ())
 
     @classmethod
     def loads(cls, text: str) -> Self:
@@ -146,8 +114,8 @@ class CausalGraph:
             read = msgspec.json.decode(text, type=_Written)
         except (msgspec.DecodeError, RecursionError) as error:
             raise GraphError("a graph is no JSON of nodes and edges") from error
-        own = kind_named(read.kind)
-        return (own if issubclass(own, cls) else cls).from_marked(read.nodes, read.edges)
+        written = kind_named(read.kind)
+        return (written if issubclass(written, cls) else cls).from_marked(read.nodes, read.edges)
 
     def dumps(self) -> str:
         """The graph and its kind as JSON, those variables included that have no edge."""
@@ -157,19 +125,12 @@ class CausalGraph:
     @property
     def directed(self) -> tuple[Pair, ...]:
         """(cause, effect) of every directed edge, sorted."""
-        return tuple(sorted(self._pairs(self.arcs & ~self.arcs.T)))
+        return tuple((edge.source, edge.target) for edge in self.edges if not edge.symmetric)
 
     @property
     def undirected(self) -> tuple[Pair, ...]:
         """Every undirected edge once, the name that sorts first in front, sorted."""
-        pairs = self._pairs(np.triu(self.arcs & self.arcs.T))
-        return tuple(sorted((min(a, b), max(a, b)) for a, b in pairs))
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """Every edge once, sorted by source, then target."""
-        directed = [Edge(a, b, "-->") for a, b in self.directed]
-        return tuple(sorted([*directed, *(Edge(a, b, "---") for a, b in self.undirected)]))
+        return tuple((edge.source, edge.target) for edge in self.edges if edge.symmetric)
 
     @property
     def is_acyclic(self) -> bool:
@@ -194,27 +155,7 @@ class CausalGraph:
 
     def without_cycles(self) -> CausalGraph:
         """The same, where arrows of a directed cycle are edges without a direction."""
-        return CausalGraph(self.nodes, self.arcs | cyclic_arrows(self.arcs).T)
-
-    def skeleton(self) -> BoolMatrix:
-        """Symmetric adjacency, shape (p, p)."""
-        return self.arcs | self.arcs.T
-
-    def says(self, edge: Edge) -> str:
-        """What an edge says of its variables, in words."""
-        if edge.mark == "-->":
-            return f"{edge.source} causes {edge.target}"
-        return f"{edge.source} and {edge.target}, direction not determined"
-
-    def relabel(self, mapping: Mapping[str, str]) -> Self:
-        """The same graph under other names; names that the mapping lacks stay.
-
-        Raises:
-            GraphError: The mapping has a name that is not there, or two variables get one name.
-        """
-        if missing := sorted(set(mapping) - set(self.nodes)):
-            raise GraphError(f"a variable to rename is not there: {listed(missing)}")
-        return type(self)(tuple(mapping.get(name, name) for name in self.nodes), self.arcs)
+        return CausalGraph.from_arcs(self.nodes, self.arcs | cyclic_arrows(self.arcs).T)
 
     def to_cpdag(self) -> CPDAG:
         """The CPDAG of this DAG: unshielded colliders, completed by Meek's rules.
@@ -222,10 +163,10 @@ class CausalGraph:
         Raises:
             GraphError: This is no DAG.
         """
-        return CPDAG(self.nodes, cpdag_of(self.arcs))
+        return CPDAG.from_arcs(self.nodes, cpdag_of(self.arcs))
 
     def with_knowledge(self, knowledge: Knowledge) -> MPDAG:
-        """This CPDAG with what is known of its edges, and all directions that follow.
+        """This CPDAG with background knowledge of its edges, and all directions that follow.
 
         Without knowledge, the graph with the directions that follow from its directed edges.
 
@@ -236,8 +177,9 @@ class CausalGraph:
             ParameterError: The knowledge names no variable of this graph or contradicts itself.
             GraphError: This graph contradicts it, or stands for no DAG.
         """
-        known = knowledge.over(self.nodes)
-        return MPDAG(self.nodes, directed_further(self.nodes, self.arcs, known))
+        constraints = knowledge.over(self.nodes)
+        arcs = directed_further(self.nodes, self.arcs, constraints)
+        return MPDAG.from_arcs(self.nodes, arcs)
 
     def to_numpy(self) -> NDArray[np.int8]:
         """A copy of `arcs` in 0 and 1, shape (p, p).
@@ -260,27 +202,10 @@ class CausalGraph:
     plot = figure.plot
     _repr_html_ = notebook.notebook_html
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, CausalGraph):
-            return NotImplemented
-        return self._content() == other._content()
-
-    def __hash__(self) -> int:
-        return hash(self._content())
-
-    def __str__(self) -> str:
-        return "\n".join(str(edge) for edge in self.edges)
-
     def __repr__(self) -> str:
         directed, undirected = len(self.directed), len(self.undirected)
         size = f"{len(self.nodes)} nodes, {directed} directed and {undirected} undirected edges"
         return f"<{type(self).__name__}: {size}>"
-
-    def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
-        return frozenset(self.nodes), frozenset(self.edges)
-
-    def _pairs(self, matrix: BoolMatrix) -> list[Pair]:
-        return [(self.nodes[i], self.nodes[j]) for i, j in np.argwhere(matrix)]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -336,5 +261,4 @@ def class_of_dags(nodes: Iterable[str], arcs: BoolMatrix) -> MPDAG:
     Raises:
         GraphError: It is neither.
     """
-    own = CPDAG if is_completed(arcs) else MPDAG
-    return own.from_arcs(nodes, arcs)
+    return (CPDAG if is_completed(arcs) else MPDAG).from_arcs(nodes, arcs)

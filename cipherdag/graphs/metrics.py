@@ -1,4 +1,4 @@
-"""How far a learnt graph is from the true one, edge by edge."""
+"""How far a learnt graph is from the true one: edges, and the marks at their ends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.errors import GraphError
+from cipherdag.graphs.endpoints import CIRCLE, NONE, Endpoints
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.graphs.pag import PartialMixedGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,40 @@ class GraphMetrics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PAGMetrics:
+    """Counts of edges, and of the ends of the edges that both graphs have.
+
+    Attributes:
+        common: Edges in both graphs.
+        extra: Edges of the learnt graph only.
+        miss: Edges of the true graph only.
+        right: Ends with the same mark in both.
+        contrary: Ends with an arrowhead in one and a tail in the other.
+        unfounded: Ends with an arrowhead or a tail that the truth leaves open.
+        open: Ends left open that the truth decides.
+        f1: Of the edges, whatever their marks: 2 common / (edges learnt + true edges), 0 of none.
+        share_right: right / ends of the common edges, 0 of none.
+    """
+
+    common: int
+    extra: int
+    miss: int
+    right: int
+    contrary: int
+    unfounded: int
+    open: int
+    f1: float
+    share_right: float
+
+    def __str__(self) -> str:
+        return (
+            f"edges: {self.common} common, {self.extra} extra, {self.miss} missing, F1 "
+            f"{self.f1:.2f}; ends of common edges: {self.right} right, {self.contrary} contrary, "
+            f"{self.unfounded} unfounded, {self.open} left open"
+        )
+
+
 def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
     """Compare two DAGs, or two CPDAGs, over the same names in whatever order.
 
@@ -63,18 +100,12 @@ def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
     Raises:
         GraphError: The graphs have different names; the message lists the difference.
     """
-    if set(learned.nodes) != set(truth.nodes):
-        raise GraphError(_difference(learned, truth), remedy="Compare graphs over one schema.")
-    order = [truth.nodes.index(name) for name in learned.nodes]
-    found, true = learned.arcs, truth.arcs[np.ix_(order, order)]
-    upper = np.triu(np.ones_like(found), k=1)
-    in_found, in_true = (found | found.T) & upper, (true | true.T) & upper
-    same = (found == true) & (found == true).T
-    correct = int((in_found & in_true & same).sum())
-    reverse = int((in_found & in_true & ~same).sum())
-    extra = int((in_found & ~in_true).sum())
-    miss = int((in_true & ~in_found).sum())
-    learnt_edges, true_edges = correct + reverse + extra, correct + reverse + miss
+    ends, true = learned.endpoints, _aligned(learned, truth)
+    extra, miss, both = _edge_counts(ends, true)
+    same = (ends == true) & (ends == true).T
+    correct = int((same & (ends != NONE)).sum()) // 2
+    reverse = both - correct
+    learnt_edges, true_edges = both + extra, both + miss
     recall = _ratio(correct, true_edges)
     return GraphMetrics(
         shd=reverse + extra + miss,
@@ -90,14 +121,56 @@ def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
     )
 
 
+def compare_pags(learned: PartialMixedGraph, truth: PartialMixedGraph) -> PAGMetrics:
+    """Compare two PAGs over the same names in whatever order.
+
+    Args:
+        learned: The learnt graph.
+        truth: The true PAG, such as that of a true DAG's maximal ancestral graph.
+
+    Raises:
+        GraphError: The graphs have different names; the message lists the difference.
+    """
+    ends, true = learned.endpoints, _aligned(learned, truth)
+    extra, miss, common = _edge_counts(ends, true)
+    shared = (ends != NONE) & (true != NONE)
+    right = int((shared & (ends == true)).sum())
+    unfounded = int((shared & (ends != CIRCLE) & (true == CIRCLE)).sum())
+    left_open = int((shared & (ends == CIRCLE) & (true != CIRCLE)).sum())
+    return PAGMetrics(
+        common=common,
+        extra=extra,
+        miss=miss,
+        right=right,
+        contrary=2 * common - right - unfounded - left_open,
+        unfounded=unfounded,
+        open=left_open,
+        f1=_ratio(2 * common, 2 * common + extra + miss),
+        share_right=_ratio(right, 2 * common),
+    )
+
+
+def _aligned(learned: MixedGraph, truth: MixedGraph) -> Endpoints:
+    """The endpoints of the true graph in the order of the learnt one's names."""
+    if set(learned.nodes) != set(truth.nodes):
+        only_learned = sorted(set(learned.nodes) - set(truth.nodes))
+        only_true = sorted(set(truth.nodes) - set(learned.nodes))
+        raise GraphError(
+            f"the graphs have different variables: only in the learnt graph {only_learned}, "
+            f"only in the true graph {only_true}",
+            remedy="Compare graphs over one schema.",
+        )
+    order = [truth.nodes.index(name) for name in learned.nodes]
+    return truth.endpoints[np.ix_(order, order)]
+
+
+def _edge_counts(learned: Endpoints, true: Endpoints) -> tuple[int, int, int]:
+    """Edges of the learnt graph only, of the true one only, and of both."""
+    learnt, right = learned != NONE, true != NONE
+    pairs = (learnt & ~right, ~learnt & right, learnt & right)
+    extra, miss, both = (int(count.sum()) // 2 for count in pairs)
+    return extra, miss, both
+
+
 def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
-
-
-def _difference(learned: CausalGraph, truth: CausalGraph) -> str:
-    only_learned = sorted(set(learned.nodes) - set(truth.nodes))
-    only_true = sorted(set(truth.nodes) - set(learned.nodes))
-    return (
-        f"the graphs have different variables: only in the learnt graph {only_learned}, "
-        f"only in the true graph {only_true}"
-    )

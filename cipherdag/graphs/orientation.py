@@ -24,7 +24,8 @@ from numpy.typing import ArrayLike
 
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import GraphError, ParameterError
-from cipherdag.graphs.extension import checked, topological_order
+from cipherdag.graphs.endpoints import checked_arcs, non_adjacent
+from cipherdag.graphs.extension import topological_order
 
 DENSE_UP_TO = 256
 """Variables up to which graphs are composed as matrices, and beyond which row by row."""
@@ -41,7 +42,7 @@ def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
     Raises:
         GraphError: Not a graph.
     """
-    arcs = checked(skeleton)
+    arcs = checked_arcs(skeleton)
     adjacent = arcs | arcs.T
     pairs = np.triu(compose(adjacent, adjacent) & ~adjacent, k=1)
     return np.argwhere(pairs).astype(np.int64)
@@ -69,7 +70,7 @@ def colliders_by_sepset(
     Raises:
         GraphError: Not a graph, or a pair has no separating set.
     """
-    adjacent = checked(skeleton)
+    adjacent = checked_arcs(skeleton)
     found: list[Triple] = []
     for x, z in unshielded_pairs(adjacent).tolist():
         if (x, z) not in sepsets:
@@ -112,7 +113,7 @@ def orient_colliders(
         GraphError: The skeleton is no graph or not symmetric.
         ParameterError: An unknown rule, or a strength is missing or not a number.
     """
-    arcs = checked(skeleton)
+    arcs = checked_arcs(skeleton)
     if (arcs != arcs.T).any():
         raise GraphError("a skeleton has undirected edges only")
     visits = sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
@@ -159,7 +160,7 @@ def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
         GraphError: Not a graph.
         ParameterError: A rule other than 1 to 4.
     """
-    graph = checked(arcs)
+    graph = checked_arcs(arcs)
     known: dict[int, Callable[[BoolMatrix], BoolMatrix]]
     known = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}
     if unknown := set(rules) - set(known):
@@ -184,7 +185,7 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     Raises:
         GraphError: Not a graph.
     """
-    graph = checked(arcs)
+    graph = checked_arcs(arcs)
     adjacent = graph | graph.T
     while True:
         before = graph.copy()
@@ -207,10 +208,10 @@ def cpdag_of(dag: ArrayLike) -> BoolMatrix:
     Raises:
         GraphError: Not a DAG.
     """
-    arcs = checked(dag)
+    arcs = checked_arcs(dag)
     if (arcs & arcs.T).any() or topological_order(arcs) is None:
         raise GraphError("only a DAG has a CPDAG; this graph has a cycle or an undirected edge")
-    in_collider = arcs & compose(_apart(arcs | arcs.T), arcs)
+    in_collider = arcs & compose(non_adjacent(arcs | arcs.T), arcs)
     return meek(arcs | (arcs & ~in_collider).T)
 
 
@@ -241,24 +242,15 @@ def compose(first: BoolMatrix, second: BoolMatrix) -> BoolMatrix:
     return found
 
 
-def _apart(adjacent: BoolMatrix) -> BoolMatrix:
-    """Pairs of different variables that are not adjacent."""
-    apart = ~adjacent
-    np.fill_diagonal(apart, val=False)
-    return apart
-
-
 def _some_apart(adjacent: BoolMatrix, nodes: IndexArray) -> bool:
     """Whether two of the nodes are not adjacent."""
-    apart = ~adjacent[np.ix_(nodes, nodes)]
-    np.fill_diagonal(apart, val=False)
-    return bool(apart.any())
+    return bool(non_adjacent(adjacent[np.ix_(nodes, nodes)]).any())
 
 
 def _rule_1(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for b -> c where a -> b - c and a, c are not adjacent."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
-    return undirected & compose(directed.T, _apart(adjacent))
+    return undirected & compose(directed.T, non_adjacent(adjacent))
 
 
 def _rule_2(arcs: BoolMatrix) -> BoolMatrix:
@@ -279,7 +271,7 @@ def _rule_3(arcs: BoolMatrix) -> BoolMatrix:
 def _rule_4(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for a -> b where a - c -> d -> b, a - b, a and d are adjacent and c and b are not."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
-    asked, apart = np.zeros_like(arcs), _apart(adjacent)
+    asked, apart = np.zeros_like(arcs), non_adjacent(adjacent)
     for a, b in np.argwhere(undirected & compose(adjacent, directed)).tolist():
         tails = np.flatnonzero(undirected[a] & apart[b])
         middle = np.flatnonzero(adjacent[a] & directed[:, b])

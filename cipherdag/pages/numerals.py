@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -45,3 +46,10 @@ def probability(p_value: float, least: float = LEAST_PRINTED_P) -> str:
 def moment(text: str) -> str:
     """A time in ISO 8601 and UTC, to the minute."""
     return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M UTC") if text else ""
+
+
+def first_of(names: Sequence[str], most: int = 10, between: str = ", ") -> str:
+    """Up to ``most`` names, and how many more there are."""
+    rest = len(names) - most
+    more = f"{between.strip().strip(',')} and {rest} more" if rest > 0 else ""
+    return between.join(names[:most]) + more

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.edge_table import edge_sentences
-from cipherdag.graphs.ancestral.pag import PartialMixedGraph
-from cipherdag.graphs.edges import Edge, straight, turned_mark
-from cipherdag.graphs.exports import csv_text
+from cipherdag.graphs.edges import Edge, canonical, reversed_mark
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.pages.rendering import render
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.comparing import COLUMNS, edge_differences
 from cipherdag.results.graph_sections import ARROWS, pictures
 
@@ -71,7 +71,7 @@ def _union(
     differences: Differences,
 ) -> CausalGraph | PartialMixedGraph:
     """Every pair that either joins, with the first one's mark where it has one."""
-    edges = [straight(first, second, one or two) for first, second, one, two, _ in differences]
+    edges = [canonical(first, second, one or two) for first, second, one, two, _ in differences]
     return here.with_edges(dict.fromkeys([*here.nodes, *there.nodes]), edges)
 
 
@@ -87,7 +87,7 @@ def _rows(
         pair = frozenset((edge.source, edge.target))
         first, _, *marks, same = by_pair[pair]
         # marks are seen from the name that sorts first, the row begins with the edge's source
-        one, two = (turned_mark(own) if first != edge.source else own for own in marks)
+        one, two = (reversed_mark(own) if first != edge.source else own for own in marks)
         how = SAME if same else OTHER if one and two else HERE if one else THERE
         told = (said[0].get(pair, ""), said[1].get(pair, ""))
         rows.append(ComparedRow(number, edge, how, (one, two), told))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from cipherdag.graphs.edges import Graph, turned_mark
+from cipherdag.graphs.edges import reversed_mark
+from cipherdag.graphs.mixed_graph import MixedGraph
 
 COLUMNS = ("from", "to", "here", "there", "same")
 
 
-def edge_differences(here: Graph, there: Graph) -> list[tuple[str, str, str, str, bool]]:
+def edge_differences(here: MixedGraph, there: MixedGraph) -> list[tuple[str, str, str, str, bool]]:
     """Every pair that either graph joins, in the order of names, with both marks.
 
     Args:
@@ -27,10 +28,10 @@ def edge_differences(here: Graph, there: Graph) -> list[tuple[str, str, str, str
     return rows
 
 
-def _marks(graph: Graph) -> dict[tuple[str, str], str]:
+def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for edge in graph.edges:
         turned = edge.source > edge.target
         pair = (edge.target, edge.source) if turned else (edge.source, edge.target)
-        found[pair] = turned_mark(edge.mark) if turned else edge.mark
+        found[pair] = reversed_mark(edge.mark) if turned else edge.mark
     return found

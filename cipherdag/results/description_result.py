@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
-from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown, shown_beside
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.run import Run, category_names, shortened
 
 if TYPE_CHECKING:

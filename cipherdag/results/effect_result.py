@@ -18,8 +18,8 @@ from cipherdag.findings.effect import (
     LeftOut,
 )
 from cipherdag.findings.forest import Estimate, Forest
-from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.refuted import COLUMNS as REFUTED
 from cipherdag.results.refuted import refutation_forest, refutation_lines, refutation_rows
 from cipherdag.results.run import Run, shortened

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
-from cipherdag.graphs.exports import csv_text
-from cipherdag.graphs.listing import first_of
-from cipherdag.pages.numerals import counted
+from cipherdag.pages.numerals import counted, first_of
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.run import Run
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence, by_p_value
-from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.run import Run, shortened
 
 if TYPE_CHECKING:

@@ -17,15 +17,14 @@ from cipherdag.findings.edge_status import why
 from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
 from cipherdag.findings.site_differences import DETAIL
-from cipherdag.graphs.ancestral.metrics import PAGMetrics
-from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.edges import Edge
-from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.metrics import GraphMetrics
+from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
+from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.pages.numerals import counted
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.comparing import COLUMNS as COMPARED
 from cipherdag.results.comparing import edge_differences
 from cipherdag.results.run import Run, shortened

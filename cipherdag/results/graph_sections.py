@@ -15,8 +15,9 @@ from cipherdag.findings.unresolved import unresolved_of
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.edge_evidence import EdgeEvidence
-from cipherdag.graphs.edges import Edge, Graph, sure_mark
+from cipherdag.graphs.edges import Edge, confirmed_mark
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.numerals import counted, probability
 
 ARROWS = {
@@ -148,7 +149,7 @@ def _sections(found: LearntGraph | LearntPAG, true: CausalGraph | None) -> dict[
 
 
 def pictures(
-    graph: Graph,
+    graph: MixedGraph,
     known: Mapping[tuple[str, str], EdgeEvidence],
     marked: Mapping[Edge, str] | None = None,
 ) -> dict[str, Any]:
@@ -175,13 +176,13 @@ def _signs(own: EdgeEvidence) -> tuple[str, ...]:
 
 
 def _edge_rows(
-    graph: Graph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
+    graph: MixedGraph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
 ) -> list[EdgeRow]:
     rows = []
     for number, edge in enumerate(graph.edges, start=1):
         own = known.get((edge.source, edge.target))
         told = None if own is None else own.consensus
-        mark = edge.mark if told is None else sure_mark(edge.mark, told, graph.between[1])
+        mark = edge.mark if told is None else confirmed_mark(edge.mark, told, graph.undetermined)
         verdict = "" if true is None else _verdict(edge, true)
         rows.append(EdgeRow(number, edge, own, verdict, mark))
     return rows

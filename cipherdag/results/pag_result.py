@@ -12,9 +12,9 @@ from cipherdag.findings.conclusion import LearntPAG
 from cipherdag.findings.confidence import CONSENSUS, END_COLUMNS
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
-from cipherdag.graphs.ancestral.metrics import PAGMetrics, compare_pags
-from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.metrics import PAGMetrics, compare_pags
+from cipherdag.graphs.pag import PAG, PartialMixedGraph
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import pag_sections
 from cipherdag.results.run import Run

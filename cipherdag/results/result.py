@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, CONSENSUS
-from cipherdag.graphs.ancestral.pag import PartialMixedGraph
 from cipherdag.graphs.graph import CPDAG, CausalGraph, kind_named
 from cipherdag.graphs.identification.maximal import is_completed
 from cipherdag.graphs.metrics import GraphMetrics, compare
+from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import graph_sections
 from cipherdag.results.run import Run
@@ -154,7 +154,7 @@ def _saved_graph(nodes: tuple[str, ...], report: Mapping[str, Any]) -> CausalGra
     graph = CausalGraph.from_marked(nodes, marked(report["edges"]))
     if "graph_kind" in report:
         return kind_named(report["graph_kind"]).from_arcs(nodes, graph.arcs)
-    return CPDAG(nodes, graph.arcs) if is_completed(graph.arcs) and not graph.is_dag else graph
+    return CPDAG(nodes, graph.endpoints) if is_completed(graph.arcs) and not graph.is_dag else graph
 
 
 def _as_cpdag(graph: CausalGraph) -> CausalGraph:

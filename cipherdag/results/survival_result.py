@@ -11,8 +11,8 @@ import msgspec
 
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.findings.survival import GroupCurve, GroupTest, HazardModel, SurvivalAnalysis
-from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import probability, shown
+from cipherdag.pages.sheets import csv_text
 from cipherdag.results.run import Run, category_names, shortened
 
 if TYPE_CHECKING:

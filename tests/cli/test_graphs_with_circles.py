@@ -10,7 +10,7 @@ import pytest
 from pages import Page
 
 from cipherdag import PAG, CausalGraph, PAGResult
-from cipherdag.graphs.ancestral.metrics import compare_pags
+from cipherdag.graphs.metrics import compare_pags
 
 SHOWN = {"→": "-->", "←": "<--", "—": "---", "↔": "<->", "o→": "o->", "←o": "<-o", "none": ""} | {
     "o—o": "o-o",

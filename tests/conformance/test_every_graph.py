@@ -135,7 +135,7 @@ def test_every_data_set_gives_a_graph_that_is_what_it_says(name, seed):
     elif name == "fci":
         assert type(graph) is PAG
         if len(graph.nodes) <= 4:
-            assert graph.marks.tobytes() in true_pags(len(graph.nodes))
+            assert graph.endpoints.tobytes() in true_pags(len(graph.nodes))
     else:
         assert type(graph) is CPDAG
         check_dags(graph, result.dag)
@@ -225,7 +225,7 @@ def test_every_set_of_answers_gives_a_pag(rule, selection, seed):
     graph = concluded(algorithm, test).graph
     assert type(graph) is PAG
     if len(graph.nodes) <= 4:
-        assert graph.marks.tobytes() in true_pags(len(graph.nodes))
+        assert graph.endpoints.tobytes() in true_pags(len(graph.nodes))
     check_exports(graph)
 
 
@@ -241,6 +241,6 @@ def test_marks_that_need_not_be_a_pag_say_so(search, seed):
         graph = concluded(algorithm, test).graph
     except ParameterError:
         reject()  # what is known contradicts itself
-    is_one = graph.marks.tobytes() in true_pags(len(graph.nodes))
+    is_one = graph.endpoints.tobytes() in true_pags(len(graph.nodes))
     assert type(graph) is (PAG if is_one else PartialMixedGraph)
     check_exports(graph)

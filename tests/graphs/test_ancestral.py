@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
 from cipherdag.graphs.ancestral.projection import pag_of, projected
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.orientation import colliders_by_sepset
 
 LETTERS = {1: "o", 2: ">", 3: "-"}

@@ -19,10 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import GraphError, OutputError
-from cipherdag.graphs.drawing import PICTURES
+from cipherdag.graphs.drawing.figure import PICTURES
 from cipherdag.graphs.edges import Edge
-from cipherdag.graphs.exports import EXPORTS, csv_text, export_graph
+from cipherdag.graphs.exports import EXPORTS, export_graph
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.sheets import csv_text
 
 ODD_NAMES = (
     'the "quoted" one',

@@ -23,10 +23,10 @@ from iod_peers import EXAMPLES
 from oracle import OracleTest, random_dag
 
 from cipherdag.graphs.ancestral.integration import Local, integrated
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL
-from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.ancestral.projection import pag_of, projected
 from cipherdag.graphs.ancestral.representative import dag_behind
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
+from cipherdag.graphs.pag import PAG
 
 UNBOUNDED = 10**6
 BOUND = 400
@@ -152,7 +152,7 @@ def test_the_published_example_of_another_implementation(name):
     The columns of the two sites are theirs, too; their script checks that the true graph is found.
     """
     edges = [(own[0], own[-1], own[2:5]) for own in EXAMPLES[name]]
-    true = PAG.from_marked("ABCDE", edges).marks
+    true = PAG.from_marked("ABCDE", edges).endpoints
     dag = dag_behind(true)
     assert (pag_of(dag, range(5)) == true).all()
     cover = ((0, 2, 3, 4), (0, 1, 2, 4))
@@ -253,13 +253,13 @@ def test_what_was_measured_together_is_the_only_one(seed):
 
 
 def local_of(pag):
-    return Local(tuple(map(int, pag.nodes)), pag.marks.copy())
+    return Local(tuple(map(int, pag.nodes)), pag.endpoints.copy())
 
 
 def test_groups_that_contradict_one_another_fit_nothing():
     """2 is a cause of 5 where 1 and 4 are measured, and the other way round, or neither, elsewhere.
 
-    Marks that some group has and none gainsays stay.
+    Endpoints that some group has and none gainsays stay.
     """
     first = PAG.from_marked("0123", [("0", "1", "o->"), ("3", "1", "o->"), ("1", "2", "-->")])
     second = PAG.from_marked("1245", [("4", "2", "o->"), ("1", "2", "o->"), ("2", "5", "-->")])

@@ -14,10 +14,10 @@ from oracle import random_dag
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.classes import is_pag, nearest_pag, pag_of_mag
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
-from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph, graph_of_marks
 from cipherdag.graphs.ancestral.projection import pag_of
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, circles
+from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -81,7 +81,7 @@ def test_a_pag_is_nearest_to_itself(seed):
     true = pag_of(dag, measured)
     assert is_pag(true)
     assert (nearest_pag(true) == true).all()
-    assert type(graph_of_marks([f"v{v}" for v in measured], true)) is PAG
+    assert type(graph_of_endpoints([f"v{v}" for v in measured], true)) is PAG
 
 
 @given(seeds)
@@ -112,9 +112,9 @@ def test_colliders_that_tests_find_are_in_the_pag(seed):
 def test_what_is_none_is_refused_by_name(edges, said):
     with pytest.raises(GraphError, match=said):
         PAG.from_marked("abc", edges)
-    assert type(graph_of_marks("abc", PartialMixedGraph.from_marked("abc", edges).marks)) is (
-        PartialMixedGraph
-    )
+    assert type(
+        graph_of_endpoints("abc", PartialMixedGraph.from_marked("abc", edges).endpoints)
+    ) is (PartialMixedGraph)
 
 
 def test_the_pag_of_a_mag_is_that_of_its_class():

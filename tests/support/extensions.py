@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from cipherdag.graphs.extension import _remove_sinks, checked
+from cipherdag.graphs.endpoints import checked_arcs
+from cipherdag.graphs.extension import _remove_sinks
 from cipherdag.graphs.ranks import ranks
 
 
 def consistent_extension(arcs):
     """A DAG with the skeleton, the directed edges and the unshielded colliders; or None."""
-    graph = checked(arcs)
+    graph = checked_arcs(arcs)
     return _remove_sinks(graph, ranks(graph), strict=True)

@@ -54,8 +54,8 @@ from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
 from cipherdag.graphs.ancestral.classes import nearest_pag
-from cipherdag.graphs.ancestral.marks import CIRCLE, NONE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests

@@ -25,9 +25,9 @@ from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.ancestral.integration import Local, followed
-from cipherdag.graphs.ancestral.marks import NONE, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.endpoints import NONE, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured

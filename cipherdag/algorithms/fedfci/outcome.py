@@ -10,8 +10,8 @@ from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import MarkCounts
 from cipherdag.graphs.ancestral.integration import Local
-from cipherdag.graphs.ancestral.marks import Marks
 from cipherdag.graphs.edge_evidence import TestsOfEdge
+from cipherdag.graphs.endpoints import Endpoints
 from cipherdag.graphs.knowledge import Constraints
 
 
@@ -20,7 +20,7 @@ class FedFCIOutcome:
     """What a FedFCI run concludes, by position; p variables.
 
     Attributes:
-        marks: The PAG, shape (p, p); see `cipherdag.graphs.ancestral.marks`.
+        marks: The PAG, shape (p, p); see `cipherdag.graphs.endpoints`.
         layers: Edges left after each layer of tests.
         removed: Edges that fell, with ``rfci``, to tests of triples and paths.
         tests: How many distinct tests over all sites were done in which way.
@@ -39,7 +39,7 @@ class FedFCIOutcome:
         groups: Where these are integrated, the PAG of every group of sites among its variables.
     """
 
-    marks: Marks
+    marks: Endpoints
     layers: tuple[int, ...]
     removed: int
     sepsets: dict[tuple[int, int], tuple[frozenset[int], float]]

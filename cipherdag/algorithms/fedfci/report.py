@@ -30,13 +30,13 @@ from cipherdag.findings.integration import details_of as fitting_details
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.findings.unresolved import Saying, UnresolvedTriple, unresolved_details
 from cipherdag.graphs.ancestral.integration import integrated
-from cipherdag.graphs.ancestral.marks import ARROW
-from cipherdag.graphs.ancestral.pag import PAG, PartialMixedGraph, graph_of_marks
 from cipherdag.graphs.ancestral.representative import dag_behind
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
+from cipherdag.graphs.endpoints import ARROW
 from cipherdag.graphs.knowledge import KNOWN
 from cipherdag.graphs.orientation import unshielded_pairs
+from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
@@ -65,7 +65,7 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         consistent = [(own, dag_behind(own.marks) is not None) for own in outcome.groups]
         marks, fitting = found.common, Integrated(fitting_details(found, consistent, names))
         details[INTEGRATED] = fitting.details
-    graph = graph_of_marks(names, marks)
+    graph = graph_of_endpoints(names, marks)
     if algorithm.closed:
         details["reveal"] = "bits"
     if fitting is None:
@@ -137,7 +137,7 @@ def _edge(
     if fitting is not None and (told_of := fitting.told_of(edge.source, edge.target)):
         tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), told_of)
         told["status"] = ""  # that follows from what groups of sites tested
-    words = graph.says(edge)
+    words = graph.describe(edge)
     told["facts"] = (
         f"{words[:1].upper()}{words[1:]}.",
         *tested,
@@ -176,7 +176,7 @@ def _unresolved(outcome: FedFCIOutcome, graph: PartialMixedGraph) -> list[Unreso
 
 def _stands(graph: PAG) -> dict[tuple[int, int, int], bool]:
     """Every unshielded triple (x, y, z), x < z, and whether it is a collider."""
-    skeleton, into = graph.skeleton(), graph.marks == ARROW
+    skeleton, into = graph.skeleton(), graph.endpoints == ARROW
     return {
         (x, y, z): bool(into[x, y] and into[z, y])
         for x, z in unshielded_pairs(skeleton).tolist()

@@ -24,9 +24,9 @@ from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.algorithms.fedfci.search import Judge, Told, start_marks
 from cipherdag.algorithms.fedpc.pcstable import Pair
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.graphs.ancestral.marks import Marks
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import deciding
+from cipherdag.graphs.endpoints import Endpoints
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.question import Question
@@ -70,7 +70,7 @@ class RFCI:
     selection: bool
     judge: Judge
 
-    def orient(self, found: Refined) -> Generator[Question, FloatVector, Marks]:
+    def orient(self, found: Refined) -> Generator[Question, FloatVector, Endpoints]:
         """The PAG, and in `found` the edges and triples that it rests on.
 
         Rounds: one per turn in which edges fall, those of `judge`, and one per layer of

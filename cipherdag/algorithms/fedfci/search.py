@@ -29,9 +29,9 @@ from cipherdag.algorithms.fedpc.pcstable import (
     wider_skeleton,
 )
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, Marks, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep, possibly_directed, reached
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
@@ -78,7 +78,7 @@ def tested_pairs(known: Constraints) -> Constraints:
     return Constraints(known.forbidden & ~known.apart, known.required)
 
 
-def start_marks(skeleton: BoolMatrix, known: Constraints) -> Marks:
+def start_marks(skeleton: BoolMatrix, known: Constraints) -> Endpoints:
     """Circles, but an arrowhead at what is no cause, and a tail at what is known as one."""
     found = circles(skeleton)
     found[(found == CIRCLE) & known.forbidden.T] = ARROW

@@ -13,8 +13,8 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.listing import first_of
 from cipherdag.graphs.relations import MOST_SHOWN
+from cipherdag.pages.numerals import first_of
 
 UNTESTED_DETAIL = "untested_edges"
 """Where a conclusion's details list edges that no site measured both ends of."""

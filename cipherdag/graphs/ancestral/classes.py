@@ -20,20 +20,20 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.graphs.ancestral.marks import (
+from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.dags import members
+from cipherdag.graphs.endpoints import (
     ARROW,
     CIRCLE,
     NONE,
     TAIL,
-    Marks,
-    apart,
+    Endpoints,
     bits,
     circles,
     directed,
-    written,
+    mark_between,
+    non_adjacent,
 )
-from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
-from cipherdag.graphs.dags import members
 from cipherdag.graphs.extension import directed_to_the_end
 from cipherdag.graphs.identification.separation import closure
 from cipherdag.graphs.orientation import Triple
@@ -42,13 +42,13 @@ from cipherdag.graphs.ranks import ranks
 CLOSE_BY = "Correct the edges, or keep them as a PartialMixedGraph, of which nothing is claimed."
 
 
-def is_pag(marks: Marks) -> bool:
+def is_pag(marks: Endpoints) -> bool:
     """Whether marks, shape (p, p), are exactly those of the class of some MAG."""
     mag = _mag_of(marks)
     return _is_mag(mag) and bool((pag_of_mag(mag) == marks).all())
 
 
-def check_pag(names: Sequence[str], marks: Marks) -> None:
+def check_pag(names: Sequence[str], marks: Endpoints) -> None:
     """Refuse marks that are no PAG, and say what is wrong with them.
 
     Args:
@@ -66,7 +66,7 @@ def check_pag(names: Sequence[str], marks: Marks) -> None:
     wanted = pag_of_mag(mag)
     if (wanted != marks).any():
         i, j = np.argwhere((wanted != marks) | (wanted != marks).T)[0]
-        said, right = written(marks, i, j), written(wanted, i, j)
+        said, right = mark_between(marks, i, j), mark_between(wanted, i, j)
         raise GraphError(
             f"the edge '{names[i]}' {said} '{names[j]}' is '{names[i]}' {right} '{names[j]}' in "
             "the graphs that have the other edges",
@@ -74,7 +74,7 @@ def check_pag(names: Sequence[str], marks: Marks) -> None:
         )
 
 
-def nearest_pag(marks: Marks, open_triples: Collection[Triple] = ()) -> Marks:
+def nearest_pag(marks: Endpoints, open_triples: Collection[Triple] = ()) -> Endpoints:
     """The PAG of a MAG that has the edges and as many of the marks as one can; a copy.
 
     Where marks contradict each other tails give way to arrowheads, since what says that something
@@ -85,7 +85,7 @@ def nearest_pag(marks: Marks, open_triples: Collection[Triple] = ()) -> Marks:
         open_triples: Unshielded triples of which it is open whether they are colliders.
 
     Returns:
-        Marks for which `is_pag` holds.
+        Endpoints for which `is_pag` holds.
     """
     mag = _mag_of(marks, open_triples)
     while (turned := _tails_in_the_way(mag)).any():
@@ -93,7 +93,7 @@ def nearest_pag(marks: Marks, open_triples: Collection[Triple] = ()) -> Marks:
     return pag_of_mag(mag)
 
 
-def pag_of_mag(mag: Marks) -> Marks:
+def pag_of_mag(mag: Endpoints) -> Endpoints:
     """The PAG of the class of a MAG, shape (p, p)."""
     skeleton = mag != NONE
     selection = bool(((mag == TAIL) & (mag.T == TAIL)).any())
@@ -104,9 +104,9 @@ def pag_of_mag(mag: Marks) -> Marks:
 class _SeparatingSets(Mapping[tuple[int, int], frozenset[int]]):
     """Of every pair of a MAG without an edge what is anterior to one of the two."""
 
-    def __init__(self, mag: Marks) -> None:
+    def __init__(self, mag: Endpoints) -> None:
         self._above = _anterior(mag)
-        self._apart = np.triu(apart(mag))
+        self._apart = np.triu(non_adjacent(mag != NONE))
 
     def __getitem__(self, pair: tuple[int, int]) -> frozenset[int]:
         x, z = pair
@@ -121,8 +121,8 @@ class _SeparatingSets(Mapping[tuple[int, int], frozenset[int]]):
         return int(self._apart.sum())
 
 
-def _mag_of(marks: Marks, open_triples: Collection[Triple] = ()) -> Marks:
-    """Marks with no circles, a MAG if they are a PAG (Zhang 2008).
+def _mag_of(marks: Endpoints, open_triples: Collection[Triple] = ()) -> Endpoints:
+    """Endpoints with no circles, a MAG if they are a PAG (Zhang 2008).
 
     A circle becomes a tail, and an edge with two of them an arrow, so that few further triples are
     colliders.
@@ -136,7 +136,7 @@ def _mag_of(marks: Marks, open_triples: Collection[Triple] = ()) -> Marks:
     return found
 
 
-def _colliders(mag: Marks) -> Iterator[Triple]:
+def _colliders(mag: Endpoints) -> Iterator[Triple]:
     """The unshielded colliders (x, y, z), x < z."""
     into, beside = bits((mag == ARROW).T), bits(mag != NONE)
     for y, own in enumerate(into):
@@ -145,19 +145,19 @@ def _colliders(mag: Marks) -> Iterator[Triple]:
                 yield x, y, z
 
 
-def _anterior(mag: Marks) -> list[int]:
+def _anterior(mag: Endpoints) -> list[int]:
     """Bit mask of every variable and all that paths without arrowheads against them lead from."""
     # from j back to i where i --> j or i --- j
     back = bits(((mag != NONE) & (mag.T == TAIL)).T)
     return [closure(back, 1 << v) for v in range(len(mag))]
 
 
-def _is_mag(mag: Marks) -> bool:
+def _is_mag(mag: Endpoints) -> bool:
     """Whether marks without circles are a maximal ancestral graph."""
     return not _tails_in_the_way(mag).any()
 
 
-def _tails_in_the_way(mag: Marks) -> BoolMatrix:
+def _tails_in_the_way(mag: Endpoints) -> BoolMatrix:
     """Tails, [i, j] at j, at least one of which is wrong in every MAG with the arrowheads.
 
     None where the graph is a MAG. Of the three kinds only the first found is told.
@@ -172,11 +172,11 @@ def _tails_in_the_way(mag: Marks) -> BoolMatrix:
     return cyclic if cyclic.any() else _inducing(mag, children, below)
 
 
-def _closing(mag: Marks, below: Sequence[int]) -> BoolMatrix:
+def _closing(mag: Endpoints, below: Sequence[int]) -> BoolMatrix:
     """Tails of arrows i --> j, where j, or what has an arrowhead at both ends with it, leads to i.
 
     Args:
-        mag: Marks without circles, shape (p, p).
+        mag: Endpoints without circles, shape (p, p).
         below: Bit masks of what arrows lead to from every variable.
     """
     found = np.zeros(mag.shape, dtype=bool)
@@ -190,7 +190,7 @@ def _closing(mag: Marks, below: Sequence[int]) -> BoolMatrix:
     return found
 
 
-def _inducing(mag: Marks, children: Sequence[int], below: Sequence[int]) -> BoolMatrix:
+def _inducing(mag: Endpoints, children: Sequence[int], below: Sequence[int]) -> BoolMatrix:
     """Tails of arrows that make inner variables of inducing paths ancestors of the ends.
 
     Arguments as of `_closing`, and the bit masks of every variable's children.
@@ -200,7 +200,7 @@ def _inducing(mag: Marks, children: Sequence[int], below: Sequence[int]) -> Bool
     if not any(doubles):
         return found  # every pair without an edge is separated
     above = [1 << v | own for v, own in enumerate(_turned(below))]
-    for x, y in np.argwhere(np.triu(apart(mag))).tolist():
+    for x, y in np.argwhere(np.triu(non_adjacent(mag != NONE))).tolist():
         ends = above[x] | above[y]
         inside = ends & ~(1 << x | 1 << y)
         if not (heads[x] & inside and heads[y] & inside):
@@ -221,7 +221,7 @@ def _turned(below: Sequence[int]) -> list[int]:
     return found
 
 
-def _fault(names: Sequence[str], mag: Marks) -> str:
+def _fault(names: Sequence[str], mag: Endpoints) -> str:
     """One of the arrows that contradict the others, in words."""
     j, i = np.argwhere(_tails_in_the_way(mag))[0]
-    return f"'{names[i]}' {written(mag, i, j)} '{names[j]}' contradicts the other edges"
+    return f"'{names[i]}' {mark_between(mag, i, j)} '{names[j]}' contradicts the other edges"

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, Marks, directed
 from cipherdag.graphs.ancestral.orientation import Grounds, completed
 from cipherdag.graphs.ancestral.partial import Pair, Partial, Told
 from cipherdag.graphs.ancestral.paths import deciding, possibly_directed, reached
 from cipherdag.graphs.ancestral.projection import pag_of, projected
 from cipherdag.graphs.ancestral.representative import dag_behind
 from cipherdag.graphs.dags import mask_of, members
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, directed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Local:
     """
 
     variables: tuple[int, ...]
-    marks: Marks
+    marks: Endpoints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,13 +53,13 @@ class Integrations:
         sure: What `followed` finds without a search, shape (p, p).
     """
 
-    pags: tuple[Marks, ...]
+    pags: tuple[Endpoints, ...]
     complete: bool
     looked_at: int
-    sure: Marks
+    sure: Endpoints
 
     @property
-    def common(self) -> Marks:
+    def common(self) -> Endpoints:
         """Every edge that some graph may have, with what holds in all as marks, shape (p, p).
 
         A tail or an arrowhead at b: in all graphs b is a cause of the other end, or in none.
@@ -74,12 +74,12 @@ class Integrations:
         return np.where(joined, found, NONE).astype(np.int8)
 
 
-def _ancestors(marks: Marks) -> BoolMatrix:
+def _ancestors(marks: Endpoints) -> BoolMatrix:
     """[i, j] is True where directed edges lead from i to j, shape (p, p)."""
     return reached(directed(marks))
 
 
-def _no_ancestors(marks: Marks) -> BoolMatrix:
+def _no_ancestors(marks: Endpoints) -> BoolMatrix:
     """[i, j] is True where i is no ancestor of j: by a mark, or for want of a path."""
     return (marks == ARROW).T | ~reached(possibly_directed(marks))
 
@@ -105,7 +105,7 @@ def integrated(
     told = _told(n_variables, groups, sets)
     known = {pair: frozenset(members(own[0])) for pair, own in sets.items()}
     waiting: list[Partial | _Directing] = [_start(n_variables, groups)]
-    found: dict[bytes, Marks] = {}
+    found: dict[bytes, Endpoints] = {}
     looked_at = 0
     while waiting and looked_at < most:
         graph = waiting.pop()
@@ -122,7 +122,7 @@ def integrated(
     return Integrations(tuple(found.values()), not waiting, looked_at, sure)
 
 
-def followed(n_variables: int, groups: Sequence[Local]) -> Marks:
+def followed(n_variables: int, groups: Sequence[Local]) -> Endpoints:
     """The edges that no group separates, and the marks that follow without a search.
 
     Where groups contradict one another, marks are those that some group has and none gainsays.
@@ -194,7 +194,7 @@ class _Directing:
             the pair of those and the variable, where no group tells.
     """
 
-    marks: Marks
+    marks: Endpoints
     told: dict[Pair, frozenset[int]]
     assumed: dict[tuple[Pair, int], bool] = field(default_factory=dict)
 
@@ -230,7 +230,7 @@ def _ends(path: tuple[int, ...]) -> Pair:
     return min(path[0], path[-1]), max(path[0], path[-1])
 
 
-def _fits(marks: Marks, groups: Sequence[Local]) -> bool:
+def _fits(marks: Endpoints, groups: Sequence[Local]) -> bool:
     """Whether it is a PAG that has every group's among the variables of the group."""
     arcs = dag_behind(marks)
     return arcs is not None and all(

@@ -22,21 +22,22 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.graphs.ancestral.marks import (
-    ARROW,
-    CIRCLE,
-    DOUBTFUL,
-    NONE,
-    TAIL,
-    Marks,
-    apart,
-    bits,
-    directed,
-)
 from cipherdag.graphs.ancestral.paths import Uncovered, discriminating, possibly_directed
 from cipherdag.graphs.dags import members
+from cipherdag.graphs.endpoints import (
+    ARROW,
+    CIRCLE,
+    NONE,
+    TAIL,
+    Endpoints,
+    bits,
+    directed,
+    non_adjacent,
+)
 from cipherdag.graphs.orientation import Triple, compose
 
+DOUBTFUL = 4
+"""No mark of a graph: while rules are applied, that an edge may not be there."""
 Sepsets = Mapping[tuple[int, int], frozenset[int]]
 """Separating sets by pair (x, z), x < z."""
 
@@ -54,7 +55,7 @@ class Asked:
     tails: BoolMatrix
 
     @classmethod
-    def nothing(cls, marks: Marks) -> Asked:
+    def nothing(cls, marks: Endpoints) -> Asked:
         """No mark."""
         return cls(np.zeros(marks.shape, dtype=bool), np.zeros(marks.shape, dtype=bool))
 
@@ -62,7 +63,7 @@ class Asked:
         """Ask for b --> c."""
         self.arrows[b, c] = self.tails[c, b] = True
 
-    def put(self, marks: Marks) -> None:
+    def put(self, marks: Endpoints) -> None:
         """Put them where there are circles and both kinds are not asked for."""
         clear = (marks == CIRCLE) & ~(self.arrows & self.tails)
         marks[clear & self.arrows] = ARROW
@@ -94,10 +95,10 @@ class Grounds:
         return (min(x, z), y, max(x, z)) not in self.ambiguous
 
 
-Rule = Callable[["Marks", Grounds], Asked]
+Rule = Callable[["Endpoints", Grounds], Asked]
 
 
-def with_colliders(marks: Marks, triples: Iterable[Triple]) -> Marks:
+def with_colliders(marks: Endpoints, triples: Iterable[Triple]) -> Endpoints:
     """Rule 0: x *-> y <-* z for every one of some unshielded triples (x, y, z); a copy."""
     asked = Asked.nothing(marks)
     for x, y, z in triples:
@@ -107,7 +108,7 @@ def with_colliders(marks: Marks, triples: Iterable[Triple]) -> Marks:
     return found
 
 
-def completed(marks: Marks, grounds: Grounds, *, selection: bool = True) -> Marks:
+def completed(marks: Endpoints, grounds: Grounds, *, selection: bool = True) -> Endpoints:
     """Every mark that the rules find, with those of the graph; a copy.
 
     Args:
@@ -134,10 +135,10 @@ def completed(marks: Marks, grounds: Grounds, *, selection: bool = True) -> Mark
             return np.where(found == DOUBTFUL, marks, found)
 
 
-def _rule_1(marks: Marks, grounds: Grounds) -> Asked:
+def _rule_1(marks: Endpoints, grounds: Grounds) -> Asked:
     """Asks for b --> c where a *-> b o-* c and a, c are not adjacent."""
     asked = Asked.nothing(marks)
-    arrows, away = marks == ARROW, apart(marks)
+    arrows, away = marks == ARROW, non_adjacent(marks != NONE)
     wanted = (marks.T == CIRCLE) & compose(arrows.T, away)
     for b, c in np.argwhere(wanted).tolist():
         starts = np.flatnonzero(arrows[:, b] & away[:, c]).tolist()
@@ -146,7 +147,7 @@ def _rule_1(marks: Marks, grounds: Grounds) -> Asked:
     return asked
 
 
-def _rule_2(marks: Marks, _: Grounds) -> Asked:
+def _rule_2(marks: Endpoints, _: Grounds) -> Asked:
     """Asks for a *-> c where a --> b *-> c or a *-> b --> c, and a *-o c."""
     asked = Asked.nothing(marks)
     arrows, arcs = marks == ARROW, directed(marks)
@@ -154,10 +155,10 @@ def _rule_2(marks: Marks, _: Grounds) -> Asked:
     return asked
 
 
-def _rule_3(marks: Marks, grounds: Grounds) -> Asked:
+def _rule_3(marks: Endpoints, grounds: Grounds) -> Asked:
     """Asks for t *-> b where a *-> b <-* c, a *-o t o-* c, t *-o b, and a, c are not adjacent."""
     asked = Asked.nothing(marks)
-    open_ends, arrows, away = marks == CIRCLE, marks == ARROW, apart(marks)
+    open_ends, arrows, away = marks == CIRCLE, marks == ARROW, non_adjacent(marks != NONE)
     for t, b in np.argwhere(open_ends & compose(open_ends.T, arrows)).tolist():
         sides = np.flatnonzero(open_ends[:, t] & arrows[:, b]).tolist()
         pairs = (own for own in combinations(sides, 2) if away[own])
@@ -165,7 +166,7 @@ def _rule_3(marks: Marks, grounds: Grounds) -> Asked:
     return asked
 
 
-def _rule_4(marks: Marks, grounds: Grounds) -> Asked:
+def _rule_4(marks: Endpoints, grounds: Grounds) -> Asked:
     """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b.
 
     All between t and b are colliders and parents of c, without which nothing separates t and c: a
@@ -189,11 +190,11 @@ def _rule_4(marks: Marks, grounds: Grounds) -> Asked:
     return asked
 
 
-def _rule_5(marks: Marks, _: Grounds) -> Asked:
+def _rule_5(marks: Endpoints, _: Grounds) -> Asked:
     """Asks for a --- b where a o-o b lies on a cycle of such edges without a chord over one."""
     asked = Asked.nothing(marks)
     loose = (marks == CIRCLE) & (marks.T == CIRCLE)
-    search, away = Uncovered(marks, loose), bits(apart(marks))
+    search, away = Uncovered(marks, loose), bits(non_adjacent(marks != NONE))
     for a, b in np.argwhere(np.triu(loose)).tolist():
         firsts = members(search.steps[a] & away[b])
         if any(search.reaches(a, g, 1 << b, last=away[a]) for g in firsts):
@@ -201,7 +202,7 @@ def _rule_5(marks: Marks, _: Grounds) -> Asked:
     return asked
 
 
-def _rule_6(marks: Marks, _: Grounds) -> Asked:
+def _rule_6(marks: Endpoints, _: Grounds) -> Asked:
     """Asks for b --* c where a --- b o-* c."""
     asked = Asked.nothing(marks)
     undirected = (marks == TAIL) & (marks.T == TAIL)
@@ -209,17 +210,17 @@ def _rule_6(marks: Marks, _: Grounds) -> Asked:
     return asked
 
 
-def _rule_7(marks: Marks, grounds: Grounds) -> Asked:
+def _rule_7(marks: Endpoints, grounds: Grounds) -> Asked:
     """Asks for b --* c where a --o b o-* c and a, c are not adjacent."""
     asked = Asked.nothing(marks)
-    half, away = (marks == CIRCLE) & (marks.T == TAIL), apart(marks)
+    half, away = (marks == CIRCLE) & (marks.T == TAIL), non_adjacent(marks != NONE)
     for c, b in np.argwhere((marks == CIRCLE) & compose(away, half)).tolist():
         starts = np.flatnonzero(half[:, b] & away[c]).tolist()
         asked.tails[c, b] = any(grounds.told(a, b, c) for a in starts)
     return asked
 
 
-def _rule_8(marks: Marks, _: Grounds) -> Asked:
+def _rule_8(marks: Endpoints, _: Grounds) -> Asked:
     """Asks for a --> c where a --> b --> c or a --o b --> c, and a o-> c."""
     asked = Asked.nothing(marks)
     arcs, half = directed(marks), (marks == CIRCLE) & (marks.T == TAIL)
@@ -227,20 +228,20 @@ def _rule_8(marks: Marks, _: Grounds) -> Asked:
     return asked
 
 
-def _rule_9(marks: Marks, _: Grounds) -> Asked:
+def _rule_9(marks: Endpoints, _: Grounds) -> Asked:
     """Asks for a --> c where a o-> c and an uncovered possibly directed path avoids its ends.
 
     It leads from a over b to c, and b and c are not adjacent.
     """
     asked = Asked.nothing(marks)
-    search, away = Uncovered(marks, possibly_directed(marks)), bits(apart(marks))
+    search, away = Uncovered(marks, possibly_directed(marks)), bits(non_adjacent(marks != NONE))
     for a, c in np.argwhere(_half_open(marks)).tolist():
         firsts = members(search.steps[a] & away[c])
         asked.tails[c, a] = any(search.reaches(a, b, 1 << c) for b in firsts)
     return asked
 
 
-def _rule_10(marks: Marks, _: Grounds) -> Asked:
+def _rule_10(marks: Endpoints, _: Grounds) -> Asked:
     """Asks for a --> c where a o-> c and uncovered possibly directed paths lead to parents of c.
 
     Their first variables after a are different and not adjacent.
@@ -256,6 +257,6 @@ def _rule_10(marks: Marks, _: Grounds) -> Asked:
     return asked
 
 
-def _half_open(marks: Marks) -> BoolMatrix:
+def _half_open(marks: Endpoints) -> BoolMatrix:
     """[a, c] is True where a o-> c, shape (p, p)."""
     return (marks == ARROW) & (marks.T == CIRCLE)

@@ -16,8 +16,8 @@ from itertools import combinations
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, Marks
 from cipherdag.graphs.dags import members
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints
 from cipherdag.graphs.identification.separation import closure
 from cipherdag.graphs.orientation import Triple
 
@@ -77,7 +77,7 @@ class Partial:
                 if not (self.joined[x] | self.loose[x]) >> z & 1:
                     yield x, y, z
 
-    def marks(self) -> Marks:
+    def marks(self) -> Endpoints:
         """The marks of all edges that may be, circles where nothing or too much is known."""
         found = np.zeros((len(self.joined),) * 2, dtype=np.int8)
         for b, (joined, loose) in enumerate(zip(self.joined, self.loose, strict=True)):

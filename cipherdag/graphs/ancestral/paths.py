@@ -16,12 +16,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, Marks, bits, directed
 from cipherdag.graphs.dags import members
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, bits, directed
 from cipherdag.graphs.identification.separation import closure
 
 
-def discriminating(marks: Marks, b: int, c: int) -> Iterator[tuple[int, ...]]:
+def discriminating(marks: Endpoints, b: int, c: int) -> Iterator[tuple[int, ...]]:
     """Shortest paths (t, ..., a, b, c) that discriminate b, one for every start t and every a.
 
     t and c are not adjacent; every variable between t and b is a collider on the path and a parent
@@ -51,7 +51,7 @@ def discriminating(marks: Marks, b: int, c: int) -> Iterator[tuple[int, ...]]:
             yield (*path, c)
 
 
-def deciding(marks: Marks) -> Iterator[tuple[int, ...]]:
+def deciding(marks: Endpoints) -> Iterator[tuple[int, ...]]:
     """The discriminating paths that could direct something."""
     for c, b in np.argwhere(marks == CIRCLE).tolist():
         yield from discriminating(marks, b, c)
@@ -65,7 +65,7 @@ class Uncovered:
         steps: [i, j] is True where a path may go from i to j, shape (p, p).
     """
 
-    def __init__(self, marks: Marks, steps: BoolMatrix) -> None:
+    def __init__(self, marks: Endpoints, steps: BoolMatrix) -> None:
         self.adjacent = bits(marks != NONE)
         self.steps = bits(steps)
 
@@ -106,7 +106,7 @@ class Uncovered:
         return False
 
 
-def possibly_directed(marks: Marks) -> BoolMatrix:
+def possibly_directed(marks: Endpoints) -> BoolMatrix:
     """[i, j] is True where i *-* j has no arrowhead at i and no tail at j, shape (p, p)."""
     return (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
 
@@ -119,7 +119,7 @@ def reached(steps: BoolMatrix) -> BoolMatrix:
     return found
 
 
-def possible_d_sep(marks: Marks, x: int, y: int, among: BoolMatrix | None = None) -> IndexArray:
+def possible_d_sep(marks: Endpoints, x: int, y: int, among: BoolMatrix | None = None) -> IndexArray:
     """Possible-D-SEP(x, y), in order: what may be in the set that separates the two, seen from x.
 
     A variable is in it if it is reached from x along edges of which every two that follow one

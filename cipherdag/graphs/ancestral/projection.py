@@ -15,16 +15,16 @@ from itertools import combinations
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix
-from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, Marks, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.dags import dag_of, mask_of, members
+from cipherdag.graphs.endpoints import ARROW, NONE, TAIL, Endpoints, circles
 from cipherdag.graphs.identification.separation import closure, connected
 from cipherdag.graphs.orientation import colliders_by_sepset
 
 
 def projected(
     arcs: BoolMatrix, measured: Sequence[int], selected: Sequence[int] = ()
-) -> tuple[Marks, dict[tuple[int, int], frozenset[int]]]:
+) -> tuple[Endpoints, dict[tuple[int, int], frozenset[int]]]:
     """The maximal ancestral graph over some variables, and separating sets of its other pairs.
 
     Args:
@@ -50,7 +50,7 @@ def projected(
     return marks, sepsets
 
 
-def pag_of(arcs: BoolMatrix, measured: Sequence[int], selected: Sequence[int] = ()) -> Marks:
+def pag_of(arcs: BoolMatrix, measured: Sequence[int], selected: Sequence[int] = ()) -> Endpoints:
     """The PAG of a DAG over some of its variables; arguments as in `projected`."""
     marks, sepsets = projected(arcs, measured, selected)
     skeleton = marks != NONE

@@ -14,14 +14,14 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, Marks, directed
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.dags import dag_of, matrix_of
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints, directed
 from cipherdag.graphs.equivalence import extension
 from cipherdag.graphs.extension import topological_order
 
 
-def dag_behind(marks: Marks) -> BoolMatrix | None:
+def dag_behind(marks: Endpoints) -> BoolMatrix | None:
     """A DAG whose PAG over its first p variables is this one; None if there is none.
 
     Args:
@@ -40,7 +40,7 @@ def dag_behind(marks: Marks) -> BoolMatrix | None:
     return arcs if same else None
 
 
-def _mag_of_class(marks: Marks) -> Marks | None:
+def _mag_of_class(marks: Endpoints) -> Endpoints | None:
     """A MAG if the graph is a PAG: tails for circles at o->, and no new collider among o-o."""
     found = marks.copy()
     open_ends = marks == CIRCLE
@@ -53,7 +53,7 @@ def _mag_of_class(marks: Marks) -> Marks | None:
     return found
 
 
-def _canonical(mag: Marks) -> BoolMatrix:
+def _canonical(mag: Endpoints) -> BoolMatrix:
     """The DAG of a MAG without undirected edges: an unmeasured cause for every double arrow."""
     double = np.argwhere(np.triu((mag == ARROW) & (mag.T == ARROW)))
     p, q = len(mag), len(mag) + len(double)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix
-from cipherdag.graphs.edges import Graph
+from cipherdag.graphs.mixed_graph import MixedGraph
 
 MOST_VARIABLES = 100
 
@@ -30,7 +30,7 @@ class Overview:
             alphabetical order.
     """
 
-    graph: Graph
+    graph: MixedGraph
     members: Mapping[str, tuple[str, ...]]
     inside: Mapping[str, int]
     between: Mapping[tuple[str, str], int]
@@ -41,7 +41,7 @@ class Overview:
         return any(len(own) > 1 for own in self.members.values())
 
 
-def overview(graph: Graph, *, most: int = MOST_VARIABLES) -> Overview:
+def overview(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Overview:
     """The graph itself if it has at most ``most`` variables, else its communities."""
     groups = [[i] for i in range(len(graph.nodes))]
     if len(graph.nodes) > most:
@@ -49,7 +49,7 @@ def overview(graph: Graph, *, most: int = MOST_VARIABLES) -> Overview:
     return _collapsed(graph, groups)
 
 
-def opened(graph: Graph, shown: Overview, name: str) -> Overview:
+def opened(graph: MixedGraph, shown: Overview, name: str) -> Overview:
     """The same overview with the variables of one box in its place."""
     place = {own: position for position, own in enumerate(graph.nodes)}
     others = [
@@ -58,7 +58,7 @@ def opened(graph: Graph, shown: Overview, name: str) -> Overview:
     return _collapsed(graph, [[place[own]] for own in shown.members[name]] + others)
 
 
-def _collapsed(graph: Graph, groups: list[list[int]]) -> Overview:
+def _collapsed(graph: MixedGraph, groups: list[list[int]]) -> Overview:
     degree = graph.skeleton().sum(axis=1)
     for group in groups:
         group.sort(key=lambda i: (-int(degree[i]), graph.nodes[i]))
@@ -85,22 +85,21 @@ def _collapsed(graph: Graph, groups: list[list[int]]) -> Overview:
     )
 
 
-def _between(graph: Graph, names: list[str], joined: BoolMatrix) -> list[tuple[str, str, str]]:
+def _between(graph: MixedGraph, names: list[str], joined: BoolMatrix) -> list[tuple[str, str, str]]:
     """The edges between boxes: of two variables their own, else which way they all lead."""
     own = {frozenset((edge.source, edge.target)): edge for edge in graph.edges}
-    one_way, both_ways = graph.between
     found: list[tuple[str, str, str]] = []
     for a, b in np.argwhere(np.triu(joined | joined.T)).tolist():
         edge = own.get(frozenset((names[a], names[b])))
         first, second = (names[a], names[b]) if joined[a, b] else (names[b], names[a])
-        mark = both_ways if joined[a, b] and joined[b, a] else one_way
+        mark = graph.undetermined if joined[a, b] and joined[b, a] else graph.one_way
         found.append(
             (first, second, mark) if edge is None else (edge.source, edge.target, edge.mark)
         )
     return found
 
 
-def _communities(graph: Graph) -> list[list[int]]:
+def _communities(graph: MixedGraph) -> list[list[int]]:
     """Groups of positions, the largest first; variables without an edge form one group."""
     import networkx as nx
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.arrays import FloatArray
 from cipherdag.errors import OutputError
-from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.drawing.picture import FONT_SIZE
-from cipherdag.graphs.edges import Graph
+from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.lettering import box_width, cut, text_width
 from cipherdag.pages.whole_file import write_whole
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.path import Path as Curve
 
 
+PICTURES = ("svg", "png", "pdf")
+"""The formats that a picture is written in."""
 MARGIN = 14.0
 NOTE, NOTE_SIZE = "plain line: direction not determined", 9.0
 CIRCLE_NOTE = "circle: arrowhead or none, not determined; two arrowheads: an unmeasured cause"
@@ -40,7 +41,7 @@ POINTS_PER_INCH = 72.0
 PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
 
 
-def draw(graph: Graph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
+def draw(graph: MixedGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     """Draw a graph into a file.
 
     Args:
@@ -51,11 +52,11 @@ def draw(graph: Graph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
     """
-    content = drawn(graph, Path(path).suffix.lower().removeprefix("."), most=most)
+    content = picture_file(graph, Path(path).suffix.lower().removeprefix("."), most=most)
     write_whole(path, content)
 
 
-def drawn(graph: Graph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:
+def picture_file(graph: MixedGraph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:
     """The content of a picture file of one of the `PICTURES`; see `draw`."""
     if kind not in PICTURES:
         raise OutputError(f"no picture format '.{kind}'", remedy="Use .svg, .png or .pdf.")
@@ -69,7 +70,7 @@ def drawn(graph: Graph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:
     return content.getvalue()
 
 
-def plot(graph: Graph, *, most: int = MOST_VARIABLES) -> Figure:
+def plot(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Figure:
     """The drawing as a matplotlib figure of its size, which no window shows; ``most`` as in `draw`.
 
     Raises:
@@ -105,7 +106,7 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def _figure(whole: Graph, most: int) -> Figure:
+def _figure(whole: MixedGraph, most: int) -> Figure:
     from matplotlib.figure import Figure
 
     shown = overview(whole, most=most)
@@ -137,7 +138,7 @@ def _note(shown: Overview) -> str:
     return NOTE if any(edge.mark == "---" for edge in shown.graph.edges) else ""
 
 
-def _add_edges(axes: Axes, graph: Graph, layout: Layout) -> None:
+def _add_edges(axes: Axes, graph: MixedGraph, layout: Layout) -> None:
     from matplotlib.collections import PathCollection, PolyCollection
 
     arrows: list[Curve] = []

@@ -11,7 +11,8 @@ from cipherdag.arrays import FloatArray
 from cipherdag.graphs.drawing.communities import Overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.edge_evidence import EdgeEvidence
-from cipherdag.graphs.edges import Edge, End, Graph, ends_of, sure_mark
+from cipherdag.graphs.edges import Edge, End, confirmed_mark, ends_of
+from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.lettering import box_width, cut
 
 FONT_SIZE = 11.0
@@ -88,7 +89,7 @@ class Picture:
 
 
 def graph_picture(
-    graph: Graph,
+    graph: MixedGraph,
     evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None,
     marked: Mapping[Edge, str] | None = None,
 ) -> Picture:
@@ -110,7 +111,7 @@ def graph_picture(
 
 def overview_picture(
     shown: Overview,
-    graph: Graph,
+    graph: MixedGraph,
     evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None,
     marked: Mapping[Edge, str] | None = None,
 ) -> Picture:
@@ -145,7 +146,7 @@ def overview_picture(
 
 
 def _looks(
-    graph: Graph, known: Mapping[tuple[str, str], EdgeEvidence], marked: Mapping[Edge, str]
+    graph: MixedGraph, known: Mapping[tuple[str, str], EdgeEvidence], marked: Mapping[Edge, str]
 ) -> dict[Edge, Look]:
     most = max([1.0, *(own.strength for own in known.values())])
     return {
@@ -162,15 +163,15 @@ def _looks(
 
 
 def _look(
-    edge: Edge, graph: Graph, own: EdgeEvidence | None, row: int, mark: str, most: float
+    edge: Edge, graph: MixedGraph, own: EdgeEvidence | None, row: int, mark: str, most: float
 ) -> Look:
     """An edge of the graph itself; the consensus of replicates takes off marks or dashes it."""
-    words, ends = graph.says(edge), edge.ends
+    words, ends = graph.describe(edge), edge.ends
     marks = [mark] if mark else []
     if own is None:
         return Look(words, ends, row=row, marks=tuple(marks))
     if own.consensus is not None:
-        sure = sure_mark(edge.mark, own.consensus, graph.between[1])
+        sure = confirmed_mark(edge.mark, own.consensus, graph.undetermined)
         ends = ends_of(sure)
         marks += [] if own.consensus else ["doubtful"]
         words += "; few replicates have this direction" if sure != edge.mark else ""
@@ -186,7 +187,7 @@ def _look(
 
 
 def _picture(
-    graph: Graph,
+    graph: MixedGraph,
     title: str,
     look: Callable[[Edge], Look],
     said: Callable[[str], tuple[str, tuple[str, ...]]],
@@ -221,7 +222,7 @@ def _picture(
     )
 
 
-def _lines(graph: Graph, layout: Layout, look: Callable[[Edge], Look]) -> Iterator[Line]:
+def _lines(graph: MixedGraph, layout: Layout, look: Callable[[Edge], Look]) -> Iterator[Line]:
     position = {name: index for index, name in enumerate(graph.nodes)}
     spots: list[tuple[float, float]] = [(float(x), float(y)) for x, y in layout.centres]
     for edge in graph.edges:

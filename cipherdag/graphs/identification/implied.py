@@ -16,17 +16,17 @@ from itertools import combinations, islice
 import numpy as np
 
 from cipherdag.graphs.dags import Dag, members
-from cipherdag.graphs.edges import Graph
 from cipherdag.graphs.identification.maximal import maximal_pattern, some_member
 from cipherdag.graphs.identification.separation import moral
 from cipherdag.graphs.identification.separators import minimal_separators
+from cipherdag.graphs.mixed_graph import MixedGraph
 
 MOST_SETS = 50
 """Minimal sets that are looked at for the smallest one."""
 Implied = tuple[str, str, tuple[str, ...]]
 
 
-def implied_independences(graph: Graph) -> tuple[Implied, ...]:
+def implied_independences(graph: MixedGraph) -> tuple[Implied, ...]:
     """Two variables without an edge, and a smallest set given which they are independent.
 
     Args:
@@ -47,7 +47,7 @@ def implied_independences(graph: Graph) -> tuple[Implied, ...]:
     )
 
 
-def implies_any(graph: Graph) -> bool:
+def implies_any(graph: MixedGraph) -> bool:
     """Whether the graph implies any independence: whether a pair has no edge.
 
     Raises:
@@ -57,7 +57,7 @@ def implies_any(graph: Graph) -> bool:
     return bool(pairs)
 
 
-def _unjoined(graph: Graph) -> tuple[list[str], Dag, list[tuple[int, int]]]:
+def _unjoined(graph: MixedGraph) -> tuple[list[str], Dag, list[tuple[int, int]]]:
     """Names in the order of the alphabet, a DAG of the class, and the pairs without an edge."""
     names = sorted(graph.nodes)
     order = [graph.nodes.index(name) for name in names]

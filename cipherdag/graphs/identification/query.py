@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cipherdag.graphs.edges import Graph
 from cipherdag.graphs.identification.adjustment import Adjustment
 from cipherdag.graphs.identification.answers import Answer
 from cipherdag.graphs.identification.maximal import some_member
 from cipherdag.graphs.identification.question import Question
 from cipherdag.graphs.identification.separation import connected
+from cipherdag.graphs.mixed_graph import MixedGraph
 
 
 def identify(
-    graph: Graph,
+    graph: MixedGraph,
     treatment: str,
     outcome: str,
     *,
@@ -46,7 +46,7 @@ def identify(
 
 
 def is_adjustment_set(
-    graph: Graph, treatment: str, outcome: str, variables: Collection[str]
+    graph: MixedGraph, treatment: str, outcome: str, variables: Collection[str]
 ) -> bool:
     """Whether adjusting for these variables gives the total effect in every DAG of the graph.
 
@@ -66,7 +66,7 @@ def is_adjustment_set(
     return Adjustment(asked.pattern, asked.x, asked.y).valid(asked.others)
 
 
-def d_separated(graph: Graph, first: str, second: str, given: Collection[str] = ()) -> bool:
+def d_separated(graph: MixedGraph, first: str, second: str, given: Collection[str] = ()) -> bool:
     """Whether the graph says that two variables are independent given others.
 
     All DAGs of a class say the same.

@@ -13,7 +13,6 @@ import numpy as np
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import mask_of, members
-from cipherdag.graphs.edges import Graph
 from cipherdag.graphs.equivalence import Pattern
 from cipherdag.graphs.identification.adjustment import Adjustment
 from cipherdag.graphs.identification.answers import (
@@ -36,6 +35,7 @@ from cipherdag.graphs.identification.maximal import (
     possible_descendants,
 )
 from cipherdag.graphs.identification.members import parent_counts, possible_parents
+from cipherdag.graphs.mixed_graph import MixedGraph
 
 MOST_SETS = 100
 MOST_DAGS = 1000
@@ -54,7 +54,7 @@ class Question:
 
     @classmethod
     def of(
-        cls, graph: Graph, first: str, second: str, others: Collection[str], *, linear: bool
+        cls, graph: MixedGraph, first: str, second: str, others: Collection[str], *, linear: bool
     ) -> Question:
         """A question by name; ``others`` are the variables not observed, or given.
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import first_of
 from cipherdag.questions.presence import Measured
 from cipherdag.sites.table.reading import TableSource, open_table
 from cipherdag.sites.table.schema import Schema

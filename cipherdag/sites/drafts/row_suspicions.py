@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.graphs.listing import first_of
+from cipherdag.pages.numerals import first_of
 from cipherdag.sites.drafts.relations.values import column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion
 

@@ -16,8 +16,8 @@ from cipherdag import Federation, FedFCI, FedPC, Knowledge, PAGResult
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
-from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.endpoints import ARROW, NONE, TAIL, circles
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.orientation import colliders_by_sepset
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest

@@ -17,8 +17,8 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, UNTESTED_DETAIL
 from cipherdag.errors import ParameterError
 from cipherdag.findings.integration import DETAIL, Integrated
-from cipherdag.graphs.ancestral.marks import CIRCLE, NONE
-from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.endpoints import CIRCLE, NONE
+from cipherdag.graphs.pag import PAG
 from cipherdag.questions.presence import Measured
 from cipherdag.results.pag_result import PAGResult
 from cipherdag.testing import check_algorithm
@@ -43,7 +43,7 @@ def test_the_true_pag_fits_and_what_is_shown_is_true_of_it():
         if measured.everywhere:
             continue
         found, outcome, _, facts = found_of(dag, observed, measured)
-        assert_sound(found.graph.marks, dag, observed, hidden)
+        assert_sound(found.graph.endpoints, dag, observed, hidden)
         assert_sound(outcome.marks, dag, observed, hidden)
         own = Integrated(found.details[DETAIL])
         graphs = own.graphs(facts.names)
@@ -54,7 +54,7 @@ def test_the_true_pag_fits_and_what_is_shown_is_true_of_it():
             assert UNTESTED_DETAIL not in found.details
         else:
             assert found.details[DETAIL]["looked_at"] == ALGORITHM.integrate
-            assert (found.graph.marks == outcome.marks).all()
+            assert (found.graph.endpoints == outcome.marks).all()
             assert "is not complete" in ALGORITHM.report(found).warnings[-1]
     assert complete > 15
     assert several > 8
@@ -162,8 +162,8 @@ def test_a_result_has_all_graphs_and_keeps_them(tmp_path):
     assert "and no other" in str(again.report.notes)
     plain = federation.run(FedFCI())
     assert plain.fitting == ()
-    sure = (result.graph.marks != CIRCLE) & (result.graph.marks != NONE)
-    assert sure.sum() >= ((plain.graph.marks != CIRCLE) & (plain.graph.marks != NONE)).sum()
+    sure = (result.graph.endpoints != CIRCLE) & (result.graph.endpoints != NONE)
+    assert sure.sum() >= ((plain.graph.endpoints != CIRCLE) & (plain.graph.endpoints != NONE)).sum()
 
 
 def test_it_keeps_the_laws_of_algorithms():

@@ -13,7 +13,7 @@ from test_fedfci import HiddenOracle, ancestors_of, assert_sound, case, oracle_o
 
 from cipherdag import FedFCI, Knowledge
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
 from cipherdag.questions.presence import Measured
 
 ALGORITHM = FedFCI(evidence="fisher", max_cond_size=None)

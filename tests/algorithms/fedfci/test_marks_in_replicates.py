@@ -17,7 +17,7 @@ from cipherdag import PAG, Federation, FedFCI, PAGResult
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
 from cipherdag.findings.confidence import Confidences, EdgeConfidence, MarkCounts, bootstrap_details
-from cipherdag.graphs.edges import sure_mark, turned_mark
+from cipherdag.graphs.edges import confirmed_mark, reversed_mark
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.table_respondent import table_respondent
 
@@ -75,7 +75,7 @@ def test_the_consensus_has_at_each_end_what_enough_replicates_have(marks, thresh
     told, least = own.consensus(threshold), threshold * len(marks)
     joined = len(marks) - marks.count("")
     assert bool(told) == (joined >= least)
-    assert own.turned.consensus(threshold) == (turned_mark(told) if told else "")
+    assert own.turned.consensus(threshold) == (reversed_mark(told) if told else "")
     if told:
         for end, arrow in ((0, "<"), (2, ">")):
             enough = [
@@ -87,12 +87,12 @@ def test_the_consensus_has_at_each_end_what_enough_replicates_have(marks, thresh
 
 
 def test_what_too_few_replicates_have_is_drawn_as_a_circle():
-    assert sure_mark("<->", "<-o", "o-o") == "<-o"
-    assert sure_mark("-->", "<->", "o-o") == "o->"
-    assert sure_mark("-->", "", "o-o") == "o-o"
-    assert sure_mark("o->", "-->", "o-o") == "o->"
-    assert sure_mark("-->", "---", "---") == "---"
-    assert sure_mark("---", "-->", "---") == "---"
+    assert confirmed_mark("<->", "<-o", "o-o") == "<-o"
+    assert confirmed_mark("-->", "<->", "o-o") == "o->"
+    assert confirmed_mark("-->", "", "o-o") == "o-o"
+    assert confirmed_mark("o->", "-->", "o-o") == "o->"
+    assert confirmed_mark("-->", "---", "---") == "---"
+    assert confirmed_mark("---", "-->", "---") == "---"
 
 
 def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):

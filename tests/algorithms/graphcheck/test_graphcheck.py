@@ -17,8 +17,8 @@ from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 from cipherdag.algorithms.graphcheck.algorithm import levels_of
 from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
-from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.networks import asia
+from cipherdag.graphs.pag import PAG
 from cipherdag.sites.answers.table_respondent import table_respondent
 
 CHAIN = CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c"), ("c", "d")])
