@@ -151,7 +151,8 @@ def replayed(federation, questions):
     from cipherdag.sites.answers.regret_answers import table_scores
     from cipherdag.sites.answers.respondent import table_tests
     from cipherdag.sites.record.ledger import Ledger
-    from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+    from cipherdag.sites.session.handshake import SiteProfile
+    from cipherdag.sites.session.runtime import SiteRuntime
 
     coordinator = SigningIdentity.generate()
     keys = {site.name: SigningIdentity.generate() for site in federation.sites}

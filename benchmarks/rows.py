@@ -36,9 +36,10 @@ from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.program import computed_with, installed_program
-from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.runtime import SiteRuntime
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.site_table import load_table
 

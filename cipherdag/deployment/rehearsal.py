@@ -23,9 +23,10 @@ from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.program import Program
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.program import Program
-from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.runtime import SiteRuntime
 
 N_VARIABLES = 4
 NAMES = ("pretend-1", "pretend-2", "pretend-3")

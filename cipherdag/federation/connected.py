@@ -44,7 +44,7 @@ from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
 from cipherdag.results.folder import REPORT_FILE
 from cipherdag.results.run import Run
 from cipherdag.sites.private_files import locked
-from cipherdag.sites.session.program import Program, computed_with
+from cipherdag.sites.program import Program, computed_with
 from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.waiting")

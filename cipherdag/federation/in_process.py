@@ -29,9 +29,10 @@ from cipherdag.protocol.session import Session
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import facts_by
+from cipherdag.sites.program import Program, Programs, asking, computed_with
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.program import Program, Programs, asking, computed_with
-from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.runtime import SiteRuntime
 
 if TYPE_CHECKING:
     from cipherdag.federation.kept_run import KeptRun

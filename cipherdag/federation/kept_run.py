@@ -40,8 +40,8 @@ from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 from cipherdag.results.folder import UNFINISHED, run_toml
 from cipherdag.sites.private_files import write_private
+from cipherdag.sites.program import Opened, computed_with
 from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.session.program import Opened, computed_with
 from cipherdag.sites.table.rows.digest import row_bytes
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from cipherdag.protocol.session import Session
 from cipherdag.results.kinds import run_of
 from cipherdag.results.run import Run
 from cipherdag.sites.plan_facts import plan_facts, two_categories
+from cipherdag.sites.program import Program
 from cipherdag.sites.record.ledger import LedgerHead
-from cipherdag.sites.session.program import Program
 from cipherdag.sites.table.schema import Schema
 
 Outcome = TypeVar("Outcome")

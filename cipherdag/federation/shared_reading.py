@@ -23,7 +23,7 @@ from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.set_up.beacon import beacon_of
 from cipherdag.protocol.wire import digest
 from cipherdag.questions.question import Question
-from cipherdag.sites.session.incoming import open_message
+from cipherdag.sites.session.admission import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 from cipherdag.sites.session.runtime import SiteRuntime
 

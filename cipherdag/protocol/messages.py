@@ -96,10 +96,15 @@ class Share(Body, frozen=True):
     tags: tuple[bytes, ...]
 
 
-class Unmask(Body, frozen=True):
-    """Asks for the seed that the sum needs, with the tags of all that share a key, in order."""
+class RoundRequest(Body, frozen=True):
+    """Asks for something about the round whose question has this digest."""
 
     digest: bytes
+
+
+class Unmask(RoundRequest, frozen=True):
+    """Asks for the seed that the sum needs, with the tags of all that share a key, in order."""
+
     tags: tuple[bytes, ...]
 
 
@@ -110,10 +115,9 @@ class Unmasked(Body, frozen=True):
     seed: bytes
 
 
-class Recover(Body, frozen=True):
+class Recover(RoundRequest, frozen=True):
     """Asks for this site's piece of the self mask of a site that left; the piece is sealed."""
 
-    digest: bytes
     vanished: int
     piece: bytes
 
@@ -125,10 +129,9 @@ class Recovered(Body, frozen=True):
     piece: bytes
 
 
-class Open(Body, frozen=True):
+class Open(RoundRequest, frozen=True):
     """Asks a site to open the combined ciphertext of the round, with all participants' seeds."""
 
-    digest: bytes
     combined: bytes
     seeds: tuple[bytes, ...]
 
@@ -140,16 +143,14 @@ class Opened(Body, frozen=True):
     words: bytes
 
 
-class Secure(Body, frozen=True):
+class Secure(RoundRequest, frozen=True):
     """Asks a site with a role for its next step in the secure tests of a round.
 
     Attributes:
-        digest: Of the question.
         verb: Which step.
         content: What others sealed for it, as `cipherdag.privacy.mpc.messages` has it.
     """
 
-    digest: bytes
     verb: Verb
     content: bytes
 

@@ -14,7 +14,7 @@ from cipherdag.privacy.aggregation import Aggregate, Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.agreement import TAG_BYTES
 from cipherdag.privacy.sums import CoordinatorAggregation
-from cipherdag.protocol.courier import Courier
+from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.messages import (
     Closed,
     Open,
@@ -43,7 +43,7 @@ class Opening:
     """Opens one round's sum.
 
     Attributes:
-        courier: Carries the messages.
+        channel: Carries the messages.
         protection: The coordinator's side of the protection.
         declared: What the shares are for.
         graph: Who shares a key with whom.
@@ -53,7 +53,7 @@ class Opening:
         present: The sites that are still there.
     """
 
-    courier: Courier
+    channel: CohortChannel
     protection: CoordinatorAggregation
     declared: Declaration
     graph: KeyGraph
@@ -79,7 +79,7 @@ class Opening:
             position: Unmask(digest=digest, tags=tuple([said[own][position] for own in others]))
             for position, others in peers.items()
         }
-        replies = self.courier.exchange("unmask", requests, Unmasked)
+        replies = self.channel.exchange("unmask", requests, Unmasked)
         seeds = {position: reply.seed for position, reply in replies.bodies.items()}
         self.present = tuple(sorted(seeds))
         for vanished, reason in replies.failures.items():
@@ -122,7 +122,7 @@ class Opening:
             for position in self.present
             if position in sealed
         }
-        replies = self.courier.exchange("recover", bodies, Recovered)
+        replies = self.channel.exchange("recover", bodies, Recovered)
         pieces = {position: reply.piece for position, reply in replies.bodies.items()}
         fewest = self.declared.threshold
         if len(pieces) < fewest:
@@ -148,7 +148,7 @@ class Opening:
         )
         turn = self.number % len(self.present)
         for opener in (*self.present[turn:], *self.present[:turn]):
-            replies = self.courier.exchange("open", {opener: request}, Opened)
+            replies = self.channel.exchange("open", {opener: request}, Opened)
             if opener in replies.bodies and replies.bodies[opener].digest == self.declared.digest:
                 return replies.bodies[opener].words
             self.leave(opener, "open", replies.failures.get(opener, "foreign sum"))

@@ -35,7 +35,7 @@ from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.relay import Relay
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.verdicts import read_verdicts
-from cipherdag.protocol.courier import Courier
+from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.messages import Secure, Secured, Share, Verb
 from cipherdag.protocol.plan import Plan
 
@@ -51,14 +51,14 @@ class SecureRound:
     """The coordinator's part in one round: it relays, and deals where there are two sites.
 
     Attributes:
-        courier: Carries the messages.
+        channel: Carries the messages.
         plan: The plan.
         digest: Of the question, as the sites have it.
         batch: What is asked of whom.
         seat: The dealer's part, where the coordinator deals.
     """
 
-    courier: Courier
+    channel: CohortChannel
     plan: Plan
     digest: bytes
     batch: Batch
@@ -66,7 +66,7 @@ class SecureRound:
 
     @classmethod
     def begun(
-        cls, courier: Courier, plan: Plan, digest_: bytes, batch: Batch, party: Party | None
+        cls, channel: CohortChannel, plan: Plan, digest_: bytes, batch: Batch, party: Party | None
     ) -> SecureRound:
         """A round that the coordinator takes its own part in, if it has one.
 
@@ -74,12 +74,12 @@ class SecureRound:
             SessionLostError: It deals, and was restarted.
         """
         if batch.roles.dealer != COORDINATOR:
-            return cls(courier, plan, digest_, batch, None)
+            return cls(channel, plan, digest_, batch, None)
         if party is None:
             raise SessionLostError(
                 "the coordinator, which deals for two sites, was restarted", remedy=DEALT_ANEW
             )
-        return cls(courier, plan, digest_, batch, party.begin(batch))
+        return cls(channel, plan, digest_, batch, party.begin(batch))
 
     def check(self, position: int, share: Share) -> None:
         """Raise ShareError unless a site sent its parts, of the right lengths, and no more."""
@@ -133,7 +133,7 @@ class SecureRound:
         if COORDINATOR in requests and self.seat is not None:
             found[COORDINATOR] = self.seat.prepare(requests.pop(COORDINATOR))
         bodies = {site: Secure(self.digest, verb, own) for site, own in requests.items()}
-        replies = self.courier.exchange("secure", bodies, Secured)
+        replies = self.channel.exchange("secure", bodies, Secured)
         self.require(replies.failures, verb)
         for position, reply in replies.bodies.items():
             if reply.digest != self.digest:

@@ -36,7 +36,7 @@ from cipherdag.privacy.protections import protection_kind
 from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.attendance import Attendance
-from cipherdag.protocol.courier import Courier
+from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
     Ask,
@@ -55,6 +55,7 @@ from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.secure_batches import batch_of, session_of
 from cipherdag.protocol.secure_rounds import SecureRound
 from cipherdag.protocol.set_up.exchanges import coordinator_party, graph_of, roles_of, set_up
+from cipherdag.protocol.states import IN_ROUNDS
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import Question, finds_verdicts, question_kinds
@@ -94,7 +95,7 @@ class Session:
         started = self._resumed.started
         if started is not None and started.plan != plan:
             raise OutputError("the journal is of another plan")
-        self._courier = Courier(
+        self._channel = CohortChannel(
             engine, identity, plan.cohort, session=plan.session, timeout_s=timeout_s
         )
         self._progress = progress
@@ -124,7 +125,7 @@ class Session:
     @property
     def bytes_sent_per_site(self) -> dict[str, int]:
         """Bytes that left each site in this session, the set-up included."""
-        return {name: self._before[name] + n for name, n in self._courier.bytes_received.items()}
+        return {name: self._before[name] + n for name, n in self._channel.bytes_received.items()}
 
     @property
     def sums(self) -> bytes:
@@ -160,6 +161,7 @@ class Session:
         protection = protection_kind(self._plan.protection)
         opened = self._resumed.opened
         if opened is not None:
+            self._channel.states = frozenset(IN_ROUNDS)
             self._transcript, self._beacon = opened.transcript, opened.beacon
             self._graph = graph_of(self._plan, self._beacon)
             self._aggregation = protection.coordinator(opened.public_context)
@@ -184,7 +186,7 @@ class Session:
             beacon=self._beacon,
             public_context=agreed.public_context,
             n_variables=ready[0].n_variables,
-            received=self._courier.bytes_received,
+            received=self._channel.bytes_received,
             labels=ready[0].labels,
             relations=ready[0].relations,
         )
@@ -221,14 +223,14 @@ class Session:
         self._step += 1
         if (stored := self._taken_up(content)) is not None:
             return stored
-        started, before = time.perf_counter(), self._courier.bytes_received
+        started, before = time.perf_counter(), self._channel.bytes_received
         if isinstance(self._progress, Watcher):
             self._progress.asked(self._number + 1, question, skeleton)
         while (opened := self._attempt(question, content)) is None:
             pass
         values, self._previous = opened.values, pack(opened.content)
         self._sums = digest(b"sums", self._sums, opened.content)
-        sent = self._courier.bytes_received
+        sent = self._channel.bytes_received
         told = sum(len(own.left) for own in self._reports)
         report = RoundReport(
             number=self._number,
@@ -283,7 +285,7 @@ class Session:
             ResultMismatchError: They did not come to one result.
         """
         request = Finish(rounds=self._number, previous=self._previous)
-        replies = self._courier.exchange("finish", dict.fromkeys(self._present, request), Closed)
+        replies = self._channel.exchange("finish", dict.fromkeys(self._present, request), Closed)
         for position, reason in replies.failures.items():
             self._leave(position, "finish", reason, in_sum=True)
         self._require(tuple(replies.bodies), "finish")
@@ -318,7 +320,7 @@ class Session:
 
     def _total(self, declared: Declaration, shares: Mapping[int, Share]) -> Aggregate:
         """The sum over the sites asked; those that leave now are in it."""
-        about = self._courier, self._protection, declared, self._graph
+        about = self._channel, self._protection, declared, self._graph
         names = tuple(map(self._name, range(len(self._plan.cohort))))
         leave = partial(self._leave, in_sum=True)
         opening = Opening(*about, names, self._number, leave)
@@ -330,13 +332,13 @@ class Session:
         """The secure tests of this round."""
         bound = session_of(self._plan, self._transcript), roles_of(self._plan, self._beacon)
         batch = batch_of(*bound, ask, question, self._sums)
-        return SecureRound.begun(self._courier, self._plan, bound_to, batch, self._party)
+        return SecureRound.begun(self._channel, self._plan, bound_to, batch, self._party)
 
     def _shares(
         self, ask: Ask, declared: Declaration, secure: SecureRound | None
     ) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
-        replies = self._courier.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
+        replies = self._channel.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
         asked = frozenset(ask.participants)
         for position, share in list(replies.bodies.items()):
             if share.digest != declared.digest:
@@ -376,7 +378,7 @@ class Session:
     ) -> tuple[list[Reply], tuple[bytes, ...]]:
         """Ask the whole cohort, one thing or each its own; the set-up needs every site."""
         bodies = dict.fromkeys(self._present, body) if isinstance(body, Body) else body
-        replies = self._courier.exchange(operation, bodies, kind)
+        replies = self._channel.exchange(operation, bodies, kind)
         for position, reason in replies.failures.items():
             raise SiteUnreachableError(
                 f"it did not answer the {operation} ({reason})", site=self._name(position)

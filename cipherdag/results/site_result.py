@@ -24,9 +24,9 @@ from cipherdag.results.run import Run
 from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
 from cipherdag.sites.plan_facts import facts_by, two_categories
+from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.run_record import CheckedSum, RunRecord
-from cipherdag.sites.session.program import computed_with, installed_program
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table

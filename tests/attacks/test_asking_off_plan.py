@@ -43,9 +43,9 @@ from cipherdag.protocol.plan import PLAN_FORMAT, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up.bodies import Offer, Offers, Sealed
 from cipherdag.protocol.wire import decode, encode, pack
+from cipherdag.sites import program
+from cipherdag.sites.program import Program, installed_program
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.session import program
-from cipherdag.sites.session.program import Program, installed_program
 
 PLANNED = FedPC(evidence="vote")
 LIAR = "hospital-2"

@@ -21,7 +21,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Refusal, read_envelope

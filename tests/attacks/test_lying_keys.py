@@ -7,7 +7,7 @@ import pytest
 from adversary import Ward
 
 from cipherdag.errors import KeyAgreementError, SignatureError
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import (
     Envelope,
     Refusal,

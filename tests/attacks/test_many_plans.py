@@ -30,8 +30,8 @@ from cipherdag.errors import (
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.program import computed_with
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.session.program import computed_with
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))
 AUTOMATIC = {"approve_runs": "automatic"}

@@ -17,12 +17,12 @@ from cipherdag.errors import (
     SiteComputationError,
 )
 from cipherdag.protocol.messages import REPLIES, Refusal, Unmask, read_envelope
+from cipherdag.protocol.states import SET_UP
 from cipherdag.protocol.wire import decode
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.session.admission import SET_UP
 
 SITE = "hospital-1"
 IN_ROUNDS = sorted(set(REPLIES) - set(SET_UP))

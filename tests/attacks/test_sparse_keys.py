@@ -24,7 +24,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol import plan as plans
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
     Recover,
@@ -377,7 +377,7 @@ def test_sites_that_are_shown_different_offers_do_not_go_on():
     def change(ward, site, body):
         if site != "hospital-1":
             return body
-        offer = ward.runtimes[LIAR]._current.handshake.offer()
+        offer = ward.runtimes[LIAR]._current.set_up.offer()
         other = msgspec.structs.replace(offer, x25519=bytes(range(32)))
         envelope = resigned(ward, LIAR, other, topic="offer")
         return Commitments(envelopes=replaced(body.envelopes, 5, envelope))

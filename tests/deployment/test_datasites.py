@@ -371,7 +371,7 @@ def test_an_old_invite_opens_no_run_and_a_repeated_one_gets_the_same_bytes(stand
     session.open()
     assert handlers["hospital-0"]("invite", sent[0]) == handlers["hospital-0"]("invite", sent[0])
     whole_run(hospitals, handlers)
-    from cipherdag.protocol.courier import refusal_error
+    from cipherdag.protocol.cohort_channel import refusal_error
     from cipherdag.protocol.messages import Refusal, read_envelope
     from cipherdag.protocol.wire import decode
 

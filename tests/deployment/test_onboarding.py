@@ -658,7 +658,7 @@ def whole_run(hospitals, engine=None, protection="masking"):
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
-        session._courier._engine = engine(LocalEngine(handlers))
+        session._channel._engine = engine(LocalEngine(handlers))
     outcome = session.run(
         Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
     )

@@ -222,7 +222,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     session = hospitals.session(handlers)
     session.open()
     hospitals.restart(handlers, "hospital-1")
-    session._courier._engine = RecordingEngine(handlers)
+    session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
         session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 3, fewest=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
@@ -301,7 +301,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     kept.forget_idle(0.0)
     assert kept._open is None
     handlers.pop("hospital-1")
-    session._courier._engine = RecordingEngine(handlers)
+    session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
         session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
@@ -312,7 +312,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session = hospitals.session(handlers)
     session.open()
     runtime = handlers["hospital-0"].__self__._open
-    assert runtime._current.handshake is None
+    assert runtime._current.set_up is None
     session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     session.finish()
     assert not runtime._current.session

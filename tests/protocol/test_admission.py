@@ -31,11 +31,11 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.states import SET_UP
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.session.admission import SET_UP
 
 NAME = "hospital-0"
 STRANGER = SigningIdentity.generate()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cipherdag import errors
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import Refusal
 
 SAYS_WHY = errors.PrivacyError
@@ -56,7 +56,7 @@ def test_no_two_errors_that_a_site_names_are_told_alike():
 
 def test_the_texts_do_not_depend_on_docstrings():
     script = (
-        "from cipherdag.protocol.courier import refusal_error\n"
+        "from cipherdag.protocol.cohort_channel import refusal_error\n"
         "from cipherdag.protocol.messages import Refusal\n"
         "error = refusal_error(Refusal('EmptyDataError', ''), 'north')\n"
         "print(refusal_error.__doc__, error, sep='|')"

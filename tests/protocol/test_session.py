@@ -45,7 +45,7 @@ from cipherdag.errors import (
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.packing import Packing
 from cipherdag.privacy.residues import WORD_MODULI
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import (
     OPERATIONS,
     Ask,

@@ -16,9 +16,9 @@ from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
 from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result
+from cipherdag.sites import program
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.run_record import PLAN_FILE, SUMS_FILE, CheckedSum, RunRecord
-from cipherdag.sites.session import program
 from cipherdag.sites.table.schema import Schema
 
 ALGORITHM = FedPC(evidence="vote", alpha=0.02)
@@ -187,7 +187,7 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
     session = made.session(handlers, parameters=msgspec.to_builtins(ALGORITHM))
 
     class Ward:
-        engine = session._courier._engine
+        engine = session._channel._engine
 
     silence(Ward, "hospital-3", "unmask")
     facts = Facts(session.open(), 4, fewest=3)

@@ -41,9 +41,10 @@ from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.sites.answers.respondent import Respondent, table_tests
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.program import Program
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.program import Program
-from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.runtime import SiteRuntime
 
 ROWS = (1237, 1429, 1613)
 NAMES = ("Cholesterol", "Theatre", "Theft", "Zyrtec-dose", "Ängina")

@@ -16,7 +16,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
-from cipherdag.sites.session.program import installed_program
+from cipherdag.sites.program import installed_program
 from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study

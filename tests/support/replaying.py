@@ -26,8 +26,8 @@ from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.wire import decode, digest, encode
+from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.program import computed_with, installed_program
 
 
 @dataclass

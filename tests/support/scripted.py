@@ -13,7 +13,7 @@ from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.messages import Ask, content_digest
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.sites.session.program import Program, computed_with, installed_program
+from cipherdag.sites.program import Program, computed_with, installed_program
 
 
 class ScriptedSession(Session):

@@ -49,7 +49,8 @@ from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.runtime import SiteRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cipherdag.errors import CipherdagError, RefusedError
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import Refusal, read_envelope
 from cipherdag.protocol.wire import decode
 from cipherdag.sites.session.runtime import SiteRuntime

@@ -1,7 +1,10 @@
-"""Every reason to refuse a message before anything is computed for it, in their order.
+"""A message that came in at a site, and every reason to refuse it before anything is computed.
+
+`open_message` opens it once and never raises. `Admission` says what is wrong with it where its turn
+comes among the other reasons, in this order; until then nobody gets a request out of it:
 
     all           the operation is unknown
-    invite        the message is at fault (`incoming`)
+    invite        the message is at fault
                   its program is not installed, or its parameters are not possible
                   a site of the cohort is revoked                                  folder
                   its purpose, a parameter, or one run too many                    folder
@@ -11,8 +14,10 @@
                   too few sites lack the same variables
                   too many sites may collude or leave for any graph of keys
     not invite    the keys of the session are lost
-                  it is not the turn of this operation
+                  the operation is of a set-up in rounds, or of a round in a set-up
                   the message has no form, is of another session, or is otherwise at fault
+                  it is about another round than the current one
+                  the session's state does not admit the operation (`protocol.states`)
 
 Only a site with a folder makes the checks marked so. Whom a cohort may name is checked with the
 keys of its set-up (`handshake`), and what may be asked in a round by `rounds`.
@@ -23,69 +28,111 @@ Leaks:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from cipherdag.errors import (
     CohortError,
     DifferencingError,
+    MalformedMessageError,
     PolicyRefusedError,
+    PrivacyError,
     ReplayError,
     SessionLostError,
     SignatureError,
 )
-from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS
-from cipherdag.protocol.plan import Plan, check_alike
-from cipherdag.protocol.wire import Body
+from cipherdag.protocol import messages
+from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS, RoundRequest
+from cipherdag.protocol.plan import SESSION_BYTES, Plan, check_alike
+from cipherdag.protocol.states import State, check_phase, check_turn
+from cipherdag.protocol.wire import Body, decode
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.session.handshake import SetUp
-from cipherdag.sites.session.incoming import Incoming
 from cipherdag.sites.session.rounds import Rounds
 
-SET_UP = ("invite", "offers", "sealed", "commitments", "chances", "linked")
 OPENED_BEFORE = "the session was opened before"
 
-Kind = TypeVar("Kind", bound=SetUp)
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One message, whoever sent it.
+
+    Attributes:
+        operation: What it was sent for, whether or not there is such an operation.
+        session: The session it claims, so that even a refusal names it; zeros where unreadable.
+        digest: SHA-256 of all its bytes.
+        signed: Whether the coordinator signed it, for this operation and this session.
+        content: The request, strictly decoded; or what is wrong with the message.
+    """
+
+    operation: str
+    session: bytes
+    digest: bytes
+    signed: bool
+    content: Body | PrivacyError = field(repr=False)
+
+    @property
+    def request(self) -> Body:
+        """What the coordinator asks; raises what is wrong with the message, if anything is."""
+        if isinstance(self.content, PrivacyError):
+            raise self.content
+        return self.content
+
+
+def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incoming:
+    """Check length, form, version, topic, sender, signature and body, in this order.
+
+    Args:
+        operation: What it was sent for; a signed message of another topic is refused.
+        message: A signed envelope of the coordinator, or any other bytes.
+        coordinator: The coordinator's pinned public key, 32 bytes.
+    """
+    session, signed = bytes(SESSION_BYTES), False
+    content: Body | PrivacyError
+    try:
+        envelope = messages.read_envelope(message)
+        session, sender = envelope.session, messages.COORDINATOR
+        body = messages.open_envelope(
+            envelope, identity=coordinator, session=session, sender=sender, topic=operation
+        )
+        signed = True
+        content = decode(body, messages.REQUESTS.get(operation, Body))
+    except (MalformedMessageError, SignatureError) as error:
+        content = error
+    return Incoming(operation, session, hashlib.sha256(message).digest(), signed, content)
 
 
 @dataclass(slots=True)
-class HeldSession:
+class SiteSession:
     """The session whose keys a site holds: in its set-up, then in its rounds; or none at all.
 
     ``repeats`` has for each operation the digest of the last message, and the reply to it.
     """
 
     session: bytes = b""
-    handshake: SetUp | None = None
+    set_up: SetUp | None = None
     rounds: Rounds | None = None
     repeats: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
 
     @property
+    def part(self) -> SetUp | Rounds | None:
+        """The part of the session that the site is in."""
+        return self.rounds or self.set_up
+
+    @property
     def plan(self) -> Plan | None:
         """The plan that the session carries out."""
-        held = self.rounds or self.handshake
-        return held.plan if held is not None else None
+        return None if self.part is None else self.part.plan
 
-    def setting_up(self) -> SetUp:
-        """The set-up; raises ReplayError before it and after it."""
-        return self.set_up_of(SetUp)
-
-    def set_up_of(self, kind: type[Kind]) -> Kind:
-        """The set-up, if it is of this kind; raises ReplayError where there is no such one."""
-        if not isinstance(self.handshake, kind):
-            raise ReplayError("the message is out of step with the session's set-up")
-        return self.handshake
-
-    def set_up(self) -> Rounds:
-        """The rounds; raises ReplayError before there can be any."""
-        if self.rounds is None:
-            raise ReplayError("the message is out of step: the session is not set up")
-        return self.rounds
+    @property
+    def state(self) -> State:
+        """The state that says which operations are admitted."""
+        return State.CLOSED if self.part is None else self.part.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +163,16 @@ class Admission:
     folder: FolderLimits | None
     program: Callable[[Plan], object]
 
-    def admit(self, message: Incoming, held: HeldSession) -> Body:
-        """What the coordinator asks, if it may be answered now.
+    def admit(self, message: Incoming, session: SiteSession) -> Body:
+        """The request of the coordinator, if it may be answered now.
 
         Args:
-            message: What came in.
-            held: The session whose keys this site holds.
+            message: The message that came in.
+            session: The session whose keys this site holds.
 
         Raises:
             PrivacyError: The first reason of the table above that applies.
-            SessionLostError: The session's keys are gone; told to the coordinator alone.
+            SessionLostError: The session's keys are gone; only the coordinator hears of it.
             SiteNotReadyError: A file of the folder cannot be read.
         """
         if message.operation not in REQUESTS:
@@ -134,15 +181,19 @@ class Admission:
             plan.check(message.session)
             self._check_plan(plan)
             return plan
-        foreign = message.session != held.session
+        foreign = message.session != session.session
         if foreign and message.session in self.seen:
             if message.signed:
                 raise SessionLostError("the keys of this run are not held any more")
         else:
-            held.setting_up() if message.operation in SET_UP[1:] else held.set_up()
+            check_phase(session.state, message.operation)
             if foreign and (message.signed or isinstance(message.content, SignatureError)):
                 raise SignatureError("the message belongs to another session or sender")
-        return message.request  # raises what is wrong with whatever the coordinator did not sign
+        request = message.request  # raises what is wrong with a message that nobody signed
+        if isinstance(request, RoundRequest) and session.rounds is not None:
+            session.rounds.round_of(request)
+        check_turn(frozenset({session.state}), message.operation)
+        return request
 
     def _check_plan(self, plan: Plan) -> None:
         if plan.algorithm in self.policy.algorithms:

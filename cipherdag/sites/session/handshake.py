@@ -1,10 +1,10 @@
 """A site's side of a session's set-up: keys with other sites, agreed through the coordinator.
 
-`SetUp` is what every set-up has, and `by_lot` the one of a sparse graph of keys. Where every two
-sites share a key it takes three exchanges: every site signs an offer of fresh X25519 and ML-KEM-768
-keys; the earlier site of each pair answers with an ML-KEM ciphertext, and the first site seals for
-the others what only sites may know; every site then proves by a keyed digest that its schema is the
-same.
+`SetUp` is what every set-up has; `sparse_setup` holds that of a sparse graph of keys. Where every
+two sites share a key it takes three exchanges: every site signs an offer of fresh X25519 and
+ML-KEM-768 keys; the earlier site of each pair answers with an ML-KEM ciphertext, and the first site
+seals for the others what only sites may know; every site then proves by a keyed digest that its
+schema is the same.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, equality of schemas and the number of variables.
@@ -17,13 +17,15 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
+from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.agreement import AgreementKeys
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.keyed import keyed_digest
 from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
@@ -50,13 +52,11 @@ from cipherdag.protocol.set_up.bodies import (
     SharedContent,
     SharedSecrets,
 )
+from cipherdag.protocol.states import State
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.plan_facts import check_lacking
 from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.secure import SecureTests
-
-if TYPE_CHECKING:
-    from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
 SECRETS_PURPOSE = b"shared secrets"
@@ -65,6 +65,26 @@ CONTENT_PURPOSE = b"shared content"
 log = logging.getLogger("cipherdag.site")
 
 Kind = TypeVar("Kind", Offer, Seals, Chance)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteProfile:
+    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
+
+    ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
+    says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
+    lack some.
+    """
+
+    name: str
+    identity: SigningIdentity
+    coordinator: bytes
+    pinned: Mapping[str, bytes]
+    schema: bytes
+    rows: int
+    labels: tuple[int, ...] = ()
+    determined: Determined = NOTHING
+    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +102,7 @@ class Keyring:
 
 
 class SetUp:
-    """One set-up at one site, from the plan to the keyring; steps out of order are refused.
+    """One set-up at one site, from the plan to the keyring.
 
     Args:
         profile: Who the site is and whom it knows.
@@ -93,7 +113,12 @@ class SetUp:
         CohortError: The cohort has a duplicate, an unknown site or not this one.
         SignatureError: An identity in the cohort is not the pinned one.
         KeyAgreementError: The plan says of a site that it lacks other variables than the schema.
+
+    Attributes:
+        state: The state of the session, which `protocol.states` says what to admit in.
     """
+
+    state: State
 
     def __init__(self, profile: SiteProfile, plan: Plan, read: Reading = ALONE) -> None:
         self._names = [member.name for member in plan.cohort]
@@ -124,12 +149,9 @@ class SetUp:
         """What all sites offer, and the digest of it.
 
         Raises:
-            KeyAgreementError: An offer is missing, doubled, swapped or for another plan, or they
-                were relayed before.
+            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
             SignatureError: An offer is not signed by the pinned identity.
         """
-        if self._transcript:
-            raise KeyAgreementError("the offers were relayed a second time")
         opened, transcript = self._opened(envelopes, Offer, self.plan.digest)
         if any(offer.plan_digest != self.plan.digest for offer in opened):
             raise KeyAgreementError("a site answered another plan than this one")
@@ -165,9 +187,9 @@ class SetUp:
         self._pair_keys[earlier] = key
         return key
 
-    def _beacon(self, chances: Sequence[bytes]) -> bytes:
+    def _beacon_of(self, chances: Sequence[bytes]) -> bytes:
         """What comes of all sites' numbers; raises KeyAgreementError for a foreign one."""
-        return self._read.beacon(self.plan, [own.commitment for own in self._offers], chances)
+        return self._read.beacon(self.plan, [offer.commitment for offer in self._offers], chances)
 
     def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes, bytes]:
         """What the first site makes for all: small keys for each, the large context once.
@@ -254,6 +276,8 @@ class SetUp:
 class Handshake(SetUp):
     """The set-up where every two sites share a key."""
 
+    state = State.OFFERED
+
     def seals(self, offers: Offers) -> Seals:
         """Keys with every later site, and from the first site what all sites share.
 
@@ -262,6 +286,7 @@ class Handshake(SetUp):
             SignatureError: An offer is not signed by the pinned identity.
         """
         self._offers, self._transcript = self._opened_offers(offers.envelopes)
+        self.state = State.SEALED
         ciphertexts = tuple(
             self._initiated(later) for later in range(self.index + 1, len(self._names))
         )
@@ -306,7 +331,7 @@ class Handshake(SetUp):
             SchemaMismatchError: The first site's schema is another one.
         """
         seals, transcript = self._opened_seals(sealed)
-        beacon = self._beacon([own.chance for own in seals])
+        beacon = self._beacon_of([each.chance for each in seals])
         for earlier in range(self.index):
             self._responded(earlier, seals[earlier].ciphertexts[self.index - earlier - 1])
         first = seals[0]
@@ -316,8 +341,6 @@ class Handshake(SetUp):
         return self._agreed(secrets, content, transcript, beacon, graph)
 
     def _opened_seals(self, sealed: Sealed) -> tuple[Sequence[Seals], bytes]:
-        if not self._transcript:
-            raise KeyAgreementError("the seals came before the offers")
         opened, transcript = self._opened(sealed.envelopes, Seals, self._transcript)
         for position, seals in enumerate(opened):
             if seals.transcript != self._transcript:

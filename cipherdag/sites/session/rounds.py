@@ -1,23 +1,16 @@
-"""The rounds of one session at a site: one table of what may follow what, and its conditions.
+"""The rounds of one session at a site: what each request of a round has to satisfy beyond its turn.
 
-    expected    message    condition                                               then
-    ask         ask        next number; the sites asked are enough, include this   unmask, or
-                           one and are those of the last sum or fewer; the last    secure
-                           sum is that of the sites' answers, and the question
-                           the one that the plan asks after it; it was never
-                           opened before, and no other run opened any over
-                           nearly these sites
-    unmask      unmask     the tags of all other sites asked, that share a key,    opened
-                           on this digest
-    opened      recover    the vanished site was asked and is not this one         opened
-    opened      open       once per round and ciphertext                           opened
-    opened      ask        as above                                                unmask
-    secure      secure     a step of this site's role, once and in turn; see       secure
-                           `privacy.mpc.seat`
-    secure      ask        as above: of the next step, with verdicts that both     as above
-                           holders signed; or of the same step again
+    ask        its number is the next one; the sites asked are enough, include this one and are
+               those of the last sum or fewer; the last sum is that of the sites' answers, and the
+               question the one that the plan asks after it; it was never opened before, and no
+               other run opened any over nearly these sites
+    unmask     the tags of all other sites asked, that share a key, on this digest
+    recover    the vanished site was asked and is not this one
+    open       once per round and ciphertext
+    secure     a step of this site's role, once and in turn; see `privacy.mpc.seat`
 
-Where sums are never opened, a question counts as answered once this site has sent its parts.
+Which of them a state admits says `protocol.states`. Where sums are never opened, a question counts
+as answered once this site has sent its parts.
 
 An ask may also follow an unfinished round: it is given up, since this site releases nothing of it
 any more. It then asks for the same step again, of fewer sites; the answer is not computed anew. A
@@ -52,6 +45,7 @@ from cipherdag.protocol.messages import (
     Opened,
     Recover,
     Recovered,
+    RoundRequest,
     Secure,
     Secured,
     Share,
@@ -61,15 +55,16 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
+from cipherdag.protocol.states import State
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import Question, finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
+from cipherdag.sites.program import Program
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.coverage import Coverage
-from cipherdag.sites.session.program import Program
 from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.secure import SecureTests, stepped
 
@@ -78,18 +73,13 @@ log = logging.getLogger("cipherdag.site")
 
 @dataclass(slots=True)
 class Round:
-    """Where the current round stands; with the site's ``seat`` where sums are never opened."""
+    """The round that was answered last; with the site's ``seat`` where sums are never opened."""
 
     ask: Ask
     declared: Declaration
     content: bytes
     question: Question
     seat: Seat | None = field(default=None, repr=False)
-    unmasked: bool = False
-
-    def leads_on(self, step: int) -> bool:
-        """Whether this site goes on to a step from here, and gives nothing up."""
-        return self.unmasked or (self.seat is not None and step > self.ask.step)
 
 
 @dataclass(slots=True)
@@ -110,6 +100,7 @@ class Rounds:
         daily: What left today, where the site keeps count.
         kept: Keeps the sums, where the site has a folder.
         read: How it reads what all sites are told.
+        state: The state of the session, which `protocol.states` says what to admit in.
     """
 
     plan: Plan
@@ -127,6 +118,7 @@ class Rounds:
     daily: DailyReleases | None = None
     kept: RunRecord | None = None
     read: Reading = ALONE
+    state: State = State.READY
     _number: int = 0
     _values: int = 0
     _present: tuple[int, ...] = ()
@@ -141,6 +133,12 @@ class Rounds:
     @property
     def current(self) -> Round | None:
         """The round that was answered last, until the plan goes on."""
+        return self._current
+
+    def round_of(self, request: RoundRequest) -> Round:
+        """The current round; raises ReplayError where a request is about another one."""
+        if self._current is None or self._current.declared.digest != request.digest:
+            raise ReplayError("the message is not about the current round")
         return self._current
 
     def ask(self, ask: Ask) -> Share:
@@ -185,6 +183,7 @@ class Rounds:
         self._number = ask.number
         self._values += declared.length
         self._current = current
+        self.state = State.MASKED if current.seat is None else State.SECURE
         return share
 
     def _protected(self, current: Round, answer: FloatVector) -> Share:
@@ -215,10 +214,8 @@ class Rounds:
         Raises:
             ForgedSumError: The last sum is not that of the sites' answers.
         """
-        nothing_asked = self._step == 0
-        current = self._current
-        found = current is not None and current.seat is not None and finish.previous
-        if nothing_asked or found or (current is not None and current.unmasked):
+        found = self.state == State.SECURE and finish.previous
+        if self._step == 0 or found or self.state == State.OPENED:
             self._advance(finish.previous)
         if not self.program.replay.ended:
             log.warning("the coordinator ended the run before the plan did")
@@ -227,16 +224,17 @@ class Rounds:
 
     def _asked(self, ask: Ask) -> tuple[Question, bytes]:
         """The question of the step that is asked for, derived here, and its digest."""
-        going_on = self._current is None or self._current.leads_on(ask.step)
-        derived = self._current is None and self._step > 0  # and refused, so it may be asked again
-        if ask.step != self._step + (going_on and not derived):
+        derived = self.state == State.READY and self._step > 0  # it was asked, and refused
+        next_verdicts = self.state == State.SECURE and ask.step > self._step
+        given_up = self.state in (State.MASKED, State.SECURE) and not next_verdicts
+        if ask.step != self._step + (not derived and not given_up):
             raise ReplayError(f"step {ask.step} of the plan is not the next one")
         if derived and ask.previous != self._previous:
             raise ReplayError("another sum came for this step of the plan")
-        if going_on and not derived:
-            self._advance(ask.previous)
-        elif not going_on and ask.previous:
+        if given_up and ask.previous:
             raise ReplayError("a sum came for a round that was given up")
+        if not derived and not given_up:
+            self._advance(ask.previous)
         if self._question is None:
             raise ReplayError("the plan has ended: it asks nothing more")
         content = self.read.content(self._question)
@@ -266,6 +264,7 @@ class Rounds:
             self._opened.add(self._current.content)
             self._answered = None
         self._step, self._previous, self._current = self._step + 1, previous, None
+        self.state = State.READY
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
         """What was opened, or the verdicts found, and the numbers in it; checked."""
@@ -277,16 +276,15 @@ class Rounds:
         """Release the seed that the sum needs.
 
         Raises:
-            ReplayError: It is not about the current round.
             InconsistentQuestionError: Another site was not asked this question of these sites.
         """
-        current = self._round(request.digest)
+        current = self.round_of(request)
         self._check_tags(current.declared, request.tags)
         seed = self.aggregation.unmask(current.declared)
-        if not current.unmasked:
+        if self.state == State.MASKED:
             sites = current.declared.sites
             self.sums.write(self.plan.session, self._names(sites), self._alike(sites))
-        current.unmasked = True
+        self.state = State.OPENED
         self._opened.add(current.content)
         self._present = current.declared.sites
         self._answered = None
@@ -296,11 +294,11 @@ class Rounds:
         """Release this site's piece of the self mask of a site that left.
 
         Raises:
-            OpeningRefusedError: The site was not asked, or nothing was opened yet.
+            OpeningRefusedError: The site was not asked.
             KeyAgreementError: What it sealed for this one cannot be unsealed.
             ShareError: What it sealed is no piece.
         """
-        current = self._unmasked_round(request.digest)
+        current = self.round_of(request)
         try:
             piece = self.aggregation.recover(request.vanished, request.piece, current.declared)
         except (KeyAgreementError, ShareError) as error:
@@ -314,7 +312,7 @@ class Rounds:
         Raises:
             OpeningRefusedError: It is not the sum over the sites asked, or another was opened.
         """
-        current = self._unmasked_round(request.digest)
+        current = self.round_of(request)
         if len(request.seeds) != len(current.declared.sites):
             raise OpeningRefusedError("the seed of a site is missing")
         seeds = dict(zip(current.declared.sites, request.seeds, strict=True))
@@ -325,13 +323,9 @@ class Rounds:
         """This site's next step in the secure tests of the round.
 
         Raises:
-            OpeningRefusedError: There are none in this round.
             PrivacyError: As the step of `Seat`, which is then this site's last in the round.
         """
-        seat = self._round(request.digest).seat
-        if seat is None:
-            raise OpeningRefusedError("no verdicts are found in this round")
-        return stepped(seat, request)
+        return stepped(cast("Seat", self.round_of(request).seat), request)
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.plan.cohort[position].name for position in positions]
@@ -364,17 +358,6 @@ class Rounds:
                 f"fewer than {alike} of the sites left lack the same variables: differences of "
                 "sums would tell of them alone"
             )
-
-    def _round(self, digest: bytes) -> Round:
-        if self._current is None or self._current.declared.digest != digest:
-            raise ReplayError("the message is not about the current round")
-        return self._current
-
-    def _unmasked_round(self, digest: bytes) -> Round:
-        current = self._round(digest)
-        if not current.unmasked:
-            raise OpeningRefusedError("nothing is opened before this site released its seed")
-        return current
 
     def _others(self, declared: Declaration) -> list[int]:
         """The other sites asked that share a key with this one: it has their word."""

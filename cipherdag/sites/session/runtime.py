@@ -1,29 +1,34 @@
 """What a site runs: bytes in, bytes out, and every rule checked before anything leaves.
 
-A message goes one way: it is opened once (`incoming`), admitted (`admission`), and answered here;
-only then is the answer protected, recorded in the ledger and sent.
+A message goes one way: it is opened once and admitted (`admission`), and answered here; only then
+is the answer protected, recorded in the ledger and sent. For every reply that leaves there is one
+record in the ledger, whatever it is; else nothing leaves.
 
 The keys of a session are held in memory and die with this object, with the end of the run, or with
 the plan to the next one. A run goes on after its coordinator was restarted, since a message that
 repeats the last one gets the same bytes; it does not go on at a site that was restarted.
+
+Leaks:
+    Its replies, and that it refuses: a refusal in a round is always the same, so that it answers no
+    question.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
 from cipherdag.errors import (
     CipherdagError,
+    OutputError,
     PrivacyError,
+    RefusedError,
+    ReplayError,
     SiteComputationError,
 )
-from cipherdag.graphs.relations import NOTHING, Determined
-from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
@@ -31,6 +36,7 @@ from cipherdag.protocol.messages import (
     Finish,
     Open,
     Recover,
+    Refusal,
     Secure,
     Share,
     Topic,
@@ -47,51 +53,40 @@ from cipherdag.protocol.set_up.bodies import (
     Ready,
     Sealed,
 )
+from cipherdag.protocol.states import SET_UP
 from cipherdag.protocol.wire import Body
+from cipherdag.questions.question import question_kinds
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.program import Program, Programs, installed_program
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.release_kinds import ENGINE_START, REFUSAL, REPAIRED, REPEAT
+from cipherdag.sites.record.release_kinds import (
+    ENGINE_START,
+    REFUSAL,
+    REPAIRED,
+    REPEAT,
+    REPLY_KINDS,
+)
 from cipherdag.sites.record.run_record import RunRecord
-from cipherdag.sites.session.admission import Admission, HeldSession
-from cipherdag.sites.session.by_lot import ByLot
+from cipherdag.sites.session.admission import (
+    Admission,
+    FolderLimits,
+    Incoming,
+    SiteSession,
+    open_message,
+)
 from cipherdag.sites.session.coverage import Coverage
-from cipherdag.sites.session.handshake import Handshake, Keyring
-from cipherdag.sites.session.incoming import Incoming, open_message
-from cipherdag.sites.session.program import Program, Programs, installed_program
+from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
-
-if TYPE_CHECKING:
-    from cipherdag.sites.session.admission import FolderLimits
+from cipherdag.sites.session.sparse_setup import SparseSetUp
 
 BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, REPEAT, REPAIRED, ENGINE_START})
 """What leaves in a session that may still be begun anew."""
 
 log = logging.getLogger("cipherdag.site")
-
-
-@dataclass(frozen=True, slots=True)
-class SiteProfile:
-    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
-
-    ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
-    says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
-    lack some.
-    """
-
-    name: str
-    identity: SigningIdentity
-    coordinator: bytes
-    pinned: Mapping[str, bytes]
-    schema: bytes
-    rows: int
-    labels: tuple[int, ...] = ()
-    determined: Determined = NOTHING
-    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class SiteRuntime:
@@ -131,14 +126,14 @@ class SiteRuntime:
         self._programs = programs
         self._reading = reading
         self._seen = {
-            bytes.fromhex(own.session)
-            for own in read_releases(ledger.lines)
-            if own.kind not in BEFORE_KEYS
+            bytes.fromhex(release.session)
+            for release in read_releases(ledger.lines)
+            if release.kind not in BEFORE_KEYS
         }
         self._admission = Admission(
             policy, profile.rows, self._sums, self._seen, folder, self._program
         )
-        self._current = HeldSession()
+        self._current = SiteSession()
         self.refused: CipherdagError | None = None
 
     def began(self, session: bytes) -> bool:
@@ -195,66 +190,71 @@ class SiteRuntime:
         # the frames that a traceback shows hold the keys of the session
         error.__traceback__ = error.__cause__ = error.__context__ = None
         self.refused = error
-        told = refusal(message.operation, type(error), text)
-        reply = self._envelope(message.session, "refusal", told)
+        body = refusal(message.operation, type(error), text)
+        reply = self._envelope(message.session, "refusal", body)
         return recorded(self.ledger, reply, description(message, self._current, kind=REFUSAL))
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
-        own = self._profile
-        return seal_envelope(own.identity, session=session, sender=own.name, topic=topic, body=body)
+        key, name = self._profile.identity, self._profile.name
+        return seal_envelope(key, session=session, sender=name, topic=topic, body=body)
 
     def _answered(self, message: Incoming) -> Body:
         """The reply to a message, if it is admitted."""
-        held = self._current
+        request, part = self._admission.admit(message, self._current), self._current.part
+        if isinstance(request, Plan):
+            return self._begin(message.session, request)
+        if isinstance(part, Rounds):
+            return self._in_round(part, request)
+        return self._in_set_up(part, request)
+
+    def _in_set_up(self, set_up: SetUp | None, request: Body) -> Body:
         reply: Body
-        match self._admission.admit(message, held):
-            case Plan() as plan:
-                reply = self._begin(message.session, plan)
-            case Offers() | Commitments() | Chances() | Sealed() | Linked() as relayed:
-                reply = self._relayed(relayed)
-            case Ask() as ask:
-                reply = self._ask(ask)
-            case Unmask() as unmask:
-                reply = held.set_up().unmask(unmask)
-            case Recover() as recover:
-                reply = held.set_up().recover(recover)
-            case Open() as request:
-                reply = held.set_up().open(request)
-            case Secure() as request:
-                reply = held.set_up().secure(request)
-            case Finish() as finish:
-                reply = self._finish(finish)
+        match request, set_up:
+            case Offers(), Handshake():
+                reply = set_up.seals(request)
+            case Sealed(), Handshake():
+                reply = self._set_up(set_up, *set_up.finish(request))
+            case Commitments(), SparseSetUp():
+                reply = set_up.chance(request)
+            case Chances(), SparseSetUp():
+                reply = set_up.links(request)
+            case Linked(), SparseSetUp():
+                reply = self._set_up(set_up, *set_up.finish(request))
+            case _:
+                raise ReplayError("the set-up admits no such message")
         return reply
 
-    def _relayed(self, body: Offers | Commitments | Chances | Sealed | Linked) -> Body:
-        """The reply to what others said in the set-up, if it is that of the plan."""
-        held = self._current
-        match body:
-            case Offers():
-                return held.set_up_of(Handshake).seals(body)
-            case Commitments():
-                return held.set_up_of(ByLot).chance(body)
-            case Chances():
-                return held.set_up_of(ByLot).links(body)
-            case Sealed():
-                return self._set_up(*held.set_up_of(Handshake).finish(body))
-            case Linked():
-                return self._set_up(*held.set_up_of(ByLot).finish(body))
+    def _in_round(self, rounds: Rounds, request: Body) -> Body:
+        reply: Body
+        match request:
+            case Ask():
+                reply = self._ask(rounds, request)
+            case Unmask():
+                reply = rounds.unmask(request)
+            case Recover():
+                reply = rounds.recover(request)
+            case Open():
+                reply = rounds.open(request)
+            case Secure():
+                reply = rounds.secure(request)
+            case Finish():
+                reply = self._finish(rounds, request)
+            case _:
+                raise ReplayError("a round admits no such message")
+        return reply
 
     def _begin(self, session: bytes, plan: Plan) -> Offer:
-        kind = Handshake if plan.key_bounds is None else ByLot
-        handshake = kind(self._profile, plan, self._reading)
+        kind = Handshake if plan.key_bounds is None else SparseSetUp
+        set_up = kind(self._profile, plan, self._reading)
         self._seen.add(session)
         if self._folder is not None:
             self._folder.budget.start_run()
-        self._current = HeldSession(session, handshake)
+        self._current = SiteSession(session, set_up)
         log.info("run %s begins: %s", session.hex()[:8], plan.algorithm)
-        return handshake.offer()
+        return set_up.offer()
 
-    def _set_up(self, keyring: Keyring, ready: Ready) -> Ready:
-        current = self._current
-        handshake = current.setting_up()
-        plan = handshake.plan
+    def _set_up(self, set_up: SetUp, keyring: Keyring, ready: Ready) -> Ready:
+        current, plan = self._current, set_up.plan
         program = self._program(plan)
         kept = None
         if self._folder is not None:
@@ -267,7 +267,7 @@ class SiteRuntime:
         current.rounds = Rounds(
             plan=plan,
             program=program,
-            index=handshake.index,
+            index=set_up.index,
             transcript=keyring.transcript,
             aggregation=keyring.aggregation,
             agreement=keyring.agreement,
@@ -281,7 +281,7 @@ class SiteRuntime:
             kept=kept,
             read=self._reading,
         )
-        current.handshake = None  # the private halves of its keys are not needed any more
+        current.set_up = None  # the private halves of its keys are not needed any more
         return msgspec.structs.replace(
             ready,
             n_variables=program.facts.n_variables,
@@ -295,16 +295,78 @@ class SiteRuntime:
         facts = plan_facts(plan, count, profile.labels, determined=profile.determined)
         return self._programs(plan, facts)
 
-    def _ask(self, ask: Ask) -> Share:
+    def _ask(self, rounds: Rounds, ask: Ask) -> Share:
         try:
-            return self._current.set_up().ask(ask)
+            return rounds.ask(ask)
         finally:
             if self._folder is not None:
                 self._folder.budget.save()
 
-    def _finish(self, finish: Finish) -> Closed:
-        result = self._current.set_up().result(finish)
+    def _finish(self, rounds: Rounds, finish: Finish) -> Closed:
+        result = rounds.result(finish)
         log.info("run %s has ended", self._current.session.hex()[:8])
-        self._current = HeldSession()
+        self._current = SiteSession()
         head = self.ledger.head
         return Closed(ledger_head=bytes.fromhex(head.hash), records=head.records, result=result)
+
+
+def recorded(ledger: Ledger, reply: bytes, described: Mapping[str, Any]) -> bytes:
+    """The reply, once it stands in the ledger; nothing where it cannot stand there."""
+    try:
+        ledger.append(content=reply, **described)
+    except OutputError as error:
+        log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough
+        return b""
+    return reply
+
+
+def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
+    """What a refusal says: its reason in the set-up; in a round one thing, whatever the reason."""
+    if operation not in REPLIES or operation in SET_UP:
+        return Refusal(error=error.__name__, message=text)
+    return Refusal(error=RefusedError.__name__, message="")
+
+
+def _shown(ready: Ready) -> tuple[int, str]:
+    """How many values the end of a set-up shows, and what of its kind they add."""
+    parts = (
+        ("+label-positions", len(ready.labels)),
+        ("+relations", sum(len(each.columns) for each in ready.relations)),
+    )
+    return 1 + sum(n for _, n in parts), "".join(kind for kind, n in parts if n)
+
+
+def description(
+    message: Incoming, session: SiteSession, *, kind: str = "", ready: Ready | None = None
+) -> dict[str, Any]:
+    """The arguments of `Ledger.append` about a reply, without its bytes.
+
+    Args:
+        message: What is answered.
+        session: The session whose keys the site holds.
+        kind: What the reply is, if not the answer: ``refusal`` or ``repeat``.
+        ready: The reply, where it ends the set-up: it shows positions of labels and relations.
+    """
+    plan = message.content if isinstance(message.content, Plan) else session.plan
+    round_ = session.rounds.current if session.rounds is not None else None
+    if message.operation not in REPLIES or message.operation in SET_UP:
+        round_ = None
+    kept = session.rounds.kept if session.rounds is not None else None
+    closing = kept is not None and not kind and message.operation == "finish"
+    answered = not kind and round_ is not None and message.operation in ("ask", "open")
+    values, shown = (0, "") if kind or ready is None else _shown(ready)
+    if not kind and round_ is not None and message.operation == "ask":
+        kind = question_kinds(round_.question)
+    kind = kind or REPLY_KINDS[message.operation] + shown
+    digest = round_.declared.digest if round_ is not None else b""
+    return {
+        "session": message.session,
+        "algorithm": plan.algorithm if plan is not None else "",
+        "protection": plan.protection if plan is not None else "",
+        "kind": kind,
+        "round_number": round_.ask.number if round_ is not None else 0,
+        "values": round_.declared.length if round_ is not None and answered else values,
+        "sites": len(round_.declared.sites) if round_ is not None else 0,
+        "digest": kept.digest if kept is not None and closing else digest,
+        "question": round_.question.label if round_ is not None and answered else "",
+    }

@@ -33,14 +33,19 @@ from cipherdag.sites.drafts.row_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
+from cipherdag.sites.program import Programs, installed_program
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.release_kinds import ENGINE_START, REFUSAL
-from cipherdag.sites.session.admission import OPENED_BEFORE, FolderLimits, HeldSession
-from cipherdag.sites.session.incoming import Incoming, open_message
-from cipherdag.sites.session.program import Programs, installed_program
-from cipherdag.sites.session.recording import description, recorded, refusal
-from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.session.admission import (
+    OPENED_BEFORE,
+    FolderLimits,
+    Incoming,
+    SiteSession,
+    open_message,
+)
+from cipherdag.sites.session.handshake import SiteProfile
+from cipherdag.sites.session.runtime import SiteRuntime, description, recorded, refusal
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.schema import Schema
@@ -266,7 +271,7 @@ class RefusingSite:
         )
         if self.ledger is None:
             return reply
-        described = description(message, HeldSession(), kind=REFUSAL)
+        described = description(message, SiteSession(), kind=REFUSAL)
         return recorded(self.ledger, reply, described)
 
     def refuse(self, message: Incoming, error: PrivacyError) -> bytes:

@@ -21,7 +21,7 @@ from cipherdag.protocol.secure_batches import predicates_of
 from cipherdag.questions.question import finds_verdicts, question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import check_lacking, facts_by
-from cipherdag.sites.session.program import installed_program
+from cipherdag.sites.program import installed_program
 from cipherdag.sites.study.doctor import without_values
 from cipherdag.sites.study.finding import Finding
 from cipherdag.sites.study.site_folder import SiteFolder

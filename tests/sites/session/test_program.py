@@ -22,8 +22,8 @@ from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.program import COMPUTED_WITH, computed_with, installed_program
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.session.program import COMPUTED_WITH, computed_with, installed_program
 
 PACKAGE = Path(cipherdag.__file__).parent
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3))

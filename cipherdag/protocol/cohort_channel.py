@@ -1,4 +1,4 @@
-"""Signs the coordinator's messages, sends them by an engine, and reads what comes back.
+"""The coordinator's authenticated channel to a cohort: it signs, sends by an engine, and verifies.
 
 Leaks:
     Nothing beyond the messages: who is written to, when, and how long the replies are.
@@ -28,6 +28,7 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.plan import Member
+from cipherdag.protocol.states import State, check_turn
 from cipherdag.protocol.wire import Body, decode
 
 Reply = TypeVar("Reply", bound=Body)
@@ -50,7 +51,7 @@ class Replies(Generic[Reply]):
     failures: dict[int, str]
 
 
-class Courier:
+class CohortChannel:
     """Exchanges one kind of message with some sites of a cohort.
 
     Args:
@@ -59,6 +60,9 @@ class Courier:
         cohort: The sites in order.
         session: Identifier of the session.
         timeout_s: Seconds to wait for the slowest site.
+
+    Attributes:
+        states: The states that the sites may be in, by `protocol.states`.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Courier:
         self._session = session
         self._timeout_s = timeout_s
         self._bytes = dict.fromkeys(range(len(cohort)), 0)
+        self.states = frozenset({State.CLOSED})
 
     @property
     def bytes_received(self) -> dict[str, int]:
@@ -93,10 +98,12 @@ class Courier:
             kind: Type of the replies' bodies.
 
         Raises:
+            PrivacyError: No site would admit it, so nothing is sent; see `states.refusal`.
             SignatureError: A reply is not signed by its site; nothing goes on after that.
             CipherdagError: What a site's refusal names; of several the first that nobody has to
                 decide on.
         """
+        following = check_turn(self.states, operation)
         sealed: dict[int, bytes] = {}
         messages: dict[str, bytes] = {}
         for position, body in bodies.items():
@@ -133,6 +140,7 @@ class Courier:
                 if not isinstance(refusal, errors.RefusedError):
                     refusals.append(refusal)
                 outcome.failures[position] = refusal.summary
+        self.states = self.states | following if outcome.failures else following
         if refusals:
             raise min(refusals, key=lambda refusal: refusal.message in WAITING)
         return outcome

@@ -30,17 +30,19 @@ from cipherdag.protocol.set_up.bodies import (
     Ready,
 )
 from cipherdag.protocol.set_up.exchanges import earlier, later
+from cipherdag.protocol.states import State
 from cipherdag.sites.session.handshake import Keyring, SetUp
 
 WORD_BYTES = 16
 _PURPOSE = b"link"
 
 
-class ByLot(SetUp):
+class SparseSetUp(SetUp):
     """The set-up of a sparse graph."""
 
-    _graph: KeyGraph | None = None
-    _drawn_from: bytes = b""
+    state = State.COMMITTED
+    _graph: KeyGraph
+    _beacon: bytes
 
     def chance(self, commitments: Commitments) -> Chance:
         """The number that this site committed to, once all have.
@@ -50,6 +52,7 @@ class ByLot(SetUp):
             SignatureError: An offer is not signed by the pinned identity.
         """
         self._offers, self._transcript = self._opened_offers(commitments.envelopes)
+        self.state = State.REVEALED
         return Chance(transcript=self._transcript, chance=self._chance)
 
     def links(self, chances: Chances) -> Links:
@@ -80,10 +83,7 @@ class ByLot(SetUp):
             KeyAgreementError: A link is missing, was altered, or belongs to other offers.
             SchemaMismatchError: The first site's schema is another one.
         """
-        graph = self._graph
-        if graph is None:
-            raise KeyAgreementError("the links came before the lot")
-        senders = earlier(graph, self._roles(), self.index)
+        senders = earlier(self._graph, self._roles(), self.index)
         if len(senders) != len(linked.links):
             raise KeyAgreementError("the links relayed are not one for every earlier neighbour")
         for sender, link in zip(senders, linked.links, strict=True):
@@ -92,27 +92,24 @@ class ByLot(SetUp):
                 name = self._names[sender]
                 raise KeyAgreementError(f"the link of '{name}' was altered on its way")
         secrets, content = self._shared(linked.secrets, linked.content)
-        return self._agreed(secrets, content, self._transcript, self._drawn_from, graph)
+        return self._agreed(secrets, content, self._transcript, self._beacon, self._graph)
 
     def _roles(self) -> Roles:
         """Who has which role in secure tests, by the same lot."""
-        return self._read.roles(self._drawn_from, range(len(self._names)))
+        return self._read.roles(self._beacon, range(len(self._names)))
 
     def _drawn(self, chances: Chances) -> KeyGraph:
         """The graph that follows from all sites' numbers; from now on keys are bound to these."""
-        if not self._transcript:
-            raise KeyAgreementError("the numbers came before the offers")
-        if self._graph is not None:
-            raise KeyAgreementError("the numbers were relayed a second time")
         opened, transcript = self._opened(chances.envelopes, Chance, self._transcript)
-        if any(own.transcript != self._transcript for own in opened):
+        if any(each.transcript != self._transcript for each in opened):
             raise KeyAgreementError("the sites were not shown the same offers")
         bounds = self.plan.key_bounds
         if bounds is None:
             raise KeyAgreementError("the plan says nothing of a lot")
-        self._drawn_from = self._beacon([own.chance for own in opened])
-        self._graph = self._read.graph(self._drawn_from, len(self._names), bounds.degree)
+        self._beacon = self._beacon_of([each.chance for each in opened])
+        self._graph = self._read.graph(self._beacon, len(self._names), bounds.degree)
         self._transcript = transcript
+        self.state = State.LINKED
         return self._graph
 
 
