@@ -63,7 +63,8 @@ def house(tmp_path, monkeypatch):
         shutil.copytree(
             PACKAGE / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__")
         )
-    shutil.copy(PACKAGE / "predicates.py", tmp_path)
+    for file in ("arrays.py", "predicates.py"):
+        shutil.copy(PACKAGE / file, tmp_path)
     monkeypatch.setattr(registry, "__file__", str(tmp_path / "algorithms" / "registry.py"))
     return tmp_path
 
@@ -82,7 +83,7 @@ def test_a_digest_is_of_the_sources_wherever_they_lie(house):
 
 def test_every_source_of_the_program_s_rooms_changes_the_digest(house):
     files = [file for room in PROGRAM_ROOMS for file in (house / room).rglob("*.py")]
-    files.append(house / "predicates.py")
+    files += [house / "arrays.py", house / "predicates.py"]
     assert len(files) > 60
     seen = {digest_of()}
     for file in files:
@@ -117,7 +118,7 @@ def test_no_other_room_and_no_bytecode_changes_the_digest(house):
 
 
 def test_what_a_generator_runs_through_lies_in_these_rooms():
-    """Beside them predicates, errors, and what draws pages; the last two steer nothing."""
+    """Beside them arrays, predicates, errors, and what draws pages; the last two steer nothing."""
     script = (
         "import sys\n"
         "from importlib import import_module\n"
@@ -131,7 +132,7 @@ def test_what_a_generator_runs_through_lies_in_these_rooms():
         "print(*sorted({name[1] for name in own} - set(PROGRAM_ROOMS)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    assert done.stdout.decode().split() == ["errors", "pages", "predicates"]
+    assert done.stdout.decode().split() == ["arrays", "errors", "pages", "predicates"]
 
 
 # algorithms of other packages
