@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.findings.confidence import EdgeCounts, MarkCounts
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.endpoints import endpoints_of
 from cipherdag.questions.lockstep import answered, lockstep, parts_of
 from cipherdag.questions.question import Bundle, Question, Resampled
 
@@ -34,7 +35,7 @@ class Replicable(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def bootstrap(self) -> EdgeCounts | MarkCounts | None:
+    def bootstrap(self) -> EdgeCounts | None:
         """In how many replicates each edge stands; None without any."""
 
 
@@ -55,7 +56,7 @@ def replicated(
     *,
     replicates: int,
     seed: int,
-    counted: Callable[[Sequence[Outcome]], EdgeCounts | MarkCounts],
+    counted: Callable[[Sequence[Outcome]], EdgeCounts],
 ) -> Generator[Question, FloatVector, Outcome]:
     """A run, and so many of its kind over rows that the sites draw, in shared rounds.
 
@@ -80,7 +81,7 @@ def replicated(
 
 def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
     """The counts of CPDAGs."""
-    return EdgeCounts.of([own.arcs for own in outcomes])
+    return EdgeCounts.of([endpoints_of(own.arcs) for own in outcomes], "---")
 
 
 def resampled(

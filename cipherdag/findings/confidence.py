@@ -13,7 +13,6 @@ from typing import Any, overload
 
 import numpy as np
 
-from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import Note
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
@@ -107,19 +106,11 @@ class EdgeConfidence:
         )
 
 
-def bootstrap_details(counts: EdgeCounts | MarkCounts, names: Sequence[str]) -> dict[str, Any]:
-    """The counts of every pair that is joined in some replicate, by name."""
-    pairs = [
-        {"from": names[x], "to": names[z], **own} for (x, z), own in sorted(counts.pairs.items())
-    ]
-    return {"replicates": counts.replicates, "pairs": pairs}
-
-
 class Confidences:
     """The confidence of edges by name.
 
     Args:
-        details: What a result says of its replicates, as `bootstrap_details`.
+        details: What a result says of its replicates, as `EdgeCounts.details`.
     """
 
     def __init__(self, details: Mapping[str, Any]) -> None:
@@ -220,59 +211,39 @@ class Confidences:
         return replace(known, measure=MEASURE, edges=tuple(edges))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EdgeCounts:
-    """In how many replicates every edge occurs; p variables.
-
-    Attributes:
-        replicates: How many there were.
-        directed: Those with i -> j, shape (p, p).
-        undirected: Those with i - j, shape (p, p), symmetric.
-    """
-
-    replicates: int
-    directed: IndexArray
-    undirected: IndexArray
-
-    @classmethod
-    def of(cls, graphs: Sequence[BoolMatrix]) -> EdgeCounts:
-        """The counts of graphs, at least one, as `FedPCOutcome.arcs`."""
-        both = np.array([arcs & arcs.T for arcs in graphs])
-        return cls(len(graphs), (np.array(graphs) & ~both).sum(axis=0), both.sum(axis=0))
-
-    @property
-    def pairs(self) -> dict[tuple[int, int], dict[str, Any]]:
-        """Of every pair x < z that some replicate joins, in how many it stands in which way."""
-        joined = self.directed + self.directed.T + self.undirected
-        return {
-            (x, z): {
-                "forward": int(self.directed[x, z]),
-                "backward": int(self.directed[z, x]),
-                "undirected": int(self.undirected[x, z]),
-            }
-            for x, z in np.argwhere(np.triu(joined)).tolist()
-        }
-
-
 @dataclass(frozen=True, slots=True)
-class MarkCounts:
-    """In how many replicates of a PAG every edge occurs; p variables.
+class EdgeCounts:
+    """In how many replicates every edge occurs, with which mark; p variables.
 
     Attributes:
         replicates: How many there were.
-        pairs: Of every pair x < z that some replicate joins those with each mark, seen from x, as
-            ``marks``.
+        pairs: Of every pair x < z that some replicate joins those with each mark, seen from x.
+        undetermined: The mark of an edge of which neither end is determined: "---", or in a PAG
+            "o-o".
     """
 
     replicates: int
-    pairs: Mapping[tuple[int, int], Mapping[str, Any]]
+    pairs: Mapping[tuple[int, int], Mapping[str, int]]
+    undetermined: str
 
     @classmethod
-    def of(cls, graphs: Sequence[Endpoints]) -> MarkCounts:
+    def of(cls, graphs: Sequence[Endpoints], undetermined: str) -> EdgeCounts:
         """The counts of graphs, each of shape (p, p)."""
-        found: dict[tuple[int, int], Counter[str]] = {}
-        for marks in graphs:
-            for x, z in np.argwhere(np.triu(marks)).tolist():
-                found.setdefault((x, z), Counter())[mark_between(marks, x, z)] += 1
-        pairs = {pair: {"marks": dict(sorted(own.items()))} for pair, own in found.items()}
-        return cls(len(graphs), pairs)
+        pairs: dict[tuple[int, int], Counter[str]] = {}
+        for endpoints in graphs:
+            for x, z in np.argwhere(np.triu(endpoints)).tolist():
+                pairs.setdefault((x, z), Counter())[mark_between(endpoints, x, z)] += 1
+        return cls(len(graphs), pairs, undetermined)
+
+    def details(self, names: Sequence[str]) -> dict[str, Any]:
+        """What a result says of its replicates: every pair that one of them joins, by name."""
+        pairs = [
+            {"from": names[x], "to": names[z], **self._written(marks)}
+            for (x, z), marks in sorted(self.pairs.items())
+        ]
+        return {"replicates": self.replicates, "pairs": pairs}
+
+    def _written(self, marks: Mapping[str, int]) -> dict[str, Any]:
+        if self.undetermined == "---":
+            return {name: marks.get(mark, 0) for mark, name in _DIRECTIONS.items()}
+        return {"marks": dict(sorted(marks.items()))}

@@ -14,7 +14,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
-from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
@@ -93,7 +93,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         | few_rows_detail(outcome.rows)
     )
     if outcome.bootstrap is not None:
-        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        details["bootstrap"] = outcome.bootstrap.details(names)
     found = LearntGraph.of_dag(
         names,
         outcome.dag,

@@ -52,7 +52,7 @@ from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntPAG, Report
-from cipherdag.findings.confidence import MarkCounts
+from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.ancestral.classes import nearest_pag
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.endpoints import CIRCLE, NONE
@@ -211,7 +211,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
                 lambda: self._learn(known, facts, drawn=True),
                 replicates=self.bootstrap,
                 seed=facts.seed,
-                counted=lambda own: MarkCounts.of([other.marks for other in own]),
+                counted=lambda own: EdgeCounts.of([other.marks for other in own], "o-o"),
             )
         )
 

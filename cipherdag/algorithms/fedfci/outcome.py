@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cipherdag.algorithms.evidence.site_differences import SiteDifference
 from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.arrays import BoolMatrix
-from cipherdag.findings.confidence import MarkCounts
+from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.ancestral.integration import Local
 from cipherdag.graphs.edge_evidence import TestsOfEdge
 from cipherdag.graphs.endpoints import Endpoints
@@ -50,7 +50,7 @@ class FedFCIOutcome:
     decisive: Mapping[tuple[int, int], TestsOfEdge[int]] = field(repr=False, default_factory=dict)
     differences: tuple[SiteDifference, ...] = ()
     known: Constraints | None = field(repr=False, default=None)
-    bootstrap: MarkCounts | None = None
+    bootstrap: EdgeCounts | None = None
     rows: int = 0
     untested: BoolMatrix | None = field(repr=False, default=None)
     fallen: BoolMatrix | None = field(repr=False, default=None)

@@ -22,7 +22,7 @@ from cipherdag.algorithms.fedpc.graph_evidence import VERDICT
 from cipherdag.algorithms.fedpc.report import referred
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, supported, untested_details
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
-from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.few_rows import few_rows_detail
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
@@ -77,7 +77,7 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details[DETAIL] = details_of(outcome.differences, names)
     evidence = _evidence(algorithm, outcome, graph, fitting)
     if outcome.bootstrap is not None:
-        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        details["bootstrap"] = outcome.bootstrap.details(names)
         evidence = Confidences(details["bootstrap"]).evidence(evidence, graph)
     return LearntPAG(graph=graph, evidence=evidence, details=details)
 

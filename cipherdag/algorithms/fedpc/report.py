@@ -23,7 +23,7 @@ from cipherdag.algorithms.fedpc.untested import (
     untested_warnings,
 )
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Report
-from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.edge_status import undone_warnings
 from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.site_differences import (
@@ -103,7 +103,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
-        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        details["bootstrap"] = outcome.bootstrap.details(names)
     if outcome.in_class is None:
         found = LearntGraph.in_code_order(names, outcome.arcs, evidence=evidence, details=details)
     else:

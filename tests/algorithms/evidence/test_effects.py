@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from cipherdag import FedBOSS, Federation, FedPC
 from cipherdag.algorithms.evidence.effects import mantel_haenszel, per_units
-from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts, bootstrap_details
+from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.sites.policy.policy import Policy
@@ -212,8 +212,8 @@ def test_the_consensus_has_the_marks_that_enough_replicates_have(drawn, threshol
             if mark
         ]
         graphs.append(CausalGraph.from_marked("abc", edges))
-    counts = EdgeCounts.of([own.arcs for own in graphs])
-    found = Confidences(bootstrap_details(counts, "abc")).consensus(graphs[0], threshold)
+    counts = EdgeCounts.of([own.endpoints for own in graphs], "---")
+    found = Confidences(counts.details("abc")).consensus(graphs[0], threshold)
     least, expected = threshold * len(drawn), []
     for k, (a, b) in enumerate(pairs):
         column = [marks[k] for marks in drawn]

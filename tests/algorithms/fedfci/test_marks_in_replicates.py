@@ -16,7 +16,7 @@ from pages import Page
 from cipherdag import PAG, Federation, FedFCI, PAGResult
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
-from cipherdag.findings.confidence import Confidences, EdgeConfidence, MarkCounts, bootstrap_details
+from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts
 from cipherdag.graphs.edges import confirmed_mark, reversed_mark
 from cipherdag.sites.answers.resampling import Resamples
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -56,9 +56,9 @@ def test_replicates_are_runs_over_drawn_rows(search):
         drawn = [own.take(Resamples(own, None).rows(replicate, 7)) for own in tables]
         graphs.append(drive(FedFCI(**chosen).ask(facts), respondents(drawn))[0].marks)
     assert len({own.tobytes() for own in graphs}) > 1
-    assert outcome.bootstrap == MarkCounts.of(graphs)
+    assert outcome.bootstrap == EdgeCounts.of(graphs, "o-o")
     pag = PAG("abcd", outcome.marks)
-    found = Confidences(bootstrap_details(outcome.bootstrap, "abcd"))
+    found = Confidences(outcome.bootstrap.details("abcd"))
     for a, b, mark, apart, *shares in found.end_rows(pag):
         i, j = "abcd".index(a), "abcd".index(b)
         assert mark in {"", *(edge.mark for edge in pag.edges)}
