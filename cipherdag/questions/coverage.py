@@ -27,13 +27,12 @@ from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import Encoding, segments
 from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.survival.counts import SurvivalCounts
-from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 CountedQuestion = (

@@ -22,6 +22,7 @@ from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import Encoding, pack_integers, subsets
 from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
@@ -38,8 +39,6 @@ from cipherdag.questions.separators import (
 )
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.questions.survival.counts import SurvivalCounts
-from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 

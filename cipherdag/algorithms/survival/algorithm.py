@@ -29,10 +29,15 @@ from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.conclusion import Report
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.coverage import covered
+from cipherdag.questions.estimation.survival import (
+    MOST_BINS,
+    MOST_COLUMNS,
+    MOST_GROUPS,
+    SurvivalCounts,
+    column_count,
+)
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
-from cipherdag.questions.survival.counts import MOST_BINS, MOST_GROUPS, SurvivalCounts
-from cipherdag.questions.survival.hazards import MOST_COLUMNS, column_count
 
 MOST_SHOWN = 20
 BEYOND = float(np.finfo(np.float64).max)

@@ -9,8 +9,8 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.coverage import Contributors, covered, opened_where
+from cipherdag.questions.estimation.survival import FEWEST_GROUPS, SurvivalCounts
 from cipherdag.questions.question import Question
-from cipherdag.questions.survival.counts import FEWEST_GROUPS, SurvivalCounts
 
 Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
 

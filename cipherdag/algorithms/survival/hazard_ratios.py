@@ -21,10 +21,10 @@ from cipherdag.arrays import FloatVector
 from cipherdag.findings.survival import HazardModel, HazardRatio
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers, segments
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, column_count
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
-from cipherdag.questions.survival.hazards import HazardSteps, HazardSums, column_count
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 from cipherdag.statistics.normal_scores import WIDTH
 from cipherdag.statistics.regression_fits import step_parts

@@ -11,7 +11,7 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import DataError
 from cipherdag.findings.survival import GroupCurve, GroupTest
 from cipherdag.questions.encodings import require_possible, segments
-from cipherdag.questions.survival.counts import FEWEST_GROUPS, SurvivalCounts
+from cipherdag.questions.estimation.survival import FEWEST_GROUPS, SurvivalCounts
 from cipherdag.statistics.survival import (
     LogRank,
     LogRankParts,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cipherdag.findings.conclusion import Report
 from cipherdag.findings.curves import MOST_SERIES, Curves, Series
 from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
-from cipherdag.questions.survival.counts import FEWEST_GROUPS
+from cipherdag.questions.estimation.survival import FEWEST_GROUPS
 
 TITLE = "Survival curves"
 LIMITS = (

@@ -1,1 +1,1 @@
-"""Questions whose sums estimate an effect."""
+"""What a coordinator asks to estimate: effects of a treatment, and times until an event."""

@@ -15,11 +15,16 @@ from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import step_length
-from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.compute.pooled.followed import Followed
-from cipherdag.sites.compute.pooled.hazards import hazard_sums, own_likelihood
+from cipherdag.sites.compute.pooled.survival_rows import (
+    SurvivalRows,
+    hazard_sums,
+)
+from cipherdag.sites.compute.pooled.survival_rows import (
+    partial_likelihood as site_likelihood,
+)
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 
@@ -316,7 +321,7 @@ def rows(draw):
     ended = rng.random(n) < 0.6
     ended[0] = True
     return (
-        Followed(time, ended, np.ones(n, dtype=bool)),
+        SurvivalRows(time, ended, np.ones(n, dtype=bool)),
         rng.normal(size=(n, m)),
         rng.normal(size=m),
     )
@@ -341,13 +346,13 @@ def test_rows_and_sums_have_one_likelihood_which_is_that_of_statsmodels(drawn, e
     )
     edges = np.arange(1.0, 13.0)
     sums = hazard_sums(
-        HazardSums(model=model, edges=edges.tobytes()), lambda v: table[:, v], least=0
+        HazardSums(model=model, edges=edges.tobytes()), lambda v: table[:, v], min_cell_size=0
     )
     at_risk, tied = sums[12 + m : -1].reshape(2, 12, step_length(m))
     assert sums[-1] == 1.0
     parts = RiskSums(sums[:12], sums[12 : 12 + m], at_risk, tied)
     for value, gradient, hessian in (
-        own_likelihood(own, design, coefficients, efron=efron),
+        site_likelihood(own, design, coefficients, efron=efron),
         partial_likelihood(parts, coefficients, efron=efron),
     ):
         truly = PHReg(own.time, design, own.ended.astype(int), ties="efron" if efron else "breslow")

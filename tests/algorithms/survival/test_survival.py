@@ -19,7 +19,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.survival.bins import round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
 from cipherdag.questions.coverage import Covered
-from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import actuarial_curve

@@ -19,6 +19,7 @@ from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.question import PoolQuestion
@@ -26,8 +27,6 @@ from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.site_differences import SiteDifferences
-from cipherdag.questions.survival.counts import SurvivalCounts
-from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -149,9 +148,9 @@ class PoolableData:
             LogLikelihoods: self._likelihoods,
             ColumnSums: self._describe,
             ValueCounts: self._describe,
-            SurvivalCounts: self._followed,
-            HazardSteps: self._followed,
-            HazardSums: self._followed,
+            SurvivalCounts: self._survival,
+            HazardSteps: self._survival,
+            HazardSums: self._survival,
             SmallCells: self._tables,
             Tables: self._tables,
         }
@@ -369,12 +368,12 @@ class PoolableData:
             *own, least=self._min_cell_size, within=whole, drawn=self._within is not None
         )
 
-    def _followed(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
-        from cipherdag.sites.compute.pooled.followed_answers import followed_answer
+    def _survival(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
+        from cipherdag.sites.compute.pooled.survival_rows import survival_answer
 
         self._spend(1)
         own, least = tuple(self._categories.tolist()), self._min_cell_size
-        return followed_answer(question, own, self.column, least, self._withheld, self._moves)
+        return survival_answer(question, own, self.column, least, self._withheld, self._moves)
 
     def _all_columns(self) -> DiscreteColumns:
         """As `_columns`, of the rows with missing values, too."""

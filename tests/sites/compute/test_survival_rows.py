@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.duration.survfunc import survdiff
 
-from cipherdag.questions.survival.counts import SurvivalCounts
-from cipherdag.sites.compute.pooled.followed import survival_counts, told_groups
+from cipherdag.questions.estimation.survival import SurvivalCounts
+from cipherdag.sites.compute.pooled.survival_rows import disclosable_groups, survival_counts
 
 EDGES = (1.0, 2.0, 3.0, 5.0)
 
@@ -57,7 +57,7 @@ def test_no_count_and_no_difference_of_counts_is_of_few_rows(drawn, least, compa
     table, groups = drawn
     compared = compared if groups > max(compared, default=0) else ()
     own = question(groups, compared=compared)
-    answer = survival_counts(own, lambda v: table[:, v], least=least)
+    answer = survival_counts(own, lambda v: table[:, v], min_cell_size=least)
     cells = groups * len(EDGES)
     events = answer[:cells].reshape(groups, -1)
     at_risk = answer[cells : 2 * cells].reshape(groups, -1)
@@ -96,7 +96,7 @@ def test_without_restrictions_all_rows_are_counted():
     table = np.column_stack([rng.exponential(2.0, 50), rng.random(50) < 0.5, np.zeros(50)])
     table[3, 0] = np.nan
     table[0, :2] = 3.0, 1.0  # on an edge: in the bin below it
-    answer = survival_counts(question(1), lambda v: table[:, v], least=0)
+    answer = survival_counts(question(1), lambda v: table[:, v], min_cell_size=0)
     present = table[~np.isnan(table[:, 0])]
     up_to = [(present[:, 0] <= edge) & (present[:, 1] == 1) for edge in EDGES]
     assert np.cumsum(answer[:4]).tolist() == [own.sum() for own in up_to]
@@ -106,7 +106,7 @@ def test_without_restrictions_all_rows_are_counted():
 
 def test_times_below_0_are_told_by_a_flag_and_nothing_else():
     table = np.column_stack([np.append(np.ones(20), -0.5), np.arange(21) % 2, np.zeros(21)])
-    answer = survival_counts(question(1), lambda v: table[:, v], least=0)
+    answer = survival_counts(question(1), lambda v: table[:, v], min_cell_size=0)
     assert answer.tolist() == [0.0] * 8 + [1.0] + [0.0] * 5
 
 
@@ -123,7 +123,7 @@ def test_times_below_0_are_told_by_a_flag_and_nothing_else():
     ],
 )
 def test_a_group_of_few_is_hidden_among_others(events, others, told):
-    assert told_groups(np.array(events), np.array(others), 11).tolist() == told
+    assert disclosable_groups(np.array(events), np.array(others), 11).tolist() == told
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def patients(rng, n=120):
 
 def log_rank_part(table, *, least, spread=1.0):
     asked = question(2, compared=(0, 1))
-    answer = survival_counts(asked, lambda v: table[:, v], least=least, spread=spread)
+    answer = survival_counts(asked, lambda v: table[:, v], min_cell_size=least, noise=spread)
     observed, expected, upper = np.split(answer[2 * 2 * len(EDGES) + 1 : -3], [2, 4])
     return observed, expected, upper
 
@@ -190,7 +190,7 @@ def test_a_site_tells_of_all_groups_that_are_compared_or_of_none(least):
     table = patients(np.random.default_rng(3))
     table[:40, 2] = 2
     part = question(3, compared=(0, 1))
-    answer = survival_counts(part, lambda v: table[:, v], least=least)
+    answer = survival_counts(part, lambda v: table[:, v], min_cell_size=least)
     assert answer[-4:].tolist() == [1.0, 1.0, 1.0, 1.0]
     observed, expected, upper = np.split(answer[2 * 3 * len(EDGES) + 1 : -4], [3, 6])
     two = table[40:]
@@ -199,7 +199,7 @@ def test_a_site_tells_of_all_groups_that_are_compared_or_of_none(least):
         assert (observed - expected)[0] ** 2 / upper[0] == pytest.approx(known, rel=1e-9)
     assert observed[2] == expected[2] == upper[[2, 4, 5]].any() == 0.0
     table[table[:, 2] == 1, 2] = 0
-    answer = survival_counts(part, lambda v: table[:, v], least=least)
+    answer = survival_counts(part, lambda v: table[:, v], min_cell_size=least)
     assert answer[-4:].tolist() == [0.0, 0.0, 1.0, 0.0]
     cells = answer[: 2 * 3 * len(EDGES)].reshape(2, 3, -1)
     assert not cells[:, :2].any()

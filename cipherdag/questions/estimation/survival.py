@@ -1,0 +1,331 @@
+"""Questions about times until an event: counts in public bins, and steps of Cox models.
+
+Leaks:
+    Every site and whoever carries the messages see the columns, by position, the edges of the bins
+    of time, and the coefficients so far. The coordinator sees the sums that each question lists,
+    of groups and models that enough sites contribute to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.encodings import Encoding, finest_grid
+from cipherdag.questions.pooled_data import (
+    LARGEST_DEVIATION,
+    MOMENT_BITS,
+    OnScales,
+    check_categories,
+)
+from cipherdag.questions.regression_steps import step_length
+
+MOST_BINS = 1024
+MOST_GROUPS = 64
+FEWEST_GROUPS = 2
+"""That can be compared."""
+MOST_COLUMNS = 256
+LARGEST_COEFFICIENT = 64.0
+"""Of one common unit: beyond, a ratio of hazards is no number that a table holds."""
+
+
+class Survived(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows that are looked at until an event, or for as long as they are followed.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        time: Position of the time until the event or the end of follow-up, a continuous variable.
+        event: Position of the variable of two categories that says which of the two it was.
+        code: Which of these categories is the event, 0 or 1.
+        complete_in: Further positions whose missing values leave a row out, ascending.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    categories: tuple[int, ...]
+    time: int
+    event: int
+    code: int = 1
+    complete_in: tuple[int, ...] = ()
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_categories(self.categories, self.max_rows)
+        p, others = len(self.categories), self.complete_in
+        if not all(0 <= v < p for v in (self.time, self.event, *others)):
+            raise ValueError("a position lies beyond the variables")
+        if self.categories[self.time] or self.categories[self.event] != 2:  # noqa: PLR2004
+            raise ValueError("times are numbers, and an event has two categories")
+        if self.code not in (0, 1):
+            raise ValueError("the event is category 0 or 1")
+        if [*others] != sorted({*others} - {self.time, self.event}):
+            raise ValueError("further variables must ascend, and be others")
+
+
+class _InBins:
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        edges: bytes
+
+    def check_edges(self) -> None:
+        """Raise ValueError unless these are the packed upper edges of bins of time."""
+        if len(self.edges) % 8 or not 1 <= self.n_bins <= MOST_BINS:
+            raise ValueError(f"times are counted in 1 to {MOST_BINS} bins")
+        edges = self.edge_array()
+        if not np.isfinite(edges).all() or not (np.diff(edges, prepend=0.0) > 0.0).all():
+            raise ValueError("the edges of bins must be finite, above 0, and ascend")
+
+    def edge_array(self) -> FloatVector:
+        """The upper edge of every bin, shape (B,)."""
+        return np.frombuffer(self.edges, dtype="<f8").astype(np.float64)
+
+    @property
+    def n_bins(self) -> int:
+        """How many bins there are."""
+        return len(self.edges) // 8
+
+
+class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival-counts"):
+    """How many rows have the event in each bin of time, and how many are still at risk there?
+
+    Bin j has the times above edge j - 1 (of the first, from 0) up to edge j; a row is at risk in
+    every bin up to that of its time, and beyond the last edge nothing is told of it. The answer
+    has, group by group, the events in each bin; then the rows at risk in each, likewise; whether
+    some time lies below 0 (a comparison; such a site tells nothing else); of the log-rank test
+    within the site of the groups that are compared, at its own times and not in bins, the events of
+    every group, how many are expected, and the upper triangle by rows of their covariances; and of
+    each group, and of the test, whether the site tells of it.
+
+    A site that restricts small counts moves events, and ends of follow-up, to a near edge, so that
+    no count of either is below its ``min_cell_size``, but for 0; and suppresses a group that has
+    too few of either; see `cipherdag.sites.compute.pooled.survival_rows`. To the groups that are
+    compared, and to their test, a site contributes if it does to them all: so curves and test are
+    of the same sites, and the difference of the two of no site alone.
+
+    Leaks:
+        The coordinator learns the counts summed over the sites, of groups that enough sites tell
+        of, and by subtraction how many rows end in each bin without the event; and the sums of
+        what the test needs, which tell of each group its events at any time. A Cox model of the
+        groups (`HazardSteps`) tells expected events and covariances exactly.
+
+    Attributes:
+        edges: Packed 64-bit floats above 0, ascending.
+        by: Position of the variable whose categories are the groups; -1 for one group of all.
+        compared: Which groups the test compares, ascending; none for no test.
+    """
+
+    leaves: ClassVar[str] = "events and rows at risk in public bins of time, and log-rank tests"
+
+    edges: bytes
+    by: int = -1
+    compared: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_edges()
+        if self.by != -1 and self.by not in self.complete_in:
+            raise ValueError("the groups' variable must leave rows out, too")
+        if not 1 <= self.n_groups <= MOST_GROUPS:
+            raise ValueError(f"there are 1 to {MOST_GROUPS} groups")
+        groups = {*range(self.n_groups)}
+        if [*self.compared] != sorted({*self.compared} & groups):
+            raise ValueError("groups that are compared must ascend, and be some of the groups")
+        if 0 < len(self.compared) < FEWEST_GROUPS:
+            raise ValueError("one group is compared with nothing")
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups there are."""
+        return 1 if self.by == -1 else self.categories[self.by]
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"times until an event in {self.n_bins} bins"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The segments of the class, in order."""
+        groups, rows = self.n_groups, float(self.max_rows)
+        cells = Encoding(length=groups * self.n_bins, bound=rows)
+        bits = finest_grid(rows)
+        return (
+            cells,
+            cells,
+            Encoding(length=1, bound=1.0, comparison=True),
+            Encoding(length=groups, bound=rows),
+            Encoding(length=groups, bound=rows, resolution_bits=bits),
+            Encoding(
+                length=groups * (groups + 1) // 2, bound=rows, resolution_bits=bits, signed=True
+            ),
+            Encoding(length=groups + 1, bound=1.0),
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are of some groups, of the test, or of none of these.
+
+        Args:
+            chosen: The groups, and the test last, shape (G + 1,).
+
+        Returns:
+            Shape (number of values,).
+        """
+        groups = self.n_groups
+        cells = np.repeat(chosen[:-1], self.n_bins)
+        tested = chosen[-1] and chosen[list(self.compared)].all()
+        test = np.repeat(tested, 2 * groups + groups * (groups + 1) // 2)
+        return np.concatenate([cells, cells, [True], test, chosen])
+
+
+class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-steps"):
+    """How good are these coefficients of a Cox model, and which way are better ones?
+
+    A row's hazard is that of its site times the exponential of a linear combination: of continuous
+    predictors in common units from common origins, and of an indicator of every category but 0 of a
+    discrete one. The site's own hazard is any function of time. With m coefficients the answer has
+    the logarithm of the site's partial likelihood, its gradient, and minus its Hessian's upper
+    triangle by rows, at the site's own times and not in bins; whether the site tells them; and then
+    whether it has rows of every category of the predictors, and of every two, an upper triangle by
+    rows: what a site alone has, gradient and Hessian tell of it alone.
+
+    A site that restricts small counts tells nothing where a table of two among the event, whose
+    counts by category the gradient has, and discrete predictors, whose counts the Hessian is made
+    of, has a count below its ``min_cell_size``, but for 0.
+
+    Leaks:
+        The coordinator learns these sums over the sites.
+
+    Attributes:
+        predictors: Positions, in the order of the coefficients.
+        origins: Packed 64-bit floats: what is taken off each predictor; not used of a discrete one.
+        units: Packed binary exponents that it is then divided by, likewise.
+        coefficients: Packed 64-bit floats.
+        efron: Whether ties are taken as Efron does, or as Breslow.
+    """
+
+    leaves: ClassVar[str] = "partial likelihoods, gradients and Hessians of Cox models"
+
+    predictors: tuple[int, ...]
+    origins: bytes
+    units: bytes
+    coefficients: bytes
+    efron: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len({*self.predictors}) != len(self.predictors) or not self.predictors:
+            raise ValueError("a model has predictors, each once")
+        if not {*self.predictors} <= {*self.complete_in}:
+            raise ValueError("predictors must leave rows out, too")
+        if not len(self.origins) == len(self.units) == 8 * len(self.predictors):
+            raise ValueError("origins and units must be as many as predictors")
+        self.check_scales()
+        if not 1 <= self.n_columns <= MOST_COLUMNS:
+            raise ValueError(f"a model must have 1 to {MOST_COLUMNS} coefficients")
+        if len(self.coefficients) != 8 * self.n_columns:
+            raise ValueError("there must be one coefficient for every column")
+        if not (abs(self.coefficient_array()) <= LARGEST_COEFFICIENT).all():
+            raise ValueError(f"coefficients must lie within {LARGEST_COEFFICIENT:g}")
+
+    @property
+    def n_columns(self) -> int:
+        """How many coefficients there are, m."""
+        return column_count(self.predictors, self.categories)
+
+    def coefficient_array(self) -> FloatVector:
+        """The coefficients, shape (m,)."""
+        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"a step of a Cox model of {self.n_columns} coefficients"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The step on the grid of `Moments`, and indicators of contribution."""
+        return self.on_grid(step_length(self.n_columns)), self.contribution
+
+    @property
+    def indicated(self) -> tuple[tuple[int, int], ...]:
+        """Position and code of every category of the predictors that have two at least."""
+        discrete = [v for v in self.predictors if self.categories[v] > 1]
+        return tuple((v, code) for v in discrete for code in range(self.categories[v]))
+
+    @property
+    def contribution(self) -> Encoding:
+        """Whether the site contributes, and has rows of every category and of every two."""
+        count = len(self.indicated)
+        return Encoding(length=1 + count * (count + 1) // 2, bound=1.0)
+
+    def on_grid(self, length: int) -> Encoding:
+        """So many values on the grid of `Moments`."""
+        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
+        bound = float(self.max_rows) * LARGEST_DEVIATION**2
+        return Encoding(length=length, bound=bound, resolution_bits=bits, signed=True)
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """All values of an answer, if enough sites tell; shape (number of values,)."""
+        return np.full(sum(encoding.length for encoding in self.encodings), bool(chosen[0]))
+
+
+class HazardSums(
+    _InBins, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hazard-sums"
+):
+    """What does each bin of time add to the partial likelihood of all sites' rows together?
+
+    The hazard is one function of time for all sites; times are those of their bins, as in
+    `SurvivalCounts`. The answer has, bin by bin, the events; of each predictor's column the sum
+    over all events; then bin by bin, with w the exponential of a row's linear combination and x its
+    columns, the sums of w, of w x, and of w x x' (upper triangle by rows) over the rows at risk,
+    and the same over the rows with the event there; and what `HazardSteps` has of the categories.
+
+    A site that restricts small counts tells nothing: from the sums of adjacent bins follow those of
+    the rows that end between them, category by category.
+
+    Leaks:
+        The coordinator learns these sums over the sites: of the rows that end in each bin, how many
+        have each category of each predictor, means and squares of numbers, and, as coefficients
+        move, about how they are distributed; of few rows, each one's values.
+
+    Attributes:
+        model: The rows, predictors and coefficients.
+        edges: Packed 64-bit floats above 0, ascending.
+    """
+
+    leaves: ClassVar[str] = "sums over rows at risk in public bins of time, for Cox models"
+
+    model: HazardSteps
+    edges: bytes
+
+    def __post_init__(self) -> None:
+        self.check_edges()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"{self.model.label}, in {self.n_bins} bins"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Events, their columns, sums by bin, and indicators of contribution."""
+        bins, columns = self.n_bins, self.model.n_columns
+        return (
+            Encoding(length=bins, bound=float(self.model.max_rows)),
+            self.model.on_grid(columns + 2 * bins * step_length(columns)),
+            self.model.contribution,
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """All values of an answer, if enough sites tell; shape (number of values,)."""
+        return np.full(sum(encoding.length for encoding in self.encodings), bool(chosen[0]))
+
+
+def column_count(predictors: Sequence[int], categories: Sequence[int]) -> int:
+    """Coefficients of a Cox model."""
+    return sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in predictors)
