@@ -87,9 +87,9 @@ class Population:
         found = 0.0
         for _ in range(TABLES):
             others = self.sample(ROWS)
-            before = sums.parts(self.site(others).answer(sums)).scores
+            before = sums.read(self.site(others).answer(sums)).scores
             with_each = (self.site(np.vstack([others, own])) for own in people)
-            after = [sums.parts(own.answer(sums)).scores for own in with_each]
+            after = [sums.read(own.answer(sums)).scores for own in with_each]
             found = found + (np.array(after) - before) / TABLES
         return found
 
@@ -126,7 +126,7 @@ class Tests:
         """Bits, and the sums of scores, over these sites."""
         answers = [site.answer(self.sums) for site in sites]
         words = np.array([self.bits.words(own) for own in answers])
-        return plain_verdicts(self.bits, words) > 0, self.sums.parts(sum(answers)).scores
+        return plain_verdicts(self.bits, words) > 0, self.sums.read(sum(answers)).scores
 
 
 def _rows(question: ScoreBits) -> list[tuple[int, ...]]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cipherdag.privacy.mpc.forms import form_values
-from cipherdag.protocol.secure_batches import predicates_of
-from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def driven(
         except StopIteration as finished:
             return finished.value
         answers = np.array([own.answer(question) for own in sites])
-        opened = plain_verdicts if finds_verdicts(question) else plain_sums
+        opened = plain_verdicts if question.opens_bits else plain_sums
         total = opened(question, answers)
         hear(question, total)
 
@@ -59,7 +57,7 @@ def plain_sums(question: Question, answers: FloatMatrix) -> FloatVector:
 
 def plain_verdicts(question: Question, words: IntegerMatrix) -> FloatVector:
     """The verdicts of a question from the words of all sites, shape (sites, words)."""
-    predicates = predicates_of(question, len(words))
+    predicates = question.predicates(len(words))
     forms = form_values(predicates, words.sum(axis=0).view(np.uint64)).view(np.int64)
     holding = forms + predicates.constants > 0
     return np.logical_or.reduceat(holding, predicates.starts).astype(np.float64)

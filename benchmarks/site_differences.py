@@ -28,7 +28,6 @@ from cipherdag.algorithms.evidence.site_differences import (
     marginal_differences,
 )
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
@@ -102,7 +101,7 @@ def found(sites: list[Respondent], joined: NDArray[np.bool_] | None = None) -> l
             return finished.value
         sums = np.sum([own.answer(question) for own in sites], axis=0)
         start = 0
-        for part in parts_of(question):
+        for part in question.parts:
             for own in part.encodings:
                 place = slice(start, start + own.length)
                 start += own.length

@@ -21,7 +21,7 @@ from cipherdag import FedCMFS
 from cipherdag.algorithms.fedcmfs.hiton import Sets, Triplets, parents_and_children
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import subsets
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.gather import gather
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -56,10 +56,10 @@ def ask(facts: Facts, alpha: float = 0.05, max_cond_size: int | None = MAX_COND_
         max_rows=learning.max_rows,
     )
     between = sorted({v for own in near.values() for v in own} - set(near))
-    found = yield from lockstep([parents_and_children(triplets, v) for v in between])
+    found = yield from gather([parents_and_children(triplets, v) for v in between])
     around = near | {v: own.members for v, own in zip(between, found, strict=True)}
     labels = list(near)
-    spouses = yield from lockstep([spouses_of(triplets, label, around) for label in labels])
+    spouses = yield from gather([spouses_of(triplets, label, around) for label in labels])
     return {
         label: frozenset((*near[label], *outcome.by_label[label].retrieved, *own)) - set(near)
         for label, own in zip(labels, spouses, strict=True)

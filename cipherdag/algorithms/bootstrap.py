@@ -19,7 +19,7 @@ from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.endpoints import endpoints_of
-from cipherdag.questions.lockstep import answered, lockstep, parts_of
+from cipherdag.questions.gather import gather, map_questions
 from cipherdag.questions.question import Bundle, Question, Resampled
 
 DRAWN_TWICE = (
@@ -75,7 +75,7 @@ def replicated(
     require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
     numbers = range(1, replicates + 1)
     drawn = [resampled(anew(), replicate=number, seed=seed) for number in numbers]
-    outcome, *others = yield from lockstep([own, *drawn], most_values=ROUND_VALUES)
+    outcome, *others = yield from gather([own, *drawn], most_values=ROUND_VALUES)
     return replace(outcome, bootstrap=counted(others))
 
 
@@ -91,12 +91,11 @@ def resampled(
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         drawn = tuple(
-            Resampled(question=part, replicate=replicate, seed=seed)  # type: ignore[arg-type]
-            for part in parts_of(question)
+            Resampled(question=part, replicate=replicate, seed=seed) for part in question.parts
         )
         return (yield Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0])
 
-    return answered(asking, answer)
+    return map_questions(asking, answer)
 
 
 def once_more(replicates: int) -> str:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SiteUnreachableError
-from cipherdag.questions.lockstep import answered
+from cipherdag.questions.gather import map_questions
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
@@ -37,4 +37,4 @@ def over_one_cohort(
             )
         return sums
 
-    return answered(asking, answer)
+    return map_questions(asking, answer)

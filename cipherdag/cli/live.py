@@ -19,10 +19,10 @@ from typing import Any, Self
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.protocol.progress import RoundReport
-from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.question import Bundle, Question
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
@@ -133,7 +133,7 @@ def asked_skeleton(question: Question) -> Skeleton | None:
     """The skeleton that a question is about; None if it is about none."""
     if isinstance(question, Bundle):
         return next(filter(None, map(asked_skeleton, question.parts)), None)
-    if isinstance(question, Contributors | Covered):
+    if isinstance(question, ContributorCounts | Suppressed):
         return asked_skeleton(question.question)
     if isinstance(question, EdgeVotes):
         return question.skeleton

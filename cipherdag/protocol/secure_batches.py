@@ -9,33 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 from cipherdag.errors import ParameterError
-from cipherdag.predicates import Predicates
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.messages import Ask
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.wire import digest
-from cipherdag.questions.lockstep import parts_of
-from cipherdag.questions.question import Question, Resampled
-from cipherdag.questions.verdicts import VerdictQuestion
+from cipherdag.questions.question import Question
 
 MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 """Of one batch: a holder is sent them with its share of the masked sums."""
-
-
-def predicates_of(question: Question, n_sites: int) -> Predicates:
-    """What is asked of the sums over so many sites, of a bundle part by part.
-
-    Raises:
-        ParameterError: It asks for sums too, or for more than one batch finds.
-    """
-    found = []
-    for part in parts_of(question):
-        inner = part.question if isinstance(part, Resampled) else part
-        if not isinstance(inner, VerdictQuestion):
-            raise ParameterError("sums are opened, and verdicts found, but not in one round")
-        found.append(inner.predicates(n_sites))
-    return Predicates.joined(found) if len(found) > 1 else found[0]
 
 
 def session_of(plan: Plan, transcript: bytes) -> bytes:
@@ -56,10 +38,10 @@ def batch_of(session: bytes, roles: Roles, ask: Ask, question: Question, sums: b
         sums: Digest of all sums and verdicts before.
 
     Raises:
-        ParameterError: As `predicates_of`, or keys for so many comparisons do not fit a message.
+        ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.
     """
     asked = digest(b"secure question", ask.content, sums)
-    predicates = predicates_of(question, len(ask.participants))
+    predicates = question.predicates(len(ask.participants))
     batch = Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
     if batch.dealt_bytes > MOST_DEALT_BYTES:
         raise ParameterError(

@@ -58,7 +58,7 @@ from cipherdag.protocol.set_up.exchanges import coordinator_party, graph_of, rol
 from cipherdag.protocol.states import IN_ROUNDS
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
-from cipherdag.questions.question import Question, finds_verdicts, question_kinds
+from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
 Reply = TypeVar("Reply", bound=Body)
@@ -234,7 +234,7 @@ class Session:
         told = sum(len(own.left) for own in self._reports)
         report = RoundReport(
             number=self._number,
-            kind=question_kinds(question),
+            kind=question.kind,
             label=question.label,
             values=len(values),
             seconds=time.perf_counter() - started,
@@ -306,7 +306,7 @@ class Session:
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
-        secure = self._secure(question, ask, bound_to) if finds_verdicts(question) else None
+        secure = self._secure(question, ask, bound_to) if question.opens_bits else None
         shares = self._shares(ask, declared, secure)
         # a round of secure tests that a crash may have cut short is begun anew
         begun_anew, self._cut_short = self._cut_short and secure is not None, False

@@ -11,14 +11,15 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
 
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
 from cipherdag.questions.encodings import Encoding, PositionRows, mean_of, segments, unpack_blocks
+from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import (
     MAX_ROWS_LIMIT,
     WeightedEvidence,
@@ -53,9 +54,7 @@ and of G2 over many sites need more than that to keep their level (``benchmarks/
 """
 
 
-class CombinedEvidence(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="combined-evidence"
-):
+class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     """What every site's test of x and y given S adds to one test over all sites.
 
     A site that cannot do a test adds 0 everywhere. The answer has, for B triplets:
@@ -82,7 +81,9 @@ class CombinedEvidence(
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves: ClassVar[str] = "statistics of conditional-independence tests that add up over sites"
+    leaves = "statistics of conditional-independence tests that add up over sites"
+    resamplable = True
+    countable = True
 
     n_variables: int
     test: CITestSpec
@@ -129,7 +130,6 @@ class CombinedEvidence(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"{self.combination} of {sum(self.counts)} tests, |S| <= {len(self.counts) - 1}"
 
     @property
@@ -171,6 +171,16 @@ class CombinedEvidence(
     def rows(self) -> list[PositionRows]:
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
         return unpack_blocks(self.counts, self.members, narrowest=2)
+
+    def contributes(self, answer: FloatVector) -> BoolVector:
+        """Tests that have weight, reliable or not."""
+        return self.weights(answer) > 0
+
+    def value_mask(self, parts: BoolVector) -> BoolVector:
+        """As of any question; whether statistics have a sign is about all tests alike."""
+        if self.combination != "stouffer":
+            return super().value_mask(parts)
+        return np.concatenate([[True], parts, parts, parts])
 
     def weights(self, answer: FloatVector) -> FloatVector:
         """What the tests of an answer weigh in their sums, shape (B,).

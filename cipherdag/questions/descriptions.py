@@ -11,7 +11,6 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -25,11 +24,12 @@ from cipherdag.questions.pooled_data import (
     check_categories,
     check_cells,
 )
+from cipherdag.questions.question import Question
 
 MOST_MARKS = 1024
 
 
-class _Described(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Described(OnScales, Question, frozen=True):
     """Columns, and the scales on which a site's numbers may be too large to tell.
 
     Attributes:
@@ -66,11 +66,11 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
         rows or values, draws some in, or has a number too large.
     """
 
-    leaves: ClassVar[str] = "values of every column, and sums and squares of numbers"
+    leaves = "values of every column, and sums and squares of numbers"
+    countable = True
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"sums of {len(self.categories)} columns"
 
     @property
@@ -90,11 +90,11 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
             Encoding(length=p, bound=float(self.max_rows)),
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """Which values of an answer are of some columns, or tell of no value, shape (values,)."""
-        numbers = chosen[np.array(self.categories) == 0]
-        always = np.ones(1 + 3 * len(chosen), dtype=bool)
-        return np.concatenate([always[:1], numbers, numbers, always, chosen])
+        numbers = parts[np.array(self.categories) == 0]
+        always = np.ones(1 + 3 * len(parts), dtype=bool)
+        return np.concatenate([always[:1], numbers, numbers, always, parts])
 
 
 class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
@@ -113,7 +113,8 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         marks: Packed 64-bit floats, ascending, equally many for every continuous column.
     """
 
-    leaves: ClassVar[str] = "counts of categories, and of numbers up to public marks"
+    leaves = "counts of categories, and of numbers up to public marks"
+    countable = True
 
     marks: bytes
 
@@ -142,7 +143,6 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"counts of {len(self.categories)} columns"
 
     @property
@@ -153,6 +153,6 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
             Encoding(length=len(self.categories), bound=1.0, comparison=True),
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """Which values of an answer are of some columns, shape (number of values,)."""
-        return np.concatenate([np.repeat(chosen, self.widths()), chosen])
+        return np.concatenate([np.repeat(parts, self.widths()), parts])

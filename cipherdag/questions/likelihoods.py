@@ -6,13 +6,10 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import msgspec
-
 from cipherdag.arrays import IndexArray
 from cipherdag.questions.encodings import Encoding, check_ascending, check_blocks, unpack_blocks
 from cipherdag.questions.pooled_data import check_study
+from cipherdag.questions.question import Question
 
 LARGEST_PER_ROW = 512
 """Most nats a row that a set's likelihood may be."""
@@ -23,7 +20,7 @@ COARSE_BITS = 4
 """Of likelihoods and regrets that are opened: finer ones tell the counts that they are of."""
 
 
-class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="likelihoods"):
+class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     """How well does each set's own distribution at the site explain the site's rows?
 
     Of discrete variables: sum n ln(n / rows) over the cells of the set's table at the site, less
@@ -53,7 +50,8 @@ class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves: ClassVar[str] = "how well sets of columns explain the rows"
+    leaves = "how well sets of columns explain the rows"
+    resamplable = True
 
     n_variables: int
     counts: tuple[int, ...]
@@ -77,7 +75,6 @@ class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"likelihoods of {sum(self.counts)} sets of up to {len(self.counts)} variables"
 
     @property

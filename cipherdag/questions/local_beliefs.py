@@ -11,7 +11,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
+from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
@@ -69,7 +70,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("sparsity must lie in 0..1")
 
 
-class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="local-beliefs"):
+class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
     """Fed-CD, one round: what does the site believe after training on its own rows?
 
     The answer has the segments of `encodings`: weighted beliefs, their weights, the site's binary
@@ -103,7 +104,7 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves: ClassVar[str] = "beliefs of a local model in every edge, and their weights"
+    leaves = "beliefs of a local model in every edge, and their weights"
 
     n_variables: int
     round: int
@@ -154,7 +155,6 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"beliefs of {self.method.upper()}, {self.aggregation}, round {self.round}"
 
     @property

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
@@ -25,6 +24,7 @@ from cipherdag.questions.encodings import (
     segments,
     unpack_blocks,
 )
+from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 MAX_CATEGORIES = 1 << 20
@@ -45,7 +45,7 @@ MOMENT_BITS = 66
 """Bits below the largest product of two deviations summed over the declared rows."""
 
 
-class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="columns"):
+class Columns(Question, frozen=True, tag="columns"):
     """What kind of columns are there, and about where do their values lie?
 
     The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
@@ -79,7 +79,10 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             a value count too, and fewer rows than a site may tell of are told as the fewest.
     """
 
-    leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
+    leaves = "kinds of columns, and about where continuous ones lie"
+    resamplable = True
+    countable = True
+    opens_without_parts = True
 
     n_variables: int
     max_rows: int = 1 << 20
@@ -93,7 +96,6 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"kinds of {self.n_variables} variables"
 
     @property
@@ -114,15 +116,25 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             Encoding(length=p + 1 + p * (self.order + self.few), bound=1.0, comparison=True),
         )
 
-    def marked(self, answer: FloatVector) -> BoolVector:
-        """Of which variables an answer has marks, shape (p,)."""
+    @property
+    def n_parts(self) -> int:
+        """One per variable."""
+        return self.n_variables
+
+    @property
+    def needs_count(self) -> bool:
+        """Not: the marks of a column that one site alone has are coarse."""
+        return False
+
+    def contributes(self, answer: FloatVector) -> BoolVector:
+        """Variables of which an answer has marks."""
         _, _, _, _, spread, _, size, _ = segments(self.encodings, answer)
         return spread + size > 0
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """Which values of an answer are marks of some columns, or no marks, shape (values,)."""
         lengths = [encoding.length for encoding in self.encodings]
-        marks = [chosen] * 5
+        marks = [parts] * 5 * self.marks
         first, last = (np.ones(own, dtype=bool) for own in (sum(lengths[:2]), lengths[-1]))
         return np.concatenate([first, *marks, last])
 
@@ -197,7 +209,7 @@ class ColumnKinds:
     few: BoolVector
 
 
-class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _VariableSets(Question, frozen=True):
     """Sets of variables to count.
 
     Attributes:
@@ -243,11 +255,11 @@ class SmallCells(_VariableSets, frozen=True, tag="small-cells"):
         The coordinator learns of each set whether some site has such a count, not which site.
     """
 
-    leaves: ClassVar[str] = "does any site's table have a count below its min_cell_size?"
+    leaves = "does any site's table have a count below its min_cell_size?"
+    resamplable = True
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"small counts in {sum(self.counts)} tables"
 
     @property
@@ -266,11 +278,11 @@ class Tables(_VariableSets, frozen=True, tag="tables"):
         The coordinator learns the tables summed over the sites: the table of the pooled data.
     """
 
-    leaves: ClassVar[str] = "contingency tables"
+    leaves = "contingency tables"
+    resamplable = True
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"{sum(self.counts)} tables of up to {len(self.counts)} variables"
 
     @property
@@ -303,7 +315,7 @@ class OnScales:
             raise ValueError("origins and units must be finite")
 
 
-class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="moments"):
+class Moments(OnScales, Question, frozen=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
     The answer has the site's rows, the sums, and the products of columns i <= j row by row.
@@ -323,7 +335,8 @@ class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
         centred: Whether each site takes its own means off first: the sums are 0 then.
     """
 
-    leaves: ClassVar[str] = "rows, sums and products of continuous columns"
+    leaves = "rows, sums and products of continuous columns"
+    resamplable = True
 
     n_variables: int
     variables: bytes
@@ -353,7 +366,6 @@ class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"moments of {len(self.variables) // 8} variables"
 
     @property

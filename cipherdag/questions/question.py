@@ -1,8 +1,9 @@
-"""Every question a coordinator may ask, and the layout of its answer.
+"""The base class of the questions that a coordinator may ask, and what is made of other questions.
 
 A question holds public parameters only and is the same for every site. Its ``encodings`` declare
 how many values a site answers, within which bound and on which grid; the answers of all sites add
-up, and the algorithm that asked receives nothing but that sum.
+up, and the algorithm that asked receives nothing but that sum. To add a kind of question, define a
+subclass with a tag in this room and its answer in `cipherdag.sites.answers`: no list names either.
 
 Leaks:
     Every site and whoever carries the messages see the question: the current skeleton by
@@ -11,109 +12,136 @@ Leaks:
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
 from typing import ClassVar
 
 import msgspec
+import numpy as np
 
-from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.coverage import Contributors, Covered
-from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-from cipherdag.questions.encodings import Encoding, pack_integers, subsets
-from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
-from cipherdag.questions.likelihoods import LogLikelihoods
-from cipherdag.questions.local_beliefs import LocalBeliefs
-from cipherdag.questions.pooled_data import PooledQuestion
-from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
-from cipherdag.questions.scores.score_bits import CategorySizes
-from cipherdag.questions.scores.score_sums import ScoreSums
-from cipherdag.questions.separators import (
-    BestIndexPrecedes,
-    BestScoreExceeds,
-    Candidates,
-    CandidateScores,
-    SeparatorSearch,
-)
-from cipherdag.questions.site_differences import SiteDifferences
-from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.questions.verdicts import VerdictQuestion
-from cipherdag.questions.weighted_evidence import WeightedEvidence
-
-__all__ = [
-    "MAX_REPLICATES",
-    "Bundle",
-    "CITestSpec",
-    "Candidates",
-    "ColumnSums",
-    "CombinedEvidence",
-    "EffectSums",
-    "Encoding",
-    "FamilyRegretExceeds",
-    "FamilyRegrets",
-    "FloatVector",
-    "GraphRegretExceeds",
-    "HazardSteps",
-    "HazardSums",
-    "IndexArray",
-    "LocalBeliefs",
-    "LogLikelihoods",
-    "PoolQuestion",
-    "Question",
-    "RegressionSteps",
-    "Resampled",
-    "SeparatorSearch",
-    "SingleQuestion",
-    "SiteDifferences",
-    "Skeleton",
-    "SurvivalCounts",
-    "ValueCounts",
-    "WeightedEvidence",
-    "finds_verdicts",
-    "pack_integers",
-    "question_kinds",
-    "subsets",
-]
+from cipherdag import questions
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.errors import ParameterError
+from cipherdag.predicates import Predicates
+from cipherdag.questions.encodings import Encoding, segments
 
 MAX_REPLICATES = 1000
 """Resamples of its rows that a site draws in a run."""
 
 
-PoolQuestion = (
-    PooledQuestion
-    | RegressionSteps
-    | ScoreSums
-    | CategorySizes
-    | SiteDifferences
-    | LogLikelihoods
-    | ColumnSums
-    | ValueCounts
-    | SurvivalCounts
-    | HazardSteps
-    | HazardSums
-    | EffectSums
-)
-"""What a site answers from counts and moments of its rows, with no test."""
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every site is asked, how its answer is laid out, and how small contributions are hidden.
 
-ResampledQuestion = (
-    EdgeVotes
-    | BestScoreExceeds
-    | BestIndexPrecedes
-    | CandidateScores
-    | CombinedEvidence
-    | PooledQuestion
-    | LogLikelihoods
-    | RegressionSteps
-    | ScoreSums
-    | Contributors
-    | Covered
-    | VerdictQuestion
-)
+    The last segment of an answer has one value for each part, such as a test, and is above 0 where
+    the site contributes to it; a question of which that does not hold overrides `n_parts`,
+    `contributes` and `value_mask`.
+    """
+
+    leaves: ClassVar[str]
+    """What leaves a site that answers it, in words for ledgers; every kind has to say it."""
+    resamplable: ClassVar[bool] = False
+    """Whether it may be asked of rows that a site resampled."""
+    countable: ClassVar[bool] = False
+    """Whether the sites that contribute to each part can be counted."""
+    opt_in: ClassVar[bool] = False
+    """Whether a site answers it only if its policy names it."""
+    indivisible: ClassVar[bool] = False
+    """Whether no part is opened where some part is not."""
+    opens_without_parts: ClassVar[bool] = False
+    """Whether its sums are opened even where no part has enough contributors."""
+    keeps_count: ClassVar[bool] = False
+    """Whether contributors that were counted once stay counted for the questions that follow."""
+
+    @property
+    def label(self) -> str:
+        """The name of the round in progress lines and reports."""
+        raise NotImplementedError
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The segments of an answer in order."""
+        raise NotImplementedError
+
+    @property
+    def n_values(self) -> int:
+        """How many values an answer, or a sum of answers, has."""
+        return sum(encoding.length for encoding in self.encodings)
+
+    @property
+    def question(self) -> Question:
+        """The question inside this one; only where it is about another one."""
+        raise AttributeError(f"{type(self).__name__} is about no other question")
+
+    @property
+    def parts(self) -> tuple[Question, ...]:
+        """The questions of a bundle, or this one alone."""
+        return (self,)
+
+    def split(self, values: FloatVector) -> Iterator[tuple[Question, FloatVector]]:
+        """Each of `parts` with its share of an answer or sum."""
+        ends = np.cumsum([part.n_values for part in self.parts])[:-1]
+        return zip(self.parts, np.split(values, ends), strict=True)
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """Its own tag, and those of the questions inside it."""
+        inner = getattr(self, "question", None)
+        return frozenset({tag_of(type(self))}) | (inner.tags if inner is not None else frozenset())
+
+    @property
+    def kind(self) -> str:
+        """Its `tags` as ledgers and reports write them."""
+        return "+".join(sorted(self.tags))
+
+    @property
+    def opens_bits(self) -> bool:
+        """Whether verdicts on its sums are opened, and the sums are not."""
+        return False
+
+    @property
+    def n_comparisons(self) -> int:
+        """How many comparisons its verdicts take at most."""
+        return self.n_values
+
+    def predicates(self, n_sites: int) -> Predicates:
+        """Which comparisons of the sums over ``n_sites`` sites are opened.
+
+        Raises:
+            ParameterError: It opens sums.
+        """
+        del n_sites
+        raise ParameterError("sums are opened, and verdicts found, but not in one round")
+
+    @property
+    def n_parts(self) -> int:
+        """How many parts have contributors of their own."""
+        return self.encodings[-1].length
+
+    @property
+    def needs_count(self) -> bool:
+        """Whether a part to which one site alone contributes would show that site's answer."""
+        return self.countable
+
+    @property
+    def counted_as(self) -> Question:
+        """The question whose contributors are counted in its stead."""
+        return self
+
+    def contributes(self, answer: FloatVector) -> BoolVector:
+        """To which parts an answer contributes, shape (n_parts,)."""
+        return segments(self.encodings, answer)[-1] > 0
+
+    def value_mask(self, parts: BoolVector) -> BoolVector:
+        """Which values of an answer are about the selected parts, or about none, (n_values,)."""
+        return np.concatenate([parts[: encoding.length] for encoding in self.encodings])
+
+    def suppress(self, answer: FloatVector, parts: BoolVector) -> FloatVector:
+        """An answer with zeros for all but the selected parts."""
+        return np.where(self.value_mask(parts), answer, 0.0)
 
 
-class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="resampled"):
+class Resampled(Question, frozen=True, tag="resampled"):
     """A question about rows that the site draws from its own, as many, with replacement.
 
     Which rows it draws depends on the seed, the number of the replicate, the rows themselves and
@@ -125,13 +153,15 @@ class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="re
         seed: Seed of the run.
     """
 
-    leaves: ClassVar[str] = "the same of rows that the site drew from its own"
+    leaves = "the same of rows that the site drew from its own"
 
-    question: ResampledQuestion
+    question: Question
     replicate: int
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not self.question.resamplable:
+            raise ValueError("a question of this kind is not asked of resampled rows")
         if not 1 <= self.replicate <= MAX_REPLICATES:
             raise ValueError(f"replicate must lie in 1..{MAX_REPLICATES}")
         if not 0 <= self.seed < 1 << 64:
@@ -139,41 +169,35 @@ class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="re
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"{self.question.label}, replicate {self.replicate}"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Those of the question."""
         return self.question.encodings
 
+    @property
+    def opens_bits(self) -> bool:
+        return self.question.opens_bits
 
-SingleQuestion = (
-    ResampledQuestion
-    | Resampled
-    | SiteDifferences
-    | ColumnSums
-    | ValueCounts
-    | SurvivalCounts
-    | HazardSteps
-    | HazardSums
-    | EffectSums
-    | WeightedEvidence
-    | GraphRegretExceeds
-    | FamilyRegretExceeds
-    | FamilyRegrets
-    | LocalBeliefs
-)
+    @property
+    def n_comparisons(self) -> int:
+        return self.question.n_comparisons
+
+    def predicates(self, n_sites: int) -> Predicates:
+        return self.question.predicates(n_sites)
 
 
-class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundle"):
+class Bundle(Question, frozen=True, tag="bundle"):
     """Questions of many concurrent searches, asked in one round; the answers are concatenated."""
 
-    parts: tuple[SingleQuestion, ...]
+    parts: tuple[Question, ...]
+
+    def __post_init__(self) -> None:
+        if any(isinstance(part, Bundle) for part in self.parts):
+            raise ValueError("a bundle holds no bundle")
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         drawn = sum(isinstance(part, Resampled) for part in self.parts)
         if drawn and drawn == len(self.parts) - 1 and not isinstance(self.parts[0], Resampled):
             return f"{self.parts[0].label}, {drawn} replicates"
@@ -181,25 +205,50 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The encodings of all parts in order."""
         return tuple(encoding for part in self.parts for encoding in part.encodings)
 
+    @property
+    def tags(self) -> frozenset[str]:
+        """Those of its parts; its own says nothing."""
+        return frozenset[str]().union(*(part.tags for part in self.parts))
 
-Question = SingleQuestion | Bundle
+    @property
+    def opens_bits(self) -> bool:
+        return any(part.opens_bits for part in self.parts)
+
+    @property
+    def n_comparisons(self) -> int:
+        return sum(part.n_comparisons for part in self.parts)
+
+    def predicates(self, n_sites: int) -> Predicates:
+        each = [part.predicates(n_sites) for part in self.parts]
+        return Predicates.joined(each) if len(each) > 1 else each[0]
 
 
-def question_kinds(question: Question) -> str:
-    """The kinds a question is made of: its tag, or the tags of all its parts and of theirs."""
-    found = set()
-    left: list[object] = list(question.parts if isinstance(question, Bundle) else (question,))
-    while left:
-        part = left.pop()
-        found.add(str(type(part).__struct_config__.tag))  # type: ignore[attr-defined]
-        if (inner := getattr(part, "question", None)) is not None:
-            left.append(inner)
-    return "+".join(sorted(found))
+def tag_of(kind: type[Question]) -> str:
+    """The name of a kind of question in digests, policies and ledgers."""
+    return str(kind.__struct_config__.tag)
 
 
-def finds_verdicts(question: Question) -> bool:
-    """Whether its sums are not opened, and only verdicts on them are found."""
-    return any(encoding.verdict for encoding in question.encodings)
+def question_kinds() -> dict[str, type[Question]]:
+    """All kinds of questions by tag: the subclasses of `Question` in every module of this room.
+
+    A bundle is no kind of its own.
+
+    Raises:
+        TypeError: A kind does not say what leaves a site, or two have one tag.
+    """
+    for module in pkgutil.walk_packages(questions.__path__, f"{questions.__name__}."):
+        import_module(module.name)
+    kinds: dict[str, type[Question]] = {}
+    waiting = Question.__subclasses__()
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__struct_config__.tag is None or kind is Bundle:
+            continue
+        if not getattr(kind, "leaves", ""):
+            raise TypeError(f"{kind.__name__} does not say what leaves a site that answers it")
+        if kinds.setdefault(tag_of(kind), kind) is not kind:
+            raise TypeError(f"two kinds of questions have the tag '{tag_of(kind)}'")
+    return dict(sorted(kinds.items()))

@@ -11,9 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from functools import cached_property
-from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
@@ -25,6 +23,7 @@ from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
 )
+from cipherdag.questions.question import Question
 from cipherdag.statistics.regression_models import (
     MAX_COEFFICIENTS,
     Regression,
@@ -32,14 +31,7 @@ from cipherdag.statistics.regression_models import (
 )
 
 
-class RegressionSteps(
-    OnScales,
-    msgspec.Struct,
-    frozen=True,
-    forbid_unknown_fields=True,
-    dict=True,
-    tag="regression-steps",
-):
+class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regression-steps"):
     """How good are these coefficients, and which way are better ones?
 
     A continuous response is linear in the predictors, one with c categories has c - 1 logits
@@ -76,7 +68,9 @@ class RegressionSteps(
         ordered: Positions of the variables with three or more categories in an order, ascending.
     """
 
-    leaves: ClassVar[str] = "likelihoods, gradients and Hessians of regressions"
+    leaves = "likelihoods, gradients and Hessians of regressions"
+    resamplable = True
+    opt_in = True
 
     categories: tuple[int, ...]
     origins: bytes
@@ -159,7 +153,6 @@ class RegressionSteps(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"a step of {len(self.lengths) // 6} regressions"
 
     @property

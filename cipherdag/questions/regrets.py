@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ import numpy as np
 from cipherdag.arrays import IndexArray
 from cipherdag.graphs.dags import Dag, Family
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, unpack_integers
+from cipherdag.questions.question import Question
 
 MAX_REGRET_BITS = 32  # a regret lies within 2**32 nats; a site refuses to answer beyond
 REGRET_GRID_LIMIT = 20
@@ -49,7 +50,7 @@ def largest_on_grid(grid_bits: int) -> int:
     return 1 << (MAX_REGRET_BITS + grid_bits)
 
 
-class _OfFamilies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _OfFamilies(Question, frozen=True):
     """Packed families, which the questions below ask about or make graphs of."""
 
     n_variables: int
@@ -74,7 +75,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
         grid_bits: The grid of the regrets.
     """
 
-    leaves: ClassVar[str] = "does any site find a candidate graph worse than this?"
+    leaves = "does any site find a candidate graph worse than this?"
 
     graphs: bytes
     n_graphs: int
@@ -89,7 +90,6 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"worst-case regret of {self.n_graphs} graphs"
 
     @property
@@ -117,7 +117,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
     graph that the site learnt. Attributes as for `GraphRegretExceeds`.
     """
 
-    leaves: ClassVar[str] = "does any site find a variable's parents worse than this?"
+    leaves = "does any site find a variable's parents worse than this?"
 
     thresholds: bytes
     grid_bits: int
@@ -128,7 +128,6 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"worst-case regret of {len(self.family_list())} families"
 
     @property
@@ -144,7 +143,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
     """The site's regret of each family, to be summed over the sites; attributes as above."""
 
-    leaves: ClassVar[str] = "how much worse than its own each site finds a variable's parents"
+    leaves = "how much worse than its own each site finds a variable's parents"
 
     grid_bits: int
 
@@ -154,7 +153,6 @@ class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"sum of regrets of {len(self.family_list())} families"
 
     @property

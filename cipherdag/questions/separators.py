@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from cipherdag.arrays import IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, subsets, unpack_integers
+from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import Skeleton
 
 MAX_GRID_BITS = 48
@@ -179,7 +180,7 @@ class Candidates:
         return self._positions[n, size]
 
 
-class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Thresholds(Question, frozen=True):
     """Shared by the comparisons: ``arity - 1`` thresholds for every pair, packed by rows."""
 
     search: SeparatorSearch
@@ -207,11 +208,11 @@ class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
     independent, and 0 where it has none.
     """
 
-    leaves: ClassVar[str] = "does any site's best separating set score higher?"
+    leaves = "does any site's best separating set score higher?"
+    resamplable = True
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"separating sets of {self.search.n_groups} pairs, best score"
 
 
@@ -222,7 +223,8 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
         peaks: Packed best scores over all sites, shape (G,), as found before.
     """
 
-    leaves: ClassVar[str] = "does a best separating set stand earlier in the list?"
+    leaves = "does a best separating set stand earlier in the list?"
+    resamplable = True
 
     peaks: bytes
 
@@ -232,7 +234,6 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"separating sets of {self.search.n_groups} pairs, which one"
 
     def peak_array(self) -> IndexArray:
@@ -240,7 +241,7 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
         return unpack_integers(self.peaks, (self.search.n_groups,))
 
 
-class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="scores"):
+class CandidateScores(Question, frozen=True, tag="scores"):
     """Scores of a slice of all candidates, the pairs' candidates one after the other.
 
     Attributes:
@@ -252,7 +253,9 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         max_rows: Declared bound of n for ``mean``.
     """
 
-    leaves: ClassVar[str] = "scores of candidate separating sets"
+    leaves = "scores of candidate separating sets"
+    resamplable = True
+    countable = True
 
     search: SeparatorSearch
     first: int
@@ -266,8 +269,12 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"separating sets, {self.score} of {self.count} candidates"
+
+    @property
+    def needs_count(self) -> bool:
+        """Means are of the sites that have the test; every site votes."""
+        return self.score == "mean"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

@@ -13,14 +13,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, unpack_blocks
 from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
+from cipherdag.questions.question import Question
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
@@ -28,9 +26,7 @@ BLUR = 1.0
 """Most that a site adds to an angle before it tells it, in standard errors."""
 
 
-class SiteDifferences(
-    OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="site-differences"
-):
+class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
     """How large are the shares of every variable's values, in every configuration of others?
 
     Shares of a discrete variable are those of its categories (of two, of the first); of a
@@ -62,7 +58,8 @@ class SiteDifferences(
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves: ClassVar[str] = "shares of categories and of values up to common marks, as angles"
+    leaves = "shares of categories and of values up to common marks, as angles"
+    countable = True
 
     categories: tuple[int, ...]
     origins: bytes
@@ -118,7 +115,6 @@ class SiteDifferences(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         given = len(self.counts) > 1
         return f"differences between sites, {sum(self.counts)} variables" + " given others" * given
 
@@ -136,10 +132,10 @@ class SiteDifferences(
             Encoding(length=len(widths), bound=most),
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """Which values of an answer are those of some strata, shape (number of values,)."""
-        shares = np.repeat(chosen, self.widths())
-        return np.concatenate([shares, shares, chosen, chosen, chosen])
+        shares = np.repeat(parts, self.widths())
+        return np.concatenate([shares, shares, parts, parts, parts])
 
 
 def shares_of(categories: IndexArray) -> IndexArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
+from cipherdag.questions.question import Question
 
 
 class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,7 +56,7 @@ class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return int.from_bytes(self.upper, "big").bit_count()
 
 
-class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-votes"):
+class EdgeVotes(Question, frozen=True, tag="edge-votes"):
     """FedSkele, one layer: does the site keep each edge? Source: FedPC, section 3.2.1.
 
     The answer has one 0/1 vote per edge, in the order of ``Skeleton.edges``. A site removes an edge
@@ -69,7 +70,9 @@ class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ed
         abstain: Whether a site that can do no test of an edge abstains.
     """
 
-    leaves: ClassVar[str] = "votes on the edges of the skeleton"
+    leaves = "votes on the edges of the skeleton"
+    resamplable = True
+    countable = True
 
     skeleton: Skeleton
     layer: int
@@ -85,8 +88,12 @@ class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ed
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"skeleton, |S| = {self.layer}"
+
+    @property
+    def needs_count(self) -> bool:
+        """Where sites abstain."""
+        return self.abstain
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

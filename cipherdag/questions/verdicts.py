@@ -1,30 +1,23 @@
 """Questions of which no sum is opened: of every test over the sites one bit, and nothing else.
 
-A site answers whole numbers, its words; what is asked of their sums over the sites are public
-`Predicates`, and a bit is 1 where a comparison of its test holds. Nobody learns a sum, nor how many
-sites had anything to say.
-
 Leaks:
     Of every test one bit, to everybody; under the assumptions of `cipherdag.privacy.mpc`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.errors import ParameterError
 from cipherdag.predicates import MOST_COMPARISONS, Predicates
-from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
-from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import Encoding, segments
-from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
+from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import EdgeVotes
 
 FEWEST_SITES = 2
@@ -33,9 +26,43 @@ MOST_VERDICTS = MOST_COMPARISONS
 """Verdicts of one question, of one comparison each."""
 VERDICT_VALUES = 100
 """As many values as the keys of one comparison are long."""
+SUM_BITS = 35
+"""Bits of a sum at most: longer ones turn no verdict, and make keys longer."""
 
 
-class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-verdicts"):
+class Verdicts(Question, frozen=True):
+    """A question of which no sum is opened: of the sums over the sites one bit a test, no more.
+
+    A site answers whole numbers, its words; public `Predicates` say what is asked of their sums,
+    and a bit is 1 where a comparison of its test holds. Nobody learns a sum, nor how many sites
+    contribute.
+    """
+
+    resamplable = True
+
+    @property
+    def label(self) -> str:
+        return self.question.label
+
+    @property
+    def n_verdicts(self) -> int:
+        """How many bits are opened."""
+        raise NotImplementedError
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        return (Encoding(length=self.n_verdicts, bound=1.0, verdict=True),)
+
+    @property
+    def opens_bits(self) -> bool:
+        return True
+
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's whole numbers, from its answer to the question inside, or from its counts."""
+        raise NotImplementedError
+
+
+class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
     """Which edges fall by the sites' votes? A bit for every edge; of the votes nothing is opened.
 
     Attributes:
@@ -45,7 +72,7 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
             sites, and an edge that no site can test stands.
     """
 
-    leaves: ClassVar[str] = "whether an edge falls by the votes of all sites together"
+    leaves = "whether an edge falls by the votes of all sites together"
 
     question: EdgeVotes
     needed: tuple[int, ...]
@@ -59,14 +86,9 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
             self.share()
 
     @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return self.question.label
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One verdict per edge, in the order of the skeleton's."""
-        return one_bit_each(self.question.skeleton.n_edges)
+    def n_verdicts(self) -> int:
+        """One per edge, in the order of the skeleton's."""
+        return self.question.skeleton.n_edges
 
     def share(self) -> Fraction:
         """A share of the able sites that no more votes than it let an edge fall.
@@ -104,9 +126,7 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         return Predicates.alike(n_edges, [(0, n_sites)] * 2, [[line_of_two]])
 
 
-class EvidenceVerdicts(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="evidence-verdicts"
-):
+class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
     """What tests over all sites say; of their statistics nothing is opened.
 
     ``weighted_p``: B bits, independent: the sum of n (p - alpha) is above 0. With ``both`` a bit
@@ -127,7 +147,7 @@ class EvidenceVerdicts(
         both: Of ``weighted_p`` whether tests given nothing are asked both ways.
     """
 
-    leaves: ClassVar[str] = "whether a test over all sites together says independent"
+    leaves = "whether a test over all sites together says independent"
 
     question: CombinedEvidence
     grid_bits: int
@@ -147,7 +167,6 @@ class EvidenceVerdicts(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"verdicts, {self.question.label}"
 
     @property
@@ -156,10 +175,9 @@ class EvidenceVerdicts(
         return self._fisher and self._bends_down
 
     @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """One verdict per test, and those beside."""
-        beside = self._n_tests if self._fisher else self._n_both
-        return one_bit_each(self._n_tests + beside)
+    def n_verdicts(self) -> int:
+        """One per test, and the further ones."""
+        return self._n_tests + (self._n_tests if self._fisher else self._n_both)
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's amounts, shape (B,); with ``fisher`` also what it has tests of, (2 B,)."""
@@ -246,7 +264,28 @@ def chain(
     return list(pairwise(hull))
 
 
-TestVerdicts = ScoreBits | EdgeVerdicts | EvidenceVerdicts | StrengthVerdicts | ScaleVerdicts
-"""Verdicts on the sums of another question."""
+def on_grid(values: FloatVector, bits: int, largest: int) -> IndexArray:
+    """Round values to steps of ``2**-bits``, and clip them at ``largest`` steps either way."""
+    steps = np.rint(np.ldexp(values, bits))
+    return np.clip(steps, -largest, largest).astype(np.int64)
 
-VerdictQuestion = TestVerdicts | CategorySizes
+
+def finest_grid_that_fits(
+    largest: Callable[[int], int], n_sites: int, otherwise: str, *, most: int = SUM_BITS - 1
+) -> tuple[int, int]:
+    """A site's largest amount on the finest grid whose sums have `SUM_BITS` bits, and the grid.
+
+    Args:
+        largest: What it is on a grid of ``2**-bits``.
+        n_sites: How many sites there are.
+        otherwise: What to say where no grid is coarse enough.
+        most: Bits of the grid at most.
+
+    Raises:
+        ParameterError: No grid is coarse enough.
+    """
+    for bits in range(most, -1, -1):
+        amount = largest(bits)
+        if amount * n_sites < 1 << SUM_BITS - 1:
+            return amount, bits
+    raise ParameterError(otherwise)

@@ -10,9 +10,8 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector
@@ -26,14 +25,13 @@ from cipherdag.questions.encodings import (
     segments,
     unpack_blocks,
 )
+from cipherdag.questions.question import Question
 
 GRID_BITS = 20
 MAX_ROWS_LIMIT = 1 << 30
 
 
-class WeightedEvidence(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="weighted-evidence"
-):
+class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
     """FedCMFS: how dependent are x and y given S at each site? Source: section 4.2, Eq. 1 and 2.
 
     The answer has three segments: n p of every triplet, n r of the triplets with empty S, and n of
@@ -51,7 +49,8 @@ class WeightedEvidence(
         max_rows: Declared bound of n.
     """
 
-    leaves: ClassVar[str] = "p-values, strengths and rows of conditional-independence tests"
+    leaves = "p-values, strengths and rows of conditional-independence tests"
+    countable = True
 
     n_variables: int
     test: CITestSpec
@@ -65,7 +64,6 @@ class WeightedEvidence(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"{self.part}, {sum(self.counts)} triplets, |S| <= {len(self.counts) - 1}"
 
     @property

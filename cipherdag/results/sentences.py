@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
-from cipherdag.questions.coverage import Covered
-from cipherdag.questions.question import SingleQuestion
-from cipherdag.questions.verdicts import VerdictQuestion
+from cipherdag.questions.question import question_kinds, tag_of
+from cipherdag.questions.threshold import Suppressed
+from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import Release
 
 
-PHRASES = {str(own.__struct_config__.tag): own.leaves for own in get_args(SingleQuestion)} | {
+PHRASES = {tag: kind.leaves for tag, kind in question_kinds().items()} | {
     kind.name: kind.phrase for kind in RELEASE_KINDS.values()
 }
-CLOSED = {str(own.__struct_config__.tag) for own in get_args(VerdictQuestion)}
+CLOSED = {tag for tag, kind in question_kinds().items() if issubclass(kind, Verdicts)}
 """Kinds of shares whose sums are never opened."""
 SOME_ADD_NOTHING = ", of which some may add nothing to a part"
 """Where a part is opened once enough sites have it, be they all or not."""
@@ -127,7 +127,7 @@ def _seen(kind: str, protection: str, sites: int) -> str:
     if CLOSED & kinds:
         only = f"nothing but bits of tests over {sites} sites is found"
         return f", in sealed parts, of which {only}"
-    fewer = SOME_ADD_NOTHING if Covered.__struct_config__.tag in kinds else ""
+    fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
     only = f" only as a sum over {sites} sites{fewer}" if own.protects else ""
     return f", {own.left}, seen by the coordinator{only}"
 

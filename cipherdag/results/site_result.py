@@ -15,10 +15,9 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
 from cipherdag.findings.site_differences import OWN_DETAIL
 from cipherdag.protocol.progress import RoundReport
-from cipherdag.questions.coverage import Covered
-from cipherdag.questions.lockstep import split_parts
-from cipherdag.questions.question import Question, question_kinds
+from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import SiteDifferences
+from cipherdag.questions.threshold import Suppressed
 from cipherdag.results.kinds import run_of
 from cipherdag.results.run import Run
 from cipherdag.sites.compute.pooled.own_differences import own_differences
@@ -99,8 +98,8 @@ def _compared(
     question: Question, sums: FloatVector
 ) -> Iterator[tuple[SiteDifferences, FloatVector]]:
     """What a round compared between sites, and its sums."""
-    for part, own in split_parts(question, sums):
-        inner = part.question if isinstance(part, Covered) else part
+    for part, own in question.split(sums):
+        inner = part.question if isinstance(part, Suppressed) else part
         if isinstance(inner, SiteDifferences):
             yield inner, own
 
@@ -142,7 +141,7 @@ def _standing_out(
 def _round(question: Question, own: CheckedSum, n_cohort: int) -> RoundReport:
     return RoundReport(
         number=own.number,
-        kind=question_kinds(question),
+        kind=question.kind,
         label=question.label,
         values=len(own.array),
         seconds=0.0,

@@ -13,7 +13,7 @@ from departures import Leaving, outcome, study, trials, verdict
 from cipherdag import Federation, FedPC
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import content_digest
-from cipherdag.questions.coverage import Covered
+from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.session.coverage import Coverage
 
@@ -76,7 +76,7 @@ def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(m
 
     def kept(coverage, question, answer, n_sites):
         found = honest(coverage, question, answer, n_sites)
-        if isinstance(question, Covered):
+        if isinstance(question, Suppressed):
             answered[content_digest(question), n_sites].append(found != 0.0)
         return found
 

@@ -22,7 +22,6 @@ from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.errors import AggregateRangeError, CipherdagError
-from cipherdag.questions.lockstep import parts_of
 
 N_VARIABLES, N_SITES = 4, 3
 MOST_ROUNDS, MOST_VALUES = 60, 200_000
@@ -99,7 +98,7 @@ YES = (0.0, 0.1, 0.5, 0.9, 1.0)
 def poisoned(question, rng, manner):
     """A sum in the range that the question declares for the cohort, on its grid."""
     parts = []
-    for own in (encoding for part in parts_of(question) for encoding in part.encodings):
+    for own in (encoding for part in question.parts for encoding in part.encodings):
         if own.comparison:
             parts.append((rng.random(own.length) < rng.choice(YES)).astype(np.float64))
             continue

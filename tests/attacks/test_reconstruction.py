@@ -33,7 +33,6 @@ from cipherdag.protocol.wire import encode
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.regrets import (
@@ -345,7 +344,7 @@ def test_a_patient_without_one_value_does_not_show_in_tables_of_an_honest_plan()
         question = next(asking)
         while True:
             sums = yield question
-            for part in parts_of(question):
+            for part in question.parts:
                 if isinstance(part, Tables):
                     own = [tuple(row) for rows in part.sets() for row in rows.tolist()]
                     ends = np.cumsum([2 ** len(names) for names in own])[:-1]

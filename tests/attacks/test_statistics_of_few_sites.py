@@ -18,8 +18,8 @@ from scipy.stats import chi2
 from cipherdag import FedCMFS, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.encodings import segments
+from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.statistics.chi_square_moments import conditional_variances, moment_matched
@@ -65,7 +65,7 @@ class Listening:
         found = self.own.answer(question)
         inner = getattr(question, "question", question)
         kinds = WeightedEvidence | CombinedEvidence
-        if isinstance(inner, kinds) and not isinstance(question, Contributors):
+        if isinstance(inner, kinds) and not isinstance(question, ContributorCounts):
             self.told.append((inner, found))
         return found
 

@@ -22,11 +22,11 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.keys.draws import DrawKey
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.questions.coverage import Covered
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs, Training
 from cipherdag.questions.question import Bundle, Resampled
+from cipherdag.questions.threshold import Suppressed
 from cipherdag.results import site_result
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.pooled.blur import Blur
@@ -111,7 +111,7 @@ def asked():
 def kind(part):
     """Its name, what it does to rows, and whether it is about drawn ones."""
     drawn = isinstance(part, Resampled)
-    while isinstance(part, Covered | Resampled):
+    while isinstance(part, Suppressed | Resampled):
         part = part.question
     return f"{type(part).__name__} {getattr(part, 'refutation', '')}".strip(), drawn
 

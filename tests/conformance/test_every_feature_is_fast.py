@@ -23,7 +23,7 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.ci_tests import CI_TESTS
-from cipherdag.questions.question import SingleQuestion
+from cipherdag.questions.question import question_kinds
 from cipherdag.results.kinds import KINDS
 from cipherdag.sites.study.study import EngineName
 from cipherdag.sites.table.sources import SOURCES
@@ -40,7 +40,7 @@ PARAMETER = {
     "algorithm": (ALGORITHMS, r"test_it_keeps_the_law\[.*(sums_alone|saved_run|protections)"),
     "evidence": (EVIDENCE, "test_p_values_do_not_depend_on_any_order_and_nothing_is_asked_twice"),
     "CI test": (CI_TESTS, "test_no_order_of_rows_columns_or_variables_counts"),
-    "question": (get_args(SingleQuestion), "test_it_has_a_phrase_for_ledgers"),
+    "question": ([*question_kinds().values()], "test_it_has_a_phrase_for_ledgers"),
     "protection": (PROTECTIONS, "test_all_are_made_alike_and_give_the_same_sums"),
     "source": (SOURCES, "test_a_source_is_told_by_its_name_or_content_and_reads_as_the_csv_does"),
     "result": (KINDS.values(), "test_what_is_saved_is_the_same_in_the_hand"),

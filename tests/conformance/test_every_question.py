@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 from copy import copy
 from functools import cache
-from typing import get_args
 
 import fuzzing
 import msgspec
+import numpy as np
 import pytest
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.messages import Ask, content_digest
 from cipherdag.protocol.wire import decode, encode
-from cipherdag.questions.question import Question, SingleQuestion, question_kinds
+from cipherdag.questions.question import Bundle, Question, Resampled, question_kinds
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.results.sentences import phrase
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
-KINDS = get_args(SingleQuestion)
+KINDS = [*question_kinds().values()]
 NAMES = [kind.__name__ for kind in KINDS]
+PLAIN = [kind.__name__ for kind in KINDS if kind.__annotations__.get("question") != "Question"]
+"""Those that are about no question of any kind, which no message could carry alone either."""
 
 
 @cache
@@ -27,15 +31,23 @@ def asked():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_real_run_asks_it_and_it_has_one_digest(name):
+def test_a_real_run_asks_it_and_says_what_it_is(name):
+    question = asked()[name]
+    assert question.label
+    assert question.n_values > 0
+    assert all(0 < encoding.bound < float("inf") for encoding in question.encodings)
+    if question.countable:
+        every = np.ones(question.n_parts, dtype=bool)
+        assert question.value_mask(every).tolist() == [True] * question.n_values
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_it_is_read_back_with_the_same_digest(name):
     question = asked()[name]
     written = msgspec.msgpack.encode(question, order="deterministic")
-    read = msgspec.msgpack.decode(written, type=Question)
+    read = msgspec.msgpack.decode(written, type=type(question))
     assert read == question
     assert content_digest(read) == content_digest(question)
-    assert question.label
-    assert sum(encoding.length for encoding in question.encodings) > 0
-    assert all(0 < encoding.bound < float("inf") for encoding in question.encodings)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,11 +62,12 @@ def test_its_digest_covers_every_field(name):
             seen.add(content_digest(changed))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PLAIN)
 def test_what_it_does_not_know_is_refused(name):
-    plain = msgspec.to_builtins(asked()[name])
+    question = asked()[name]
+    plain = msgspec.to_builtins(question)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(plain | {"surprise": 1}, SingleQuestion)
+        msgspec.convert(plain | {"surprise": 1}, type(question))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -72,4 +85,26 @@ def test_it_has_a_phrase_for_ledgers_and_a_name_for_policies(kind):
     tag = kind.__struct_config__.tag
     assert kind.leaves == phrase(tag) != tag
     assert tag in QUESTION_KINDS
-    assert tag in question_kinds(asked()[kind.__name__]).split("+")
+    assert tag in asked()[kind.__name__].tags
+
+
+def test_a_kind_that_does_not_say_what_leaves_a_site_is_refused():
+    kind = msgspec.defstruct("Silent", [], bases=(Question,), frozen=True, tag="silent")
+    with pytest.raises(TypeError, match="Silent does not say what leaves"):
+        question_kinds()
+    del kind
+    gc.collect()
+    assert "silent" not in question_kinds()
+
+
+def test_what_is_not_made_for_it_stands_in_no_other_question():
+    sums = asked()["FamilyRegrets"]
+    for kind, fields in (
+        (Resampled, {"replicate": 1}),
+        (ContributorCounts, {}),
+        (Suppressed, {"enough": b""}),
+    ):
+        with pytest.raises(ValueError, match="of this kind"):
+            kind(question=sums, **fields)
+    with pytest.raises(ValueError, match="no bundle"):
+        Bundle(parts=(Bundle(parts=(sums,)),))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import cache
 from itertools import product
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -28,15 +27,15 @@ from cipherdag import (
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
-from cipherdag.questions.coverage import Contributors, Covered
-from cipherdag.questions.question import Bundle, SingleQuestion, finds_verdicts
+from cipherdag.questions.question import Bundle, question_kinds
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.table_respondent import table_respondent
 
 # what an honest site may answer below 0, segment by segment
 SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
-    ("Covered", "stouffer"): {1},
-    ("Covered", ""): {0, 1, 2, 3, 5},
+    ("Suppressed", "stouffer"): {1},
+    ("Suppressed", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
     ("RegressionSteps", ""): {0},
@@ -139,7 +138,7 @@ RUNS = [
 
 def variant(part):
     """What of a question decides which segments it has."""
-    part = part.question if isinstance(part, Covered | Contributors) else part
+    part = part.question if isinstance(part, Suppressed | ContributorCounts) else part
     return getattr(part, "combination", getattr(part, "reference", getattr(part, "score", "")))
 
 
@@ -165,7 +164,7 @@ def answered():
             except StopIteration:
                 break
             answers = np.array([site.answer(question) for site in sites[name]])
-            if finds_verdicts(question):
+            if question.opens_bits:
                 total = plain_verdicts(question, answers)  # refuses words beyond their bounds
                 found.update({(name, -1): [] for name in closed_kinds(question)})
                 continue
@@ -186,7 +185,7 @@ def closed_kinds(question):
 def keep(found, question, answers):
     start = 0
     for part in question.parts if isinstance(question, Bundle) else (question,):
-        if finds_verdicts(part):  # of these words `plain_verdicts` checks the bounds
+        if part.opens_bits:  # of these words `plain_verdicts` checks the bounds
             found.setdefault(((type(part).__name__, ""), 0), [])
             continue
         key = type(part).__name__, variant(part)
@@ -198,7 +197,7 @@ def keep(found, question, answers):
 
 def test_every_kind_of_question_was_asked():
     kinds = {name for (name, _), _ in answered()}
-    assert kinds | ONLY_COVERED == {kind.__name__ for kind in get_args(SingleQuestion)}
+    assert kinds | ONLY_COVERED == {kind.__name__ for kind in question_kinds().values()}
     assert SIGNED.keys() <= {key for key, _ in answered()}
 
 

@@ -19,10 +19,13 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
-from cipherdag.questions.coverage import Contributors, Covered, contributes, covered, n_tests
 from cipherdag.questions.encodings import pack_blocks, segments
-from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Bundle, Resampled
+from cipherdag.questions.threshold import (
+    ContributorCounts,
+    Suppressed,
+    sum_with_threshold,
+)
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 TEST = CITestSpec(alpha=0.05)
@@ -49,11 +52,11 @@ def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(question, s
         for rows in rng.choice([8, 40, 400], 4)
     ]
     answers = [site.answer(question) for site in sites]
-    able = np.sum([contributes(question, answer) for answer in answers], axis=0)
-    found, asked = drive(covered(question, fewest), sites)
+    able = np.sum([question.contributes(answer) for answer in answers], axis=0)
+    found, asked = drive(sum_with_threshold(question, fewest), sites)
     whole = plain_sum(question, sites)
     if fewest > 1:
-        assert isinstance(asked[0], Contributors)
+        assert isinstance(asked[0], ContributorCounts)
         assert (plain_sum(asked[0], sites) == able).all()
         assert (len(asked) == 2) == (able >= fewest).any()
     for number, (part, own) in enumerate(
@@ -95,19 +98,19 @@ def test_in_a_run_no_sum_is_that_of_fewer_than_three_sites(algorithm):
     checked = left_out = 0
     for question, sums in opened:
         start = 0
-        for part in parts_of(question):
+        for part in question.parts:
             inner = part.question if isinstance(part, Resampled) else part
             length = sum(encoding.length for encoding in part.encodings)
             own = sums[start : start + length]
             start += length
             key = (getattr(part, "replicate", 0), getattr(inner, "question", None))
-            if isinstance(inner, Contributors):
+            if isinstance(inner, ContributorCounts):
                 counts[key] = own
                 left_out += int((own < 3).sum())
-            elif isinstance(inner, Covered):
+            elif isinstance(inner, Suppressed):
                 weights = segments(inner.encodings, own)[-1]
                 assert (counts[key][weights > 0] >= 3).all()
-                checked += n_tests(inner.question)
+                checked += inner.question.n_parts
     assert checked
     assert left_out, "the trial has small sites"
 
@@ -128,15 +131,15 @@ def test_fedcmfs_counts_first():
                 return finished.value
 
     federation.ask("fedcmfs", listening)
-    assert kinds[::2] == [Contributors] * len(kinds[::2])
-    assert set(kinds) <= {Contributors, Covered}
+    assert kinds[::2] == [ContributorCounts] * len(kinds[::2])
+    assert set(kinds) <= {ContributorCounts, Suppressed}
 
 
 def test_a_plan_that_opens_tests_uncounted_is_refused():
     bare, *_ = questions()
     bare = replace(bare, n_variables=5)
-    everything = np.packbits(np.ones(n_tests(bare), dtype=bool)).tobytes()
-    uncounted = Covered(question=bare, enough=everything)
+    everything = np.packbits(np.ones(bare.n_parts, dtype=bool)).tobytes()
+    uncounted = Suppressed(question=bare, enough=everything)
     drawn = Resampled(question=uncounted, replicate=1)
     for question in (bare, uncounted, drawn, Bundle(parts=(uncounted, bare))):
         ward = Ward()
@@ -151,11 +154,11 @@ def test_a_plan_that_opens_more_than_was_counted_is_refused():
     bare = replace(next(questions()), n_variables=5)
     tables = list(ward.runtimes.values())
     silent = tables[0]._respondent
-    silent._answers[Contributors] = lambda question: np.zeros(n_tests(question.question))
-    assert ward.session.ask(Contributors(question=bare)).max() == 2
-    everything = np.packbits(np.ones(n_tests(bare), dtype=bool)).tobytes()
+    silent._answers[ContributorCounts] = lambda question: np.zeros(question.question.n_parts)
+    assert ward.session.ask(ContributorCounts(question=bare)).max() == 2
+    everything = np.packbits(np.ones(bare.n_parts, dtype=bool)).tobytes()
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        ward.session.ask(Covered(question=bare, enough=everything))
+        ward.session.ask(Suppressed(question=bare, enough=everything))
 
 
 @pytest.mark.parametrize("kind", ["statistic", "fisher", "stouffer"])

@@ -8,7 +8,7 @@ from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Bundle
 
 
@@ -27,7 +27,7 @@ def test_merged_searches_end_as_they_would_alone():
     dag, algorithms = searches(rng, 5)
     sites = [respondent(OracleTest(dag)) for _ in range(3)]
     alone = [drive(a.ask(Facts(7, 3)), sites) for a in algorithms]
-    merged, asked = drive(lockstep([a.ask(Facts(7, 3)) for a in algorithms]), sites)
+    merged, asked = drive(gather([a.ask(Facts(7, 3)) for a in algorithms]), sites)
     assert len(asked) == max(len(questions) for _, questions in alone)
     for (outcome, _), other in zip(alone, merged, strict=True):
         assert (outcome.arcs == other.arcs).all()
@@ -37,8 +37,8 @@ def test_merged_searches_end_as_they_would_alone():
 def test_bundles_are_never_nested():
     rng = np.random.default_rng(6)
     dag, algorithms = searches(rng, 4)
-    pairs = [lockstep([a.ask(Facts(7, 3)) for a in algorithms[:2]]) for _ in range(2)]
-    asking = lockstep(pairs)
+    pairs = [gather([a.ask(Facts(7, 3)) for a in algorithms[:2]]) for _ in range(2)]
+    asking = gather(pairs)
     question = next(asking)
     assert isinstance(question, Bundle)
     assert len(question.parts) == 4
@@ -46,6 +46,6 @@ def test_bundles_are_never_nested():
 
 
 def test_no_search_asks_nothing():
-    outcome, asked = drive(lockstep([]), [])
+    outcome, asked = drive(gather([]), [])
     assert outcome == []
     assert asked == []

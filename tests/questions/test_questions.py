@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import combinations
+from operator import or_
 
 import msgspec
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_integers, subsets, unpack_integers
-from cipherdag.questions.question import Bundle, Question, question_kinds
+from cipherdag.questions.question import Bundle, question_kinds
 from cipherdag.questions.separators import CandidateScores, SeparatorSearch
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 
@@ -102,10 +104,13 @@ def test_a_hostile_test_specification_does_not_decode(change):
         msgspec.convert(fields, CITestSpec)
 
 
+ANY_KIND = reduce(or_, question_kinds().values())
+
+
 @given(st.binary(max_size=200))
 def test_random_bytes_never_become_a_question(data):
     try:
-        msgspec.msgpack.decode(data, type=Question)
+        msgspec.msgpack.decode(data, type=ANY_KIND)
     except (msgspec.DecodeError, ValueError):
         return
     pytest.fail("random bytes decoded as a question")
@@ -124,5 +129,5 @@ def test_kinds_and_encodings_of_a_bundle():
     search = SeparatorSearch(skeleton=packed, pairs=b"", test=SPEC)
     scores = CandidateScores(search=search, first=0, count=3, score="mean")
     bundle = Bundle(parts=(votes, scores))
-    assert question_kinds(bundle) == "edge-votes+scores"
+    assert bundle.kind == "edge-votes+scores"
     assert [encoding.length for encoding in bundle.encodings] == [6, 3, 3]

@@ -17,11 +17,10 @@ from cipherdag.algorithms.evidence.closed import fisher_criticals, largest_exces
 from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.closed.words import SUM_BITS
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts
+from cipherdag.questions.verdicts import SUM_BITS, EdgeVerdicts, EvidenceVerdicts
 
 
 def one_edge(needed, *, abstain=True):

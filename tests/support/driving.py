@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 from mpc_cohort import holds
 
-from cipherdag.protocol.secure_batches import predicates_of
-from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 
 def plain_sum(question, respondents):
     """What every protection must give for one question."""
     answers = np.array([respondent.answer(question) for respondent in respondents])
-    if finds_verdicts(question):
+    if question.opens_bits:
         return plain_verdicts(question, answers)
     total = answers.sum(axis=0)
     for encoding, part in parts(question):
@@ -26,7 +24,7 @@ def plain_sum(question, respondents):
 
 def plain_verdicts(question, words):
     """The verdicts of a question from the words of all its sites, shape (sites, words)."""
-    predicates, total = predicates_of(question, len(words)), words.sum(axis=0)
+    predicates, total = question.predicates(len(words)), words.sum(axis=0)
     assert words.dtype == np.int64
     assert ((words >= predicates.lowest) & (words <= predicates.highest)).all(), question.label
     assert ((total >= predicates.lowest) & (total <= predicates.highest)).all(), question.label

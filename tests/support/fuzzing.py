@@ -31,10 +31,10 @@ from cipherdag.protocol import plan as plans
 from cipherdag.protocol.set_up import bodies as set_up
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.record.ledger import verify_ledger
 from cipherdag.sites.table.schema import Schema
@@ -233,7 +233,7 @@ def asked_questions():
         for question in questions:
             for part in question.parts if isinstance(question, Bundle) else (question,):
                 found.setdefault(type(part).__name__, part)
-                if isinstance(part, Contributors):  # of cells nothing is asked but so
+                if isinstance(part, ContributorCounts):  # of cells nothing is asked but so
                     found.setdefault(type(part.question).__name__, part.question)
     return found
 

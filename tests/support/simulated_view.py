@@ -41,11 +41,9 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.secure_batches import predicates_of
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up.bodies import Chance, Links, Offer, Ready, Seals
 from cipherdag.protocol.wire import decode
-from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.ledger import Ledger
@@ -96,7 +94,7 @@ class Rest:
         return self._last[1]
 
     def _left(self, place, question):
-        if finds_verdicts(question):
+        if question.opens_bits:
             return self._words(place, question)
         scale = [2**encoding.resolution_bits for encoding, _ in parts(question)]
         lengths = [encoding.length for encoding, _ in parts(question)]
@@ -115,7 +113,7 @@ class Rest:
         )
 
     def _words(self, place, question):
-        predicates = predicates_of(question, self._n_sites)
+        predicates = question.predicates(self._n_sites)
         own = np.zeros(predicates.n_words, dtype=np.int64)
         for one in self._real:
             own += one.answer(question)
@@ -135,7 +133,7 @@ class Pretending:
     def answer(self, question):
         left = self._rest.of(self._asked, question)
         self._asked += 1
-        if finds_verdicts(question):
+        if question.opens_bits:
             # whole numbers, in as equal parts as there can be
             return left // self._rest.pretending + (
                 self._position < left % self._rest.pretending
@@ -283,7 +281,7 @@ def masked_words(engine, asked_questions, plan):
     found = {site: [] for site in shares}
     for number, question in enumerate(asked_questions):
         for site, own in shares.items():
-            if finds_verdicts(question):
+            if question.opens_bits:
                 found[site].append(_sealed_words(own[number].share) / 2.0**64)
                 continue
             declared = declaration(question, everyone, own[number].digest, plan)

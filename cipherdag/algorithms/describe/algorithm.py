@@ -28,13 +28,13 @@ from cipherdag.findings.conclusion import Report
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.coverage import covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.lockstep import beside
+from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import sum_with_threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,11 @@ class Describe(Algorithm[DescribeOutcome, Description]):
 
     def _described(self, facts: Facts) -> Describing:
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
-        kinds = question.read((yield from covered(question, facts.fewest)))
+        kinds = question.read((yield from sum_with_threshold(question, facts.fewest)))
         sums = self._sums(kinds)
-        opened, differences = yield from beside(
-            covered(sums, facts.fewest), marginal_differences(kinds, self._settings(facts))
+        opened, differences = yield from gather_two(
+            sum_with_threshold(sums, facts.fewest),
+            marginal_differences(kinds, self._settings(facts)),
         )
         spreads = Spreads.of(sums, opened)
         counts = ValueCounts(
@@ -108,7 +109,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             marks=np.ascontiguousarray(spreads.marks(), dtype="<f8").tobytes(),
             max_rows=self.max_rows,
         )
-        counted = yield from covered(counts, facts.fewest)
+        counted = yield from sum_with_threshold(counts, facts.fewest)
         return DescribeOutcome(spreads, summaries_of(spreads, counts, counted), differences)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:

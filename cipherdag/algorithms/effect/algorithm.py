@@ -40,7 +40,7 @@ from cipherdag.questions.estimation.effect_sums import (
     EffectSums,
     Estimator,
 )
-from cipherdag.questions.lockstep import beside, lockstep
+from cipherdag.questions.gather import gather, gather_two
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, ColumnKinds, Columns
 from cipherdag.questions.question import Question
 
@@ -209,8 +209,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
             if not own.why
         }
-        told, left = yield from beside(
-            lockstep([refuted(own, every=self.refute) for own in estimations.values()]),
+        told, left = yield from gather_two(
+            gather([refuted(own, every=self.refute) for own in estimations.values()]),
             left_out(scopes[0], kinds, facts.fewest),
         )
         by_number = dict(zip(estimations, told, strict=True))

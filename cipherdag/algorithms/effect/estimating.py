@@ -20,7 +20,6 @@ from cipherdag.algorithms.effect.effect_estimates import (
 )
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
-from cipherdag.questions.coverage import Contributors, covered, opened_where
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     ModelSteps,
@@ -29,9 +28,10 @@ from cipherdag.questions.estimation.effect_stages import (
     Variance,
 )
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
-from cipherdag.questions.lockstep import beside
+from cipherdag.questions.gather import gather_two
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.hazard_fits import CONVERGED
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 
@@ -84,7 +84,7 @@ class Estimation:
         self.contributing = self._sites
         if not self.between:
             return (yield from self._estimated())
-        effect, between = yield from beside(self._estimated(), self._between())
+        effect, between = yield from gather_two(self._estimated(), self._between())
         return replace(effect, between=between)
 
     @property
@@ -95,7 +95,7 @@ class Estimation:
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
         """Heterogeneity between sites: the weighted mean of their effects, and Cochran's Q."""
         asked = self._stage(PerSite(self.reference))
-        sums = yield from covered(asked, self.facts.fewest)
+        sums = yield from sum_with_threshold(asked, self.facts.fewest)
         unit = self._effect_scale()
         number = not asked.categories[asked.treatment]
         others = [a for a in range(asked.arms) if number or a != self.reference]
@@ -124,8 +124,8 @@ class Estimation:
 
     def _count(self) -> Generator[Question, FloatVector, str]:
         """How many sites add rows; in words why they are too few."""
-        scope = self.question.scope
-        asked = scope if self.facts.fewest <= 1 else Contributors(question=scope)
+        scope = self.question.counted_as
+        asked = scope if self.facts.fewest <= 1 else ContributorCounts(question=scope)
         counts = np.rint((yield asked)).astype(np.int64)
         able, *arms = counts.tolist()
         self._sites, cohort, fewest = able, self.facts.present.n_sites, self.facts.fewest
@@ -167,7 +167,7 @@ class Estimation:
         """The sums of a question."""
         if self.facts.fewest <= 1:
             return (yield question)
-        return (yield from opened_where(question, np.ones(1 + question.arms, dtype=bool)))
+        return (yield from open_unsuppressed(question, np.ones(1 + question.arms, dtype=bool)))
 
     def _fit(self) -> Generator[Question, FloatVector, None]:
         """Fit all models by maximum likelihood, in the same rounds, one per Newton step."""

@@ -20,12 +20,12 @@ import msgspec
 from cipherdag.algorithms.effect.estimating import Estimating, Estimation
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import Change, LeftOut, Refutation
-from cipherdag.questions.coverage import covered
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import sum_with_threshold
 
 OF: tuple[Literal["treatment", "outcome"], ...] = ("treatment", "outcome")
 NO_UNIT = b"\x00" * 8
@@ -42,7 +42,7 @@ def refuted(estimation: Estimation, *, every: bool) -> Estimating:
         )
         for _, question in changed
     ]  # fmt: skip
-    effect, *after = yield from lockstep([estimation.run(), *(other.run() for other in others)])
+    effect, *after = yield from gather([estimation.run(), *(other.run() for other in others)])
     if effect.why:
         return effect
     numbers = iter(range(1, FOLDS + 1))
@@ -103,7 +103,7 @@ def left_out(
     if not (kinds.restricted or kinds.incomplete[[*scope.named]].any()):
         return ()
     asked = msgspec.structs.replace(scope, stage=Missing())
-    sums = (yield from covered(asked, fewest)).reshape(4, 2).tolist()
+    sums = (yield from sum_with_threshold(asked, fewest)).reshape(4, 2).tolist()
     return tuple(
         LeftOut(of=of, sites=round(n), rows=round(m), z=difference / math.sqrt(variance))
         for of, difference, variance, m, n in zip(OF, *sums, strict=True)

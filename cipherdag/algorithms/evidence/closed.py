@@ -23,11 +23,10 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Question
-from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts
+from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts, finest_grid_that_fits
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.kind import EvidenceSettings, Opening
@@ -183,12 +182,14 @@ def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
         return tuple(math.ceil(math.ldexp(own, bits)) - 1 for own in values)
 
     # what one site adds is cut just above the largest value: more of it changes no verdict
-    _, bits = finest(lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES, most=LOG_BITS)
+    _, bits = finest_grid_that_fits(
+        lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES, most=LOG_BITS
+    )
     return on_grid(bits), bits
 
 
 def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
-    """The largest n (p - alpha) of a site on the finest grid, and the grid.
+    """The largest n (p - alpha) of a site on the finest_grid_that_fits grid, and the grid.
 
     Args:
         max_rows: Declared bound of a site's rows.
@@ -198,4 +199,4 @@ def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
         ParameterError: There are too many sites, or rows at one.
     """
     otherwise = "reveal bits with evidence weighted_p needs a smaller max_rows"
-    return finest(lambda bits: max_rows << bits, n_sites, otherwise)
+    return finest_grid_that_fits(lambda bits: max_rows << bits, n_sites, otherwise)

@@ -31,9 +31,9 @@ from cipherdag.questions.combined_evidence import (
     combined_p,
     combined_strength,
 )
-from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 from cipherdag.statistics.normal_scores import normal_scores
 
 
@@ -76,8 +76,8 @@ class CombinedTests(RememberedTests):
             sums = yield question
             p_value, none = self._told(question, sums, tests), question.weights(sums) <= 0
         else:
-            able = np.rint((yield Contributors(question=question)))
-            sums = yield from opened_where(question, able >= self._fewest)
+            able = np.rint((yield ContributorCounts(question=question)))
+            sums = yield from open_unsuppressed(question, able >= self._fewest)
             p_value, none = self._told(question, sums, tests), able < self._fewest
         # of too few sites that x and y vary at
         none &= np.arange(len(none)) < len(tests[0])

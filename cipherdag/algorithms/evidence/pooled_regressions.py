@@ -24,7 +24,7 @@ from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.encodings import by_block, pack_integers
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models, step_length
@@ -131,7 +131,7 @@ class RegressionTests(RememberedTests):
         models = sorted({own for pair in pairs for own in pair} - set(self._known), key=IN_ORDER)
         kept = by_block(tests, given)
         left = [block[~own] for block, own in zip(tests, kept, strict=True)]
-        _, others = yield from lockstep([self._fit(models), self.ask_instead(left, WITHHELD)])
+        _, others = yield from gather([self._fit(models), self.ask_instead(left, WITHHELD)])
         over_one = [
             self._known[small][1] == self._known[large][1] != MIXED for small, large in pairs
         ]

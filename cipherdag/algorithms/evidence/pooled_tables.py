@@ -15,7 +15,7 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, SmallCells, Tables
 from cipherdag.questions.question import Question
 from cipherdag.statistics.contingency import TableStatistic
@@ -244,7 +244,7 @@ class TableTests(RememberedTests):
         left = [rows[np.isin(way, FALLEN_BACK)] for rows, way in zip(tests, ways, strict=True)]
         self.tally["pooled"] += 0  # said even where there is none
         self.tally.update(np.concatenate(ways).tolist())
-        _, others = yield from lockstep([self._tables.ask(by_size), self._fallback.p_values(left)])
+        _, others = yield from gather([self._tables.ask(by_size), self._fallback.p_values(left)])
         assert others is not None, "the fallback returns p-values"
         p_values = []
         for rows, way, other in zip(tests, ways, others, strict=True):

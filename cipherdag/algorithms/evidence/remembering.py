@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks, row_keys
-from cipherdag.questions.lockstep import answered, parts_of
-from cipherdag.questions.question import Question, finds_verdicts
+from cipherdag.questions.gather import map_questions
+from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Outcome = TypeVar("Outcome")
@@ -50,15 +50,15 @@ def remember(
     memories: dict[int, Memory] = {}
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
-        if finds_verdicts(question):
+        if question.opens_bits:
             return (yield question)
-        parts = parts_of(question)
+        parts = question.parts
         triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
         if len(triplets) != len(parts):
             raise TypeError("only weighted evidence of triplets is remembered")
         return (yield from _complete(triplets, memories, fewest))
 
-    return answered(asking, answer)
+    return map_questions(asking, answer)
 
 
 def _complete(
@@ -99,7 +99,7 @@ def _learn(
         ]
         counts, members = pack_blocks([key_rows(own, size) for size, own in enumerate(part)])
         question = msgspec.structs.replace(template, counts=counts, members=members)
-        sums = yield from covered(question, fewest)
+        sums = yield from sum_with_threshold(question, fewest)
         total, marginal = sum(counts), counts[0]
         strengths = np.zeros(total)
         strengths[:marginal] = sums[total : total + marginal]

@@ -19,15 +19,16 @@ import numpy as np
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
 from cipherdag.questions.pooled_data import ColumnKinds
+from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
+from cipherdag.questions.threshold import (
+    sum_with_threshold,
+)
 from cipherdag.statistics.corrections import corrected
 
-Comparing = Generator[
-    Contributors | Covered | CountedQuestion, FloatVector, tuple["SiteDifference", ...]
-]
+Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
 
 LEVEL = 0.01
 """Chance that any variable is named where none differs (Holm, 1979)."""
@@ -129,7 +130,7 @@ def _compared(
     found = {own: SiteDifference(*own, np.nan) for own in sets}
     if asked:
         question = _question(kinds, settings, asked)
-        sums = yield from covered(question, settings.fewest)
+        sums = yield from sum_with_threshold(question, settings.fewest)
         coded = segments(question.encodings, sums)[2] > 0.0
         first = np.cumsum(question.sides()[:, 0]) - question.sides()[:, 0]
         told = zip(p_values_of(question, sums).tolist(), coded[first].tolist(), strict=True)

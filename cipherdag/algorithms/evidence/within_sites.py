@@ -35,13 +35,13 @@ from cipherdag.algorithms.evidence.source import (
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import Effect
-from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.questions.scores.score_test import p_values
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
 DONE = "within sites"
 KEY_VALUES = 100.0
@@ -119,8 +119,8 @@ class ScoreTests(RememberedTests):
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
             return self.resolve_constant_pairs(tests[0], p_value, constant, DONE)
         fewest = max(self._settings.fewest, 1)
-        contributors = np.rint((yield Contributors(question=question)))
-        scores = question.parts((yield from opened_where(question, contributors >= fewest)))
+        contributors = np.rint((yield ContributorCounts(question=question)))
+        scores = question.read((yield from open_unsuppressed(question, contributors >= fewest)))
         able = contributors[: question.n_tests]
         possible = bool((scores.variances >= 0.0).all())
         require_possible(question.label, "a negative variance", holds=possible)

@@ -39,7 +39,7 @@ from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
 from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import subsets
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Question
 
 MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
@@ -236,12 +236,12 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         n_variables = facts.n_variables
         learning = self._triplets(facts, "FedCFL")
         searches: list[Searching] = [parents_and_children(learning, label) for label in labels]
-        learned = dict(zip(labels, (yield from lockstep(searches)), strict=True))
+        learned = dict(zip(labels, (yield from gather(searches)), strict=True))
         retrieving = self._triplets(facts, "FedCFR")
         retrievals: list[Retrieving] = [
             self._retrieve(retrieving, label, learned) for label in labels
         ]
-        retrieved = dict(zip(labels, (yield from lockstep(retrievals)), strict=True))
+        retrieved = dict(zip(labels, (yield from gather(retrievals)), strict=True))
         kept = {
             label: learned[label].marginals.by_strength(
                 {*learned[label].members, *retrieved[label]} - set(labels)
@@ -310,7 +310,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             parents_and_children(triplets, feature, watched=frozenset(watching))
             for feature, watching in asking_for.items()
         ]
-        found = yield from lockstep(searches)
+        found = yield from gather(searches)
         members = dict(zip(asking_for, (own.members for own in found), strict=True))
         return {
             label: {feature for feature in features if label not in members[feature]}

@@ -24,9 +24,9 @@ from cipherdag.questions.combined_evidence import (
     combined_p,
     combined_strength,
 )
-from cipherdag.questions.coverage import covered
-from cipherdag.questions.lockstep import answered, lockstep, parts_of
-from cipherdag.questions.question import Question, finds_verdicts
+from cipherdag.questions.gather import gather, map_questions
+from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Outcome = TypeVar("Outcome")
@@ -51,14 +51,14 @@ def by_combination(
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is combined")
         combined = CombinedEvidence.about(question, combination)
-        sums = yield from covered(combined, fewest)
+        sums = yield from sum_with_threshold(combined, fewest)
         p_value = combined_p(combined, sums)
         done = ~np.isnan(p_value)
         marginal = question.counts[0] if question.counts else 0
         strength = np.where(done, combined_strength(combined, sums), 0.0)[:marginal]
         return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
 
-    return answered(asking, answer)
+    return map_questions(asking, answer)
 
 
 def by_source(
@@ -84,9 +84,9 @@ def by_source(
     opened: list[EvidenceSource] = []
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
-        if finds_verdicts(question):
-            comparisons = [_asked(part) for part in parts_of(question)]
-            told = yield from lockstep(comparisons, most_values=ROUND_VALUES)
+        if question.opens_bits:
+            comparisons = [_asked(part) for part in question.parts]
+            told = yield from gather(comparisons, most_values=ROUND_VALUES)
             return np.concatenate(told)
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is tested")
@@ -109,7 +109,7 @@ def by_source(
         strength = opened[0].strengths(tests[0]) if tests else np.zeros(0)
         return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
 
-    return answered(asking, answer)
+    return map_questions(asking, answer)
 
 
 def _asked(question: Question) -> Generator[Question, FloatVector, FloatVector]:

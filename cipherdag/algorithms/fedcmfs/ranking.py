@@ -21,11 +21,11 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.closed import Compared
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
-from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Question
+from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.verdicts import finest_grid_that_fits
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
@@ -90,7 +90,7 @@ class Ranking:
 
     def _grid(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, tuple[int, int]]:
         """The largest difference of a site on the grid, and the grid."""
-        largest, bits = finest(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
+        largest, bits = finest_grid_that_fits(lambda bits: 1 << bits, self.n_sites, TOO_MANY_SITES)
         if self.evidence == "fisher":
             return largest, bits - LOG_POWER
         reached = yield ScaleVerdicts(pairs)

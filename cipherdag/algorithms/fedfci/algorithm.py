@@ -60,7 +60,7 @@ from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.lockstep import beside
+from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
 from cipherdag.questions.question import MAX_REPLICATES, Question
@@ -224,10 +224,10 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         shown = None if drawn else facts.present
         if self.integrate:
             return (yield from self._learn_by_group(source, settings, known, facts))
-        found, marginal = yield from beside(
+        found, marginal = yield from gather_two(
             self._skeleton(source, known, shown), marginal_differences(kinds, settings)
         )
-        outcome, given = yield from beside(
+        outcome, given = yield from gather_two(
             self._orient(source, known, found, facts),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
@@ -238,7 +238,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     ) -> Learning:
         """The run group by group of sites, for what fits all of them to be looked for."""
         kinds = source.kinds if self.compare_sites and not self.closed else None
-        outcome, marginal = yield from beside(
+        outcome, marginal = yield from gather_two(
             of_groups(source, facts.measured, known, self._skeleton, self._judge),
             marginal_differences(kinds, settings),
         )

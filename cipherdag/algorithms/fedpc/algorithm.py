@@ -43,7 +43,7 @@ from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.lockstep import beside
+from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import MAX_REPLICATES, Question
@@ -283,12 +283,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         kinds = source.kinds if comparing else None
         shown = None if drawn else facts.present
         size = self.max_cond_size
-        found, marginal = yield from beside(
+        found, marginal = yield from gather_two(
             stable_skeleton(source, known, alpha=self.alpha, max_cond_size=size, shown=shown),
             marginal_differences(kinds, settings),
         )
         search = self._search(found.skeleton)
-        (chosen, judged), given = yield from beside(
+        (chosen, judged), given = yield from gather_two(
             separated(
                 source,
                 search,

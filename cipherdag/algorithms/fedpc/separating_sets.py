@@ -13,7 +13,6 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.comparison import secure_max, secure_min
-from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
@@ -23,6 +22,7 @@ from cipherdag.questions.separators import (
     CandidateScores,
     SeparatorSearch,
 )
+from cipherdag.questions.threshold import sum_with_threshold
 
 SLICE = 250_000
 UNDECIDED = -2
@@ -92,7 +92,7 @@ def _all_scores(
         count = min(SLICE, total - first)
         question = CandidateScores(search=search, first=first, count=count, score=score)
         # a vote is every site's
-        sums = yield from covered(question, fewest if score == "mean" else 1)
+        sums = yield from sum_with_threshold(question, fewest if score == "mean" else 1)
         if score == "mean":
             # Eq. 1 of FedCMFS: sum n_k p_k / sum n_k over the sites whose test is reliable
             weighted, rows = sums[:count], sums[count:]

@@ -21,10 +21,10 @@ from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.coverage import covered
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.questions.verdicts import MOST_VERDICTS, EdgeVerdicts
 
 TOO_MANY = (
@@ -157,7 +157,7 @@ def _counted(
     if not question.abstain:
         sums = yield question
         return np.rint(sums).astype(np.int64), np.full(len(sums), present.n_sites)
-    sums = yield from covered(question, fewest)
+    sums = yield from sum_with_threshold(question, fewest)
     votes, able = np.split(np.rint(sums).astype(np.int64), 2)
     able[able < fewest] = 0
     return votes, able

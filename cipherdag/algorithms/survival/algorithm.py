@@ -28,7 +28,6 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.conclusion import Report
 from cipherdag.findings.survival import SurvivalAnalysis
-from cipherdag.questions.coverage import covered
 from cipherdag.questions.estimation.survival import (
     MOST_BINS,
     MOST_COLUMNS,
@@ -38,6 +37,7 @@ from cipherdag.questions.estimation.survival import (
 )
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import sum_with_threshold
 
 MOST_SHOWN = 20
 BEYOND = float(np.finfo(np.float64).max)
@@ -132,7 +132,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         time, event, by = (self._place(own, facts) for own in (self.time, self.event, self.by))
         adjust = tuple(self._place(own, facts) for own in self.adjust)
         columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
-        kinds = columns.read((yield from covered(columns, facts.fewest)))
+        kinds = columns.read((yield from sum_with_threshold(columns, facts.fewest)))
         self._check_kinds(kinds, time, event, by)
         rows: dict[str, Any] = {
             "categories": tuple(kinds.categories.tolist()),

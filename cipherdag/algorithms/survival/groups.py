@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.questions.coverage import Contributors, covered, opened_where
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS, SurvivalCounts
 from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 
 Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
 
@@ -37,14 +37,14 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
         How many sites tell of each group, and how many of all those that may be compared.
     """
     if question.n_groups < FEWEST_GROUPS:
-        return question, (yield from covered(question, fewest))
+        return question, (yield from sum_with_threshold(question, fewest))
     needed = max(fewest, 1)
-    counts = np.rint((yield Contributors(question=question)))
+    counts = np.rint((yield ContributorCounts(question=question)))
     left = counts[:-1] >= needed
     while left.sum() >= FEWEST_GROUPS:
         chosen = tuple(np.flatnonzero(left).tolist())
         asked = msgspec.structs.replace(question, compared=chosen)
-        able = np.rint((yield Contributors(question=asked)))
+        able = np.rint((yield ContributorCounts(question=asked)))
         if able[-1] >= max(needed, SHARE * counts[:-1][left].max()):
             break
         fewest_tell = left & (counts[:-1] == counts[:-1][left].min())
@@ -53,4 +53,4 @@ def compared(question: SurvivalCounts, fewest: int) -> Comparing:
         asked, able = question, counts
     if fewest <= 1:
         return asked, (yield asked)
-    return asked, (yield from opened_where(asked, able >= needed))
+    return asked, (yield from open_unsuppressed(asked, able >= needed))

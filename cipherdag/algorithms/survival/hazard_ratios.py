@@ -19,12 +19,12 @@ from cipherdag.algorithms.evidence.effects import LARGEST_LOG
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.survival import HazardModel, HazardRatio
-from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, column_count
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 from cipherdag.statistics.normal_scores import WIDTH
 from cipherdag.statistics.regression_fits import step_parts
@@ -98,10 +98,10 @@ def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
         if fewest <= 1:
             sums = yield question
         else:
-            counts = np.rint((yield Contributors(question=question)))
+            counts = np.rint((yield ContributorCounts(question=question)))
             if few := _few(model, counts, fewest):
                 return Fitted(first, None, 0, edges is None, few)
-            sums = yield from opened_where(question, counts >= fewest)
+            sums = yield from open_unsuppressed(question, counts >= fewest)
         sites = int(segments(question.encodings, sums)[-1][0])
         if not sites:
             return Fitted(first, None, 0, edges is None)

@@ -15,7 +15,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import msgspec
 import numpy as np
@@ -37,6 +37,7 @@ from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
 )
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.statistics.regression_models import Regression, coefficient_count
 
@@ -62,8 +63,7 @@ _REFUTED: dict[Refutation, str] = {
 }
 
 
-class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
-                 tag="effect-sums"):  # fmt: skip
+class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     """What are the sums of the estimating functions of a treatment effect?
 
     Rows complete in treatment, outcome, ``adjust`` and ``complete_in`` count. The arms are the
@@ -127,7 +127,10 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         stage: What is asked.
     """
 
-    leaves: ClassVar[str] = "estimating functions of a treatment's effect"
+    leaves = "estimating functions of a treatment's effect"
+    countable = True
+    opt_in = True
+    keeps_count = True
 
     categories: tuple[int, ...]
     origins: bytes
@@ -243,7 +246,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         return tuple(sorted((self.treatment, self.outcome, *self.adjust, *self.complete_in)))
 
     @property
-    def scope(self) -> Self:
+    def counted_as(self) -> Self:
         """The question of which sites contribute, the same in every stage of all sites' rows."""
         if self.stage.per_part:
             return self
@@ -343,12 +346,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             Encoding(length=self._parts, bound=1.0),
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
-        """Which values are opened: all, if enough sites contribute and have rows of every arm."""
+    def value_mask(self, parts: BoolVector) -> BoolVector:
+        """All values, if enough sites contribute and have rows of every arm."""
         if self.stage.per_part:
-            return np.tile(chosen, 4)
-        length = sum(encoding.length for encoding in self.encodings)
-        return np.full(length, bool(chosen.all()))
+            return np.tile(parts, 4)
+        return np.full(self.n_values, bool(parts.all()))
 
 
 def _unpacked(numbers: bytes) -> FloatVector:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
@@ -23,6 +22,7 @@ from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
 )
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 
 MOST_BINS = 1024
@@ -34,7 +34,7 @@ LARGEST_COEFFICIENT = 64.0
 """Of one common unit: beyond, a ratio of hazards is no number that a table holds."""
 
 
-class Survived(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Survived(Question, frozen=True, kw_only=True):
     """Rows that are looked at until an event, or for as long as they are followed.
 
     Attributes:
@@ -119,7 +119,8 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
         compared: Which groups the test compares, ascending; none for no test.
     """
 
-    leaves: ClassVar[str] = "events and rows at risk in public bins of time, and log-rank tests"
+    leaves = "events and rows at risk in public bins of time, and log-rank tests"
+    countable = True
 
     edges: bytes
     by: int = -1
@@ -145,7 +146,6 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"times until an event in {self.n_bins} bins"
 
     @property
@@ -166,20 +166,20 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
             Encoding(length=groups + 1, bound=1.0),
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """Which values of an answer are of some groups, of the test, or of none of these.
 
         Args:
-            chosen: The groups, and the test last, shape (G + 1,).
+            parts: The groups, and the test last, shape (G + 1,).
 
         Returns:
             Shape (number of values,).
         """
         groups = self.n_groups
-        cells = np.repeat(chosen[:-1], self.n_bins)
-        tested = chosen[-1] and chosen[list(self.compared)].all()
+        cells = np.repeat(parts[:-1], self.n_bins)
+        tested = parts[-1] and parts[list(self.compared)].all()
         test = np.repeat(tested, 2 * groups + groups * (groups + 1) // 2)
-        return np.concatenate([cells, cells, [True], test, chosen])
+        return np.concatenate([cells, cells, [True], test, parts])
 
 
 class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-steps"):
@@ -208,7 +208,10 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
         efron: Whether ties are taken as Efron does, or as Breslow.
     """
 
-    leaves: ClassVar[str] = "partial likelihoods, gradients and Hessians of Cox models"
+    leaves = "partial likelihoods, gradients and Hessians of Cox models"
+    countable = True
+    opt_in = True
+    indivisible = True
 
     predictors: tuple[int, ...]
     origins: bytes
@@ -243,7 +246,6 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"a step of a Cox model of {self.n_columns} coefficients"
 
     @property
@@ -269,14 +271,12 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
         bound = float(self.max_rows) * LARGEST_DEVIATION**2
         return Encoding(length=length, bound=bound, resolution_bits=bits, signed=True)
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """All values of an answer, if enough sites tell; shape (number of values,)."""
-        return np.full(sum(encoding.length for encoding in self.encodings), bool(chosen[0]))
+        return np.full(self.n_values, bool(parts[0]))
 
 
-class HazardSums(
-    _InBins, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hazard-sums"
-):
+class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
     """What does each bin of time add to the partial likelihood of all sites' rows together?
 
     The hazard is one function of time for all sites; times are those of their bins, as in
@@ -298,7 +298,10 @@ class HazardSums(
         edges: Packed 64-bit floats above 0, ascending.
     """
 
-    leaves: ClassVar[str] = "sums over rows at risk in public bins of time, for Cox models"
+    leaves = "sums over rows at risk in public bins of time, for Cox models"
+    countable = True
+    opt_in = True
+    indivisible = True
 
     model: HazardSteps
     edges: bytes
@@ -308,7 +311,6 @@ class HazardSums(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"{self.model.label}, in {self.n_bins} bins"
 
     @property
@@ -321,9 +323,9 @@ class HazardSums(
             self.model.contribution,
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """All values of an answer, if enough sites tell; shape (number of values,)."""
-        return np.full(sum(encoding.length for encoding in self.encodings), bool(chosen[0]))
+        return np.full(self.n_values, bool(parts[0]))
 
 
 def column_count(predictors: Sequence[int], categories: Sequence[int]) -> int:

@@ -13,15 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.closed.words import one_bit_each
-from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.scores.score_sums import (
     FIRST_SIZE,
@@ -30,6 +27,7 @@ from cipherdag.questions.scores.score_sums import (
     ScoreSums,
 )
 from cipherdag.questions.scores.score_test import Components, Thresholds, site_line
+from cipherdag.questions.verdicts import Verdicts
 
 SCORE_BITS, VARIANCE_BITS, SITE_BITS, TRACE_BITS = 2, 4, 4, 10
 """Of the grids of what is compared: scores in rows, variances, sites' scores, trace weights."""
@@ -52,9 +50,7 @@ class _Block(NamedTuple):
     constants: IndexArray
 
 
-class ScoreBits(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="score-bits"
-):
+class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     """Does each test say dependent, over all sites together? Nothing else is opened.
 
     The answer has a bit per level and test, tests fastest; then one more for each of the first
@@ -73,7 +69,7 @@ class ScoreBits(
         able: Of how many tests, the first ones, to ask whether they can be done.
     """
 
-    leaves: ClassVar[str] = "whether a test over all sites together says dependent, or can be done"
+    leaves = "whether a test over all sites together says dependent, or can be done"
 
     question: ScoreSums
     levels: tuple[float, ...]
@@ -96,14 +92,9 @@ class ScoreBits(
             raise ValueError("there are as many tests as are asked whether they can be done")
 
     @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return self.question.label
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
+    def n_verdicts(self) -> int:
         """One bit per level and test, and per test that may not be able."""
-        return one_bit_each(len(self.levels) * self.question.n_tests + self.able)
+        return len(self.levels) * self.question.n_tests + self.able
 
     @property
     def n_comparisons(self) -> int:
@@ -126,7 +117,7 @@ class ScoreBits(
 
         V is rounded up: where categories are rare, each site would round off all of it.
         """
-        scores, variances, site_scores, sites, _ = self.question.parts(answer)
+        scores, variances, site_scores, sites, _ = self.question.read(answer)
         squared = self.thresholds[0].squared[self.components.owner]
         steps = np.concatenate(
             [
@@ -278,7 +269,7 @@ class ScoreBits(
         return np.maximum(weights / np.exp2(beyond)[tests.owner], 1.0).astype(np.int64)
 
 
-class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="category-sizes"):
+class CategorySizes(Verdicts, frozen=True, tag="category-sizes"):
     """About how many rows does each category have over all sites? To a power of two, from 8 on.
 
     Leaks:
@@ -291,7 +282,7 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves: ClassVar[str] = "about how many rows each category has, to a power of two"
+    leaves = "about how many rows each category has, to a power of two"
 
     categories: tuple[int, ...]
     rows: int
@@ -304,13 +295,12 @@ class CategorySizes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"sizes of {sum(self.categories)} categories"
 
     @property
-    def encodings(self) -> tuple[Encoding, ...]:
+    def n_verdicts(self) -> int:
         """One bit per category and power, powers fastest."""
-        return one_bit_each(sum(self.categories) * len(self._powers))
+        return sum(self.categories) * len(self._powers)
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's counts."""

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.encodings import Encoding, segments, unpack_blocks
 from cipherdag.questions.pooled_data import check_categories
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import check_ordered
 from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
@@ -68,9 +68,7 @@ class Scores(NamedTuple):
     rows: FloatVector
 
 
-class ScoreSums(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="score-sums"
-):
+class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
     """Scores and null variances of tests of x and y given S, within each site.
 
     Where all columns of a test are categories, a component is a cell: of the site's n rows of a
@@ -95,7 +93,9 @@ class ScoreSums(
         ordered: Positions of variables with three or more categories in an order, ascending.
     """
 
-    leaves: ClassVar[str] = "how far variables are from independence within sites"
+    leaves = "how far variables are from independence within sites"
+    resamplable = True
+    countable = True
 
     categories: tuple[int, ...]
     counts: tuple[int, ...]
@@ -110,7 +110,6 @@ class ScoreSums(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"{self.n_tests} tests, |S| <= {len(self.counts) - 1}"
 
     @property
@@ -183,21 +182,21 @@ class ScoreSums(
             Encoding(length=2 * self.n_tests, bound=rows),
         )
 
-    def where(self, chosen: BoolVector) -> BoolVector:
+    def value_mask(self, parts: BoolVector) -> BoolVector:
         """Which values of an answer are about these tests, and sites' own tests, shape (2 B,)."""
-        tests, sites = np.split(chosen, 2)
+        tests, sites = np.split(parts, 2)
         each = np.repeat(tests, self.sizes)
         return np.concatenate([each, each, sites, tests, sites])
 
-    def parts(self, answer: FloatVector) -> Scores:
-        """An answer, or a sum of answers, in its parts."""
+    def read(self, answer: FloatVector) -> Scores:
+        """An answer, or a sum of answers, by segment."""
         scores, variances, site_scores, contributed = segments(self.encodings, answer)
         rows, sites = np.split(contributed, 2)
         return Scores(scores, variances, site_scores, sites, rows)
 
-    def joined(self, found: Scores) -> FloatVector:
-        """The answer of these parts."""
-        return np.concatenate([*found[:3], found.rows, found.sites])
+    def pack(self, scores: Scores) -> FloatVector:
+        """Inverse of `read`."""
+        return np.concatenate([*scores[:3], scores.rows, scores.sites])
 
     def components(self, sizes: FloatVector, rows: int) -> Components:
         """What is public about the components.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,9 +23,14 @@ from cipherdag.errors import (
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, fitting_tests
 from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
-from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
+from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
-from cipherdag.questions.question import Bundle, PoolQuestion, Question, Resampled, SingleQuestion
+from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
+from cipherdag.questions.question import Question, Resampled
+from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     FamilyRegrets,
@@ -33,14 +38,20 @@ from cipherdag.questions.regrets import (
     ScoreSpec,
 )
 from cipherdag.questions.scores.score_bits import CategorySizes
+from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
     CandidateScores,
     SeparatorSearch,
 )
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import TestVerdicts
+from cipherdag.questions.threshold import (
+    ContributorCounts,
+    Suppressed,
+)
+from cipherdag.questions.verdicts import Verdicts
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.possible_test import PossibleTest
@@ -56,6 +67,23 @@ if TYPE_CHECKING:
 
 _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
 
+
+POOLED = (
+    Columns,
+    Moments,
+    SmallCells,
+    Tables,
+    RegressionSteps,
+    ScoreSums,
+    SiteDifferences,
+    LogLikelihoods,
+    ColumnSums,
+    ValueCounts,
+    SurvivalCounts,
+    HazardSteps,
+    HazardSums,
+    EffectSums,
+)
 
 MOST_TESTS = 4
 """Tests of other parameters that a site keeps, the least recently used of which it forgets.
@@ -108,17 +136,17 @@ class Respondent:
         self._learn = learn
         self._resamples = resamples
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
-        self._counted: dict[CountedQuestion, FloatVector] = {}
+        self._counted: dict[Question, FloatVector] = {}
         self._made = lru_cache(maxsize=MOST_TESTS)(make_test)
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
         self._answers: dict[type, Callable[[Any], Any]] = {
             EdgeVotes: self._edge_votes,
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
-            **dict.fromkeys(get_args(PoolQuestion), self._pooled),
-            Contributors: self._contributors,
-            Covered: self._covered,
-            **dict.fromkeys(get_args(TestVerdicts), self._words),
+            **dict.fromkeys(POOLED, self._pooled),
+            ContributorCounts: self._contributors,
+            Suppressed: self._covered,
+            Verdicts: self._words,
             CategorySizes: self._sizes,
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
@@ -138,10 +166,14 @@ class Respondent:
             MixedTypesError: The test does not fit the columns' types.
             BoundExceededError: The site has more rows than the question's max_rows.
         """
-        parts = question.parts if isinstance(question, Bundle) else (question,)
+        parts = question.parts
         for part in parts:
             self._check_rows(part)
-        return np.concatenate([self._answers[type(part)](part) for part in parts])
+        return np.concatenate([self._answer_to(part)(part) for part in parts])
+
+    def _answer_to(self, question: Question) -> Callable[[Any], Any]:
+        kinds = type(question).__mro__
+        return next(self._answers[kind] for kind in kinds if kind in self._answers)
 
     def _separators(self, question: _SeparatorQuestion) -> FloatVector:
         from cipherdag.sites.compute.ci_tests.separator_scores import candidate_scores
@@ -186,23 +218,25 @@ class Respondent:
         levels = pool.levels if pool is not None and pool.discrete else None
         return combined_evidence(test, question, levels)
 
-    def _contributors(self, question: Contributors) -> FloatVector:
+    def _contributors(self, question: ContributorCounts) -> FloatVector:
         if len(self._counted) >= MOST_COUNTED:
             del self._counted[next(iter(self._counted))]
         self._counted[question.question] = answer = self.answer(question.question)
-        return contributes(question.question, answer)
+        return question.question.contributes(answer).astype(np.float64)
 
-    def _covered(self, question: Covered) -> FloatVector:
+    def _covered(self, question: Suppressed) -> FloatVector:
         known = self._counted.pop(question.question, None)
-        return question.keep(self.answer(question.question) if known is None else known)
+        return question.question.suppress(
+            self.answer(question.question) if known is None else known, question.enough_array()
+        )
 
-    def _words(self, question: TestVerdicts) -> IndexArray:
+    def _words(self, question: Verdicts) -> IndexArray:
         return question.words(self.answer(question.question))
 
     def _sizes(self, question: CategorySizes) -> IndexArray:
         return question.words(self._pooled(question))
 
-    def _pooled(self, question: PoolQuestion) -> FloatVector:
+    def _pooled(self, question: Question) -> FloatVector:
         if self._pool is None:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
         return self._pool.answer(question)
@@ -233,7 +267,7 @@ class Respondent:
             self._searched = (search, best_separators(self._test(search.test), search))
         return self._searched[1]
 
-    def _check_rows(self, question: SingleQuestion) -> None:
+    def _check_rows(self, question: Question) -> None:
         most = getattr(question, "max_rows", None)
         if most is not None and self._pool is not None and self._pool.rows > most:
             raise BoundExceededError(

@@ -17,7 +17,6 @@ from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 
@@ -82,7 +81,7 @@ def plan_lines(
         return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
     if first is not None:
         values = sum(encoding.length for encoding in first.encodings)
-        asked = "bits" if finds_verdicts(first) else "sums"
+        asked = "bits" if first.opens_bits else "sums"
         decides = "what is opened decides" if opened == "bits" else "the sums decide"
         lines.append(
             f"The first {asked}: {first.label}, {values:,} values. Which questions follow, "

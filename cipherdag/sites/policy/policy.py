@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.errors import (
@@ -21,11 +21,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_alike, fewest_survivors
-from cipherdag.questions.question import (
-    Question,
-    SingleQuestion,
-    question_kinds,
-)
+from cipherdag.questions.question import Question, question_kinds
 from cipherdag.sites.policy.parameter_rules import (
     allows,
     fault_of_rule,
@@ -34,8 +30,8 @@ from cipherdag.sites.policy.parameter_rules import (
 )
 
 MAX_POLICY_BYTES = 64 * 1024
-QUESTION_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(SingleQuestion))
-OPT_IN_KINDS = frozenset({"regression-steps", "hazard-steps", "hazard-sums", "effect-sums"})
+QUESTION_KINDS = frozenset(question_kinds())
+OPT_IN_KINDS = frozenset(tag for tag, kind in question_kinds().items() if kind.opt_in)
 """Kinds that a site answers only if its policy names them.
 
 A coordinator that chooses the coefficients of regressions freely can narrow their sums down to a
@@ -308,7 +304,7 @@ class Policy:
             PolicyRefusedError: Questions of this kind are not allowed, or there are too many
                 rounds or values.
         """
-        for kind in question_kinds(question).split("+"):
+        for kind in sorted(question.tags):
             if kind not in self.questions:
                 raise PolicyRefusedError(f"the site's policy does not allow questions of '{kind}'")
         if round_number > self.max_rounds:

@@ -1,29 +1,25 @@
-"""What a site opens of tests: those that enough sites contribute to, as counted just before."""
+"""The threshold rule at a site: what it opens has contributors enough, as counted just before."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import PolicyRefusedError
-from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, counted_as
-from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.questions.lockstep import parts_of, split_parts
-from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.question import Question, Resampled, SingleQuestion
-from cipherdag.questions.separators import CandidateScores
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.question import Question, Resampled
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.session.reading import ALONE, Reading
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """How many sites contribute to every test, of how many.
+    """How many sites contribute to every part of a question, of how many.
 
     Attributes:
-        counts: Contributors, shape (number of tests,).
+        counts: ContributorCounts, shape (number of parts,).
         n_sites: How many sites were counted.
     """
 
@@ -40,18 +36,18 @@ class Coverage:
     """Holds every question of a run against the counts that were opened.
 
     Attributes:
-        fewest: How many sites have to contribute to a test, of this site's own policy.
+        min_contributors: How many sites have to contribute to a part, of this site's own policy.
         planned: How many by the plan, the same at every site.
         read: How this site reads what all sites are told.
     """
 
-    fewest: int
+    min_contributors: int
     planned: int = 1
     read: Reading = ALONE
     _counts: dict[tuple[object, ...], Counted] = field(default_factory=dict, repr=False)
 
     def check(self, question: Question, n_sites: int) -> None:
-        """Refuse a question that would open a test of fewer sites.
+        """Refuse a question that would open a part of fewer sites.
 
         Args:
             question: What is asked.
@@ -59,61 +55,54 @@ class Coverage:
                 may have been one of them.
 
         Raises:
-            PolicyRefusedError: Tests are asked for without being counted, or too few contribute.
+            PolicyRefusedError: Parts are asked for without being counted, or too few contribute.
         """
-        for part in parts_of(question):
+        for part in question.parts:
             inner = part.question if isinstance(part, Resampled) else part
-            if isinstance(inner, Covered):
+            if isinstance(inner, Suppressed):
                 counted = self._counts.get(self._key(part, inner.question))
                 if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
-                        f"a test is opened where {self.fewest} sites contribute to it at least"
+                        f"a test is opened where {self.min_contributors} sites contribute to it "
+                        "at least"
                     )
-            elif _tells_of_one(inner) and self.fewest > 1:
+            elif inner.needs_count and self.min_contributors > 1:
                 raise PolicyRefusedError("the sites that contribute to a test are counted first")
 
-    def kept(self, question: Question, answer: FloatVector, n_sites: int) -> FloatVector:
+    def suppress(self, question: Question, answer: FloatVector, n_sites: int) -> FloatVector:
         """An answer, zero where too few sites may be left of those that were counted.
 
-        Every site leaves out the same tests, since all go by the plan; see `check`.
+        Every site leaves out the same parts, since all go by the plan; see `check`.
         """
-        parts: list[FloatVector] = []
-        for part, own in split_parts(question, answer):
-            inner = part.question if isinstance(part, Resampled) else part
-            if isinstance(inner, Covered):
-                left = self._counts[self._key(part, inner.question)].left(n_sites)
-                parts.append(inner.without(own, left < self.planned))
-            else:
-                parts.append(own)
-        return np.concatenate([np.zeros(0), *parts])
+        return np.concatenate([np.zeros(0), *self._suppressed(question, answer, n_sites)])
 
-    def _too_few(self, inner: Covered, counted: Counted, n_sites: int) -> bool:
-        left = counted.left(n_sites)
-        open_still = inner.enough_array() & (left >= self.planned)
-        uncounted = inner.enough_array() & (counted.counts < self.fewest)
-        return bool((uncounted | (open_still & (left < self.fewest))).any())
+    def _suppressed(
+        self, question: Question, answer: FloatVector, n_sites: int
+    ) -> Iterator[FloatVector]:
+        for part, values in question.split(answer):
+            inner = part.question if isinstance(part, Resampled) else part
+            if isinstance(inner, Suppressed):
+                left = self._counts[self._key(part, inner.question)].left(n_sites)
+                yield inner.without(values, left < self.planned)
+            else:
+                yield values
+
+    def _too_few(self, inner: Suppressed, counted: Counted, n_sites: int) -> bool:
+        left, enough = counted.left(n_sites), inner.enough_array()
+        open_still = enough & (left >= self.planned)
+        uncounted = enough & (counted.counts < self.min_contributors)
+        return bool((uncounted | (open_still & (left < self.min_contributors))).any())
 
     def opened(self, question: Question, sums: FloatVector, n_sites: int) -> None:
         """Remember the counts among the sums of a question, and that they are of so many sites."""
-        for part, own in split_parts(question, sums):
+        for part, values in question.split(sums):
             inner = part.question if isinstance(part, Resampled) else part
-            if isinstance(inner, Contributors):
-                counts = np.rint(own)
+            if isinstance(inner, ContributorCounts):
+                counts = np.rint(values)
                 self._counts[self._key(part, inner.question)] = Counted(counts, n_sites)
-            elif isinstance(inner, Covered) and not isinstance(inner.question, EffectSums):
+            elif isinstance(inner, Suppressed) and not inner.question.keeps_count:
                 self._counts.pop(self._key(part, inner.question), None)
 
-    def _key(self, part: SingleQuestion, inner: CountedQuestion) -> tuple[object, ...]:
+    def _key(self, part: Question, counted: Question) -> tuple[object, ...]:
         drawn = (part.replicate, part.seed) if isinstance(part, Resampled) else ()
-        return (*drawn, self.read.content(counted_as(inner)))
-
-
-def _tells_of_one(question: object) -> bool:
-    """Whether a test that one site alone can do would show that site's answer."""
-    if isinstance(question, EdgeVotes):
-        return question.abstain
-    if isinstance(question, Columns):
-        return False  # marks of a column that one site alone has are coarse
-    return isinstance(question, CountedQuestion) and not (
-        isinstance(question, CandidateScores) and question.score == "vote"
-    )
+        return (*drawn, self.read.content(counted.counted_as))

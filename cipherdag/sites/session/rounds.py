@@ -57,7 +57,7 @@ from cipherdag.protocol.messages import (
 from cipherdag.protocol.plan import Plan, fewest_survivors
 from cipherdag.protocol.states import State
 from cipherdag.protocol.wrong_sums import located
-from cipherdag.questions.question import Question, finds_verdicts
+from cipherdag.questions.question import Question
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
@@ -174,7 +174,7 @@ class Rounds:
             self._answered = content, self.respondent.answer(question)
         current = Round(ask, declared, content, question)
         try:
-            if finds_verdicts(question):
+            if question.opens_bits:
                 share = self._contributed(current, cast("IndexArray", self._answered[1]))
             else:
                 share = self._protected(current, self._answered[1])
@@ -189,7 +189,7 @@ class Rounds:
     def _protected(self, current: Round, answer: FloatVector) -> Share:
         """The answer under protection, and this site's word to the others."""
         declared = current.declared
-        kept = self.coverage.kept(current.question, answer, len(declared.sites))
+        kept = self.coverage.suppress(current.question, answer, len(declared.sites))
         return Share(
             digest=declared.digest,
             share=self.aggregation.share(kept, declared),

@@ -55,7 +55,6 @@ from cipherdag.protocol.set_up.bodies import (
 )
 from cipherdag.protocol.states import SET_UP
 from cipherdag.protocol.wire import Body
-from cipherdag.questions.question import question_kinds
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
@@ -356,7 +355,7 @@ def description(
     answered = not kind and round_ is not None and message.operation in ("ask", "open")
     values, shown = (0, "") if kind or ready is None else _shown(ready)
     if not kind and round_ is not None and message.operation == "ask":
-        kind = question_kinds(round_.question)
+        kind = round_.question.kind
     kind = kind or REPLY_KINDS[message.operation] + shown
     digest = round_.declared.digest if round_ is not None else b""
     return {

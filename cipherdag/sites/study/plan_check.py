@@ -17,8 +17,6 @@ from cipherdag.privacy.mpc.sharing import check_words
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
 from cipherdag.protocol.plan import Plan, check_alike
-from cipherdag.protocol.secure_batches import predicates_of
-from cipherdag.questions.question import finds_verdicts, question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.program import installed_program
@@ -99,18 +97,18 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     asked: list[str] = []
     known: set[str] = set()
     values, question = 0, program.replay.advance(1, None)
-    while question is not None and not (kinds := set(question_kinds(question).split("+"))) <= known:
+    while question is not None and not question.tags <= known:
         policy.check_question(question, round_number=len(asked) + 1, values_so_far=values)
         answer = respondent.answer(question)
-        if finds_verdicts(question):
+        if question.opens_bits:
             words = np.asarray(answer, dtype=np.int64)
-            check_words(words, predicates_of(question, len(everyone)))
+            check_words(words, question.predicates(len(everyone)))
             opened = np.zeros(sum(own.length for own in question.encodings))
         else:
             encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
             opened = answer * len(everyone)
         asked.append(question.label)
-        known.update(kinds)
+        known |= question.tags
         values += len(answer)
         question = program.replay.advance(len(asked) + 1, opened, len(everyone))
     if not asked:

@@ -21,10 +21,10 @@ from cipherdag.algorithms.describe.summaries import (
 from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.findings.data_quality import remarks
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
-from cipherdag.questions.coverage import Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
@@ -158,7 +158,7 @@ def opened(data, schema):
     facts = Facts(len(schema.names), len(answers), fewest=3)
     outcome, asked = drive(Describe().ask(facts), answers)
     (columns,) = (
-        own for own in asked if isinstance(own, Covered) and isinstance(own.question, Columns)
+        own for own in asked if isinstance(own, Suppressed) and isinstance(own.question, Columns)
     )
     sums = segments(columns.encodings, plain_sum(columns, answers))
     return dict(zip(schema.names, outcome.columns, strict=True)), sums, answers

@@ -17,7 +17,6 @@ from statsmodels.treatment.treatment_effects import TreatmentEffect
 from cipherdag import CausalGraph, Effect, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
-from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     Contribution,
@@ -26,7 +25,7 @@ from cipherdag.questions.estimation.effect_stages import (
     Variance,
 )
 from cipherdag.questions.estimation.effect_sums import OVERLAP, EffectSums
-from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.session.coverage import Coverage
@@ -621,40 +620,40 @@ def test_coefficients_are_finite_numbers():
 
 def test_a_site_answers_no_sums_that_were_not_counted():
     """Nor those of another set, of another arm's rows, or of sites that were too few."""
-    coverage = Coverage(fewest=3, planned=3)
+    coverage = Coverage(min_contributors=3, planned=3)
     models = question(estimator="ipw", stage=ModelSteps((-1,), np.zeros(4).tobytes()))
     every = np.packbits(np.ones(3, dtype=bool)).tobytes()
     for asked in (models, question(estimator="ipw")):
         with pytest.raises(PolicyRefusedError, match="counted first"):
             coverage.check(asked, 4)
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        coverage.check(Covered(question=models, enough=every), 4)
-    coverage.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 3.0]), 4)
+        coverage.check(Suppressed(question=models, enough=every), 4)
+    coverage.opened(ContributorCounts(question=models.counted_as), np.array([4.0, 4.0, 3.0]), 4)
     for _ in range(2):  # every stage of the same scope, as often as the plan asks
-        coverage.check(Covered(question=models, enough=every), 4)
-        coverage.opened(Covered(question=models, enough=every), np.zeros(18), 4)
+        coverage.check(Suppressed(question=models, enough=every), 4)
+        coverage.opened(Suppressed(question=models, enough=every), np.zeros(18), 4)
     other = msgspec.structs.replace(
         models, adjust=(3,), complete_in=(2,), stage=ModelSteps((-1,), np.zeros(3).tobytes())
     )
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        coverage.check(Covered(question=other, enough=every), 4)
+        coverage.check(Suppressed(question=other, enough=every), 4)
     per_site = question(estimator="ipw", stage=PerSite())
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        coverage.check(Covered(question=per_site, enough=every[:1]), 4)
-    few = Coverage(fewest=3, planned=3)
-    few.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 2.0]), 4)
+        coverage.check(Suppressed(question=per_site, enough=every[:1]), 4)
+    few = Coverage(min_contributors=3, planned=3)
+    few.opened(ContributorCounts(question=models.counted_as), np.array([4.0, 4.0, 2.0]), 4)
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        few.check(Covered(question=models, enough=every), 4)
+        few.check(Suppressed(question=models, enough=every), 4)
 
 
 def test_after_a_site_may_have_left_that_was_counted_nothing_is_told():
-    coverage = Coverage(fewest=3, planned=3)
+    coverage = Coverage(min_contributors=3, planned=3)
     models = question(estimator="ipw", stage=ModelSteps((-1,), np.zeros(4).tobytes()))
-    asked = Covered(question=models, enough=np.packbits(np.ones(3, dtype=bool)).tobytes())
-    coverage.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 3.0]), 4)
+    asked = Suppressed(question=models, enough=np.packbits(np.ones(3, dtype=bool)).tobytes())
+    coverage.opened(ContributorCounts(question=models.counted_as), np.array([4.0, 4.0, 3.0]), 4)
     answer = np.ones(sum(encoding.length for encoding in models.encodings))
-    assert (coverage.kept(asked, answer, 4) == 1.0).all()
-    assert not coverage.kept(asked, answer, 3).any()
+    assert (coverage.suppress(asked, answer, 4) == 1.0).all()
+    assert not coverage.suppress(asked, answer, 3).any()
 
 
 def test_a_site_with_small_counts_answers_zeros_whatever_is_asked():
@@ -666,7 +665,7 @@ def test_a_site_with_small_counts_answers_zeros_whatever_is_asked():
     other = table_respondent(load_table(rows, schema), min_cell_size=0, device="cpu")
     own = Effect(treatment="drug", outcome="cost", adjust="sex,stage", estimator="aipw")
     asked = drive(own.ask(Facts(4, 1, names=schema.names)), [other])[1]
-    stages = [part for whole in asked for part in parts_of(whole) if isinstance(part, EffectSums)]
+    stages = [part for whole in asked for part in whole.parts if isinstance(part, EffectSums)]
     asked_for = {type(part.stage) for part in stages}
     assert asked_for == {Contribution, ModelSteps, ArmMeans, Variance, PerSite}
     for part in stages:

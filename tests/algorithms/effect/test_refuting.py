@@ -21,7 +21,6 @@ from cipherdag.algorithms.effect.algorithm import Effect as Asking
 from cipherdag.errors import DataError
 from cipherdag.findings.effect import Contrast, Refutation
 from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
-from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     Contribution,
@@ -30,7 +29,7 @@ from cipherdag.questions.estimation.effect_stages import (
     PerSite,
 )
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
-from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.kinds import load_run
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.pooled.blur import Blur
@@ -377,7 +376,7 @@ def asked_of(federation, sites, **own):
     names, fewest = federation.sites[0].table.names, 3
     facts = Facts(len(names), len(sites), names=names, fewest=fewest)
     outcome, asked = drive(Asking(**own).ask(facts), sites)
-    return outcome, [part for whole in asked for part in parts_of(whole)]
+    return outcome, [part for whole in asked for part in whole.parts]
 
 
 def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
@@ -388,7 +387,7 @@ def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
     assert sum(own.stage.overlap for own in effects if isinstance(own.stage, ArmMeans)) == 1
     assert {own.refutation for own in effects if own.stage.per_part} == {""}
     assert {own.refutation for own in effects} == {"", "placebo", "random-cause", "subset"}
-    counted = [own.question for own in asked if isinstance(own, Contributors)]
+    counted = [own.question for own in asked if isinstance(own, ContributorCounts)]
     assert {type(own.stage) for own in counted} == {Contribution, PerSite, Missing}
 
 
@@ -467,7 +466,7 @@ def test_parts_are_left_out_where_a_site_has_few_rows_of_one():
     assert {own.why for own in told if own.change == "rows left out"} == {
         "0 of 3 sites have enough rows that are changed so"
     }
-    opened = [own.question for own in asked if not isinstance(own, Contributors)
+    opened = [own.question for own in asked if not isinstance(own, ContributorCounts)
               and isinstance(getattr(own, "question", None), EffectSums)]  # fmt: skip
     assert not any(own.refutation == "subset" for own in opened)
     assert any(own.refutation == "placebo" for own in opened)

@@ -20,7 +20,6 @@ from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
@@ -195,9 +194,9 @@ def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
 def test_hostile_models_do_not_decode(change):
     tagged = {"type": "regression-steps", **steps([Regression(0, (1,))])}
     encode = msgspec.msgpack.encode
-    assert isinstance(msgspec.msgpack.decode(encode(tagged), type=Question), RegressionSteps)
+    assert isinstance(msgspec.msgpack.decode(encode(tagged), type=RegressionSteps), RegressionSteps)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(encode(tagged | change), type=Question)
+        msgspec.msgpack.decode(encode(tagged | change), type=RegressionSteps)
 
 
 def test_a_model_with_too_many_coefficients_is_not_fitted_and_said_to_be_none():

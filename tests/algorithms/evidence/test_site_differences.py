@@ -29,10 +29,10 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.errors import AggregateRangeError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.coverage import Contributors, Covered, contributes
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.compute.pooled import shares as shares_module
 from cipherdag.sites.compute.pooled.shares import code_in
 
@@ -328,11 +328,11 @@ def test_what_too_few_sites_have_is_never_opened():
         own[8:, 2] = np.nan
     sites = [gaussian_site(own, min_cell_size=11) for own in values]
     found, (counting, opening) = compared(sites, fewest=3)
-    assert isinstance(counting, Contributors)
-    assert isinstance(opening, Covered)
+    assert isinstance(counting, ContributorCounts)
+    assert isinstance(opening, Suppressed)
     assert plain_sum(counting, sites).tolist() == [4.0, 2.0, 1.0]
     sums = plain_sum(opening, sites)
-    named = opening.question.where(np.array([False, True, True]))
+    named = opening.question.value_mask(np.array([False, True, True]))
     assert not sums[named].any()
     assert (sums[~named] > 0).sum() == len(sums) // 3 - 1
     assert np.isnan([own.p_value for own in found]).tolist() == [False, True, True]
@@ -343,13 +343,13 @@ def test_a_site_that_left_takes_what_may_then_be_of_too_few_with_it():
     question = about((2, 3), [[0], [1]])
     site = discrete_site(rng.integers(0, 2, (50, 2)), (2, 3))
     bits = np.packbits([True, True]).tobytes()
-    covered = Covered(question=question, enough=bits)
-    whole = covered.keep(site.answer(question))
+    covered = Suppressed(question=question, enough=bits)
+    whole = question.suppress(site.answer(question), covered.enough_array())
     assert (whole > 0).sum() == len(whole) - 2
     left = covered.without(whole, np.array([False, True]))
-    kept = question.where(np.array([True, False]))
+    kept = question.value_mask(np.array([True, False]))
     assert (left[kept] == whole[kept]).all()
-    assert not left[question.where(np.array([False, True]))].any()
+    assert not left[question.value_mask(np.array([False, True]))].any()
 
 
 @pytest.mark.usefixtures("unblurred")
@@ -391,10 +391,10 @@ def test_a_site_that_restricts_small_counts_tells_nothing_of_configurations():
     codes = np.random.default_rng(1).integers(0, 2, (200, 3))
     question = about((2, 2, 2), [[0]], [[0, 1]], [[0, 1, 2]])
     free, strict = (discrete_site(codes, (2, 2, 2), least).answer(question) for least in (0, 11))
-    told = contributes(question, strict)
+    told = question.contributes(strict)
     assert told.tolist() == [1.0] + [0.0] * 6
-    assert contributes(question, free).all()
-    assert not strict[~question.where(told > 0)].any()
+    assert question.contributes(free).all()
+    assert not strict[~question.value_mask(told)].any()
 
 
 def test_what_a_neighbour_explains_no_longer_differs_given_it():

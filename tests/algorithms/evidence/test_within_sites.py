@@ -28,11 +28,10 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.coverage import Contributors, Covered
-from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
@@ -59,7 +58,7 @@ def asking(tests, sites, *, bits, alpha=ALPHA, fewest=1, **more):
 
 def found(sites, tests, *, bits=False, **more):
     (p_values, source), asked = drive(asking(tests, sites, bits=bits, **more), sites)
-    return p_values, source, [part for question in asked for part in parts_of(question)]
+    return p_values, source, [part for question in asked for part in question.parts]
 
 
 # what sites say together
@@ -277,12 +276,12 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     sites = [discrete_site(own, (2,) * 5) for own in parts]
     tests = [np.array([[0, 1], [0, 3]]), np.array([[0, 1, 2], [0, 1, 3], [0, 3, 2], [0, 1, 4]])]
     p_values, source, asked = found(sites, tests, fewest=3)
-    (opened,) = [own for own in asked if isinstance(own, Covered)]
-    (counted,) = [own for own in asked if isinstance(own, Contributors)]
+    (opened,) = [own for own in asked if isinstance(own, Suppressed)]
+    (counted,) = [own for own in asked if isinstance(own, ContributorCounts)]
     able = sum(site.answer(counted) for site in sites)
     assert able[:6].tolist() == [3, 2, 3, 3, 0, 2]  # S ascending
     told = sum(site.answer(opened) for site in sites)
-    shown = opened.question.where(able >= 3)
+    shown = opened.question.value_mask(able >= 3)
     assert (told[shown] == sum(site.answer(opened.question) for site in sites)[shown]).all()
     assert not told[~shown].any()
     # given nothing it is constant elsewhere; given something nobody can say

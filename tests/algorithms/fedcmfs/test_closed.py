@@ -18,12 +18,10 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.closed.strengths import POWERS, STEPS, ScaleVerdicts, StrengthVerdicts
-from cipherdag.questions.closed.words import finest
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
-from cipherdag.questions.lockstep import parts_of
-from cipherdag.questions.question import finds_verdicts
+from cipherdag.questions.strengths import POWERS, STEPS, ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.verdicts import finest_grid_that_fits
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
@@ -65,7 +63,7 @@ def test_it_selects_what_sums_select_in_fewer_rounds(kind, evidence, seed):
     (opened, asked), (closed, compared) = both(tables(kind, seed), evidence)
     assert concluded(opened) == concluded(closed)
     assert len(compared) < len(asked)
-    assert all(finds_verdicts(question) for question in compared)
+    assert all(question.opens_bits for question in compared)
 
 
 @pytest.mark.parametrize("evidence", CLOSED)
@@ -225,7 +223,7 @@ def test_a_verdict_is_the_larger_of_two_sums_over_the_sites_that_have_both(seed,
         assert power == 0
         return
     pairs = np.array(list(combinations(range(4), 2)))
-    half, bits = finest(lambda own: 1 << own, n_sites, "too many")
+    half, bits = finest_grid_that_fits(lambda own: 1 << own, n_sites, "too many")
     own = StrengthVerdicts(question, half, bits - 2 * power, pack_integers(pairs))
     told = plain_verdicts(own, np.array([own.words(answer) for answer in answers]))
     for (i, j), bit in zip(pairs.tolist(), told, strict=True):
@@ -281,6 +279,6 @@ def test_questions_that_cannot_be_are_refused():
 
 def test_every_round_is_of_verdicts_however_many_labels_there_are():
     (_, _), (_, asked) = both(tables("discrete", 2), "weighted_p", labels=tuple(range(6)))
-    kinds = {type(part) for question in asked for part in parts_of(question)}
+    kinds = {type(part) for question in asked for part in question.parts}
     assert StrengthVerdicts in kinds
     assert WeightedEvidence not in kinds

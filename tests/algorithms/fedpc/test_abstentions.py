@@ -17,8 +17,8 @@ from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 from cipherdag.sites.session.coverage import Coverage
 
@@ -81,7 +81,7 @@ def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewe
                 kept[x, y] = kept[y, x] = False
     assert (outcome.skeleton == kept).all()
     kinds = [type(question) for question in asked if question.label.startswith(("sk", "how"))]
-    assert (Contributors in kinds) == (fewest > 1)
+    assert (ContributorCounts in kinds) == (fewest > 1)
 
 
 @settings(max_examples=30, deadline=None)
@@ -99,10 +99,10 @@ def test_what_is_opened_is_the_same_whatever_too_few_sites_say(seed):
                 site.p_value = lambda *test, own=own: own(*test) if np.isnan(own(*test)) else 0.5
             sites.append(respondent(site))
         question = EdgeVotes(skeleton=FULL, layer=int(rng.integers(1)), test=SPEC, abstain=True)
-        counts = plain_sum(Contributors(question=question), sites)
+        counts = plain_sum(ContributorCounts(question=question), sites)
         enough = counts >= 3
         packed = np.packbits(enough).tobytes()
-        opened = plain_sum(Covered(question=question, enough=packed), sites)
+        opened = plain_sum(Suppressed(question=question, enough=packed), sites)
         answers[flip] = counts, opened[:10][~enough], opened[10:]
     for one, other in zip(answers[False], answers[True], strict=True):
         assert (one == other).all()
@@ -111,15 +111,15 @@ def test_what_is_opened_is_the_same_whatever_too_few_sites_say(seed):
 
 def test_a_site_refuses_votes_with_abstentions_that_were_not_counted():
     votes = EdgeVotes(skeleton=FULL, layer=0, test=SPEC, abstain=True)
-    coverage = Coverage(fewest=3)
+    coverage = Coverage(min_contributors=3)
     with pytest.raises(PolicyRefusedError, match="counted first"):
         coverage.check(votes, 4)
     coverage.check(msgspec.structs.replace(votes, abstain=False), 4)  # of all sites, as ever
-    coverage.opened(Contributors(question=votes), np.array([3.0] * 9 + [2.0]), 4)
+    coverage.opened(ContributorCounts(question=votes), np.array([3.0] * 9 + [2.0]), 4)
     every = np.packbits(np.ones(10, dtype=bool)).tobytes()
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        coverage.check(Covered(question=votes, enough=every), 4)
-    coverage.check(Covered(question=votes, enough=np.packbits(np.arange(10) < 9).tobytes()), 4)
+        coverage.check(Suppressed(question=votes, enough=every), 4)
+    coverage.check(Suppressed(question=votes, enough=np.packbits(np.arange(10) < 9).tobytes()), 4)
 
 
 @pytest.mark.parametrize("left", [4, 3])
@@ -127,14 +127,14 @@ def test_votes_that_too_few_sites_may_be_left_of_are_not_opened(left):
     """A site that left may have been one of three that can test an edge."""
     votes = EdgeVotes(skeleton=FULL, layer=0, test=SPEC, abstain=True)
     counts = np.array([3.0, 4.0] * 5)
-    coverage = Coverage(fewest=3, planned=3)
-    coverage.opened(Contributors(question=votes), counts, 4)
-    asked = Covered(question=votes, enough=np.packbits(np.ones(10, dtype=bool)).tobytes())
+    coverage = Coverage(min_contributors=3, planned=3)
+    coverage.opened(ContributorCounts(question=votes), counts, 4)
+    asked = Suppressed(question=votes, enough=np.packbits(np.ones(10, dtype=bool)).tobytes())
     coverage.check(asked, left)
-    found = coverage.kept(asked, np.ones(20), left)
+    found = coverage.suppress(asked, np.ones(20), left)
     assert (found == np.tile(counts - (4 - left) >= 3, 2)).all()
-    stricter = Coverage(fewest=4, planned=3)
-    stricter.opened(Contributors(question=votes), counts + 1, 4)
+    stricter = Coverage(min_contributors=4, planned=3)
+    stricter.opened(ContributorCounts(question=votes), counts + 1, 4)
     stricter.check(asked, 4)
     with pytest.raises(PolicyRefusedError, match="contribute"):
         stricter.check(asked, 3)

@@ -33,7 +33,6 @@ from cipherdag.errors import (
 )
 from cipherdag.graphs.dags import dag_of, empty_dag, n_edges
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
     GraphRegretExceeds,
@@ -264,7 +263,7 @@ def test_packed_graphs_and_families_read_back(graphs):
     assert rows == graphs
     assert question.threshold_array().tolist() == [[-3, 5]] * len(graphs)
     raw = msgspec.msgpack.encode(question)
-    assert msgspec.msgpack.decode(raw, type=Question) == question
+    assert msgspec.msgpack.decode(raw, type=type(question)) == question
     assert unpack_families(pack_families(listed, 6), 6) == listed
 
 

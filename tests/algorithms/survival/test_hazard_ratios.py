@@ -14,9 +14,9 @@ from statsmodels.duration.hazard_regression import PHReg
 from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError, PolicyRefusedError
-from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.compute.pooled.survival_rows import (
     SurvivalRows,
@@ -202,7 +202,7 @@ def opened(data, site_effect):
     outcome, asked = drive(own.ask(facts), sites)
     kinds = HazardSteps | HazardSums
     return outcome.fitted, [
-        q for q in asked if isinstance(q, Covered) and isinstance(q.question, kinds)
+        q for q in asked if isinstance(q, Suppressed) and isinstance(q.question, kinds)
     ]
 
 
@@ -305,7 +305,7 @@ def test_nothing_is_opened_that_was_not_counted(site_effect):
     facts = Facts(4, 3, names=schema.names, fewest=3)
     own = Survival(time="months", event="died", adjust=("arm",), site_effect=site_effect)
     _, asked = drive(own.ask(facts), sites)
-    assert all(isinstance(question, Covered | Contributors) for question in asked)
+    assert all(isinstance(question, Suppressed | ContributorCounts) for question in asked)
     kind = HazardSteps if site_effect else HazardSums
     assert sum(isinstance(q.question, kind) for q in asked) == len(asked) - 4 >= 6
 

@@ -18,8 +18,8 @@ from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.survival.bins import round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
-from cipherdag.questions.coverage import Covered
 from cipherdag.questions.estimation.survival import SurvivalCounts
+from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import actuarial_curve
@@ -284,7 +284,7 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     (question,) = (
         own.question
         for own in asked
-        if isinstance(own, Covered) and isinstance(own.question, SurvivalCounts)
+        if isinstance(own, Suppressed) and isinstance(own.question, SurvivalCounts)
     )
     third = sites[2].answer(question)
     # the last bin is all that is beyond the edges

@@ -37,7 +37,7 @@ def answer(rows, tests, categories, ordered=(), **more):
     question = ScoreSums(
         categories=categories, counts=counts, members=members, max_rows=1 << 14, ordered=ordered
     )
-    return question, question.parts(pool.answer(question))
+    return question, question.read(pool.answer(question))
 
 
 def one(rows, triplet, categories=CATEGORIES, ordered=ORDERED, **more):

@@ -210,7 +210,7 @@ def test_the_test_is_opened_only_with_all_of_its_groups():
     asked = question(3, compared=(0, 2))
     cells = 2 * 3 * len(EDGES)
     for chosen, tested in (((1, 0, 1, 1), True), ((1, 1, 0, 1), False), ((1, 1, 1, 0), False)):
-        told = asked.where(np.array(chosen, dtype=bool))
+        told = asked.value_mask(np.array(chosen, dtype=bool))
         assert set(told[cells + 1 : -4].tolist()) == {tested}
 
 

@@ -22,7 +22,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
-from cipherdag.questions.question import PoolQuestion
+from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.scores.score_sums import ScoreSums
@@ -129,7 +129,7 @@ class PoolableData:
         whole = self if self._within is None else self._within
         return whole.blur if self._min_cell_size > 1 else None
 
-    def answer(self, question: PoolQuestion) -> FloatVector:
+    def answer(self, question: Question) -> FloatVector:
         """The site's answer, before it is protected.
 
         Raises:

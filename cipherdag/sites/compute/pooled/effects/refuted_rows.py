@@ -122,7 +122,7 @@ def refuted_answer(
     ):
         return no_contribution(question)
     rest = answer(question, rows.take(fold != question.fold))
-    in_every_fold = np.min([answer(question.scope, part) for part in folds], axis=0)
+    in_every_fold = np.min([answer(question.counted_as, part) for part in folds], axis=0)
     return np.concatenate([rest[: len(rest) - len(in_every_fold)], in_every_fold])
 
 

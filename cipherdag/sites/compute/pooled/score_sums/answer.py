@@ -68,7 +68,7 @@ class SiteScores:
                     form, rank = _form(scores)
                     own = normal_score(np.array([form]), np.array([rank]))
                     found.site_scores[place], found.sites[place] = own[:, 0]
-        return question.joined(found)
+        return question.pack(found)
 
     def _by_table(
         self,

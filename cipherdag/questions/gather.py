@@ -6,23 +6,23 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar, cast
 
 from cipherdag.arrays import FloatVector
-from cipherdag.questions.question import Bundle, Question, Resampled, SingleQuestion, finds_verdicts
+from cipherdag.questions.question import Bundle, Question
 from cipherdag.questions.verdicts import VERDICT_VALUES
 
 Outcome = TypeVar("Outcome")
 Other = TypeVar("Other")
 
 
-def lockstep(
+def gather(
     searches: Sequence[Generator[Question, FloatVector, Outcome]],
     *,
     most_values: int | None = None,
 ) -> Generator[Question, FloatVector, list[Outcome]]:
-    """Advance all searches by one question each per round.
+    """Advance all searches by one question each per round, and return what they return.
 
     Args:
         searches: Generators that yield questions, receive the sum of the answers and return an
@@ -43,27 +43,27 @@ def lockstep(
             sums = yield _bundle(list(asked.values()))
             start = 0
             for number, question in asked.items():
-                part = sums[start : start + _length(question)]
+                part = sums[start : start + question.n_values]
                 start += len(part)
                 _advance(number, searches[number], part, waiting, outcomes)
     return [outcomes[number] for number in range(len(searches))]
 
 
-def beside(
+def gather_two(
     first: Generator[Question, FloatVector, Outcome],
     second: Generator[Question, FloatVector, Other],
 ) -> Generator[Question, FloatVector, tuple[Outcome, Other]]:
-    """Two searches of different kinds in shared rounds, and what both found; see `lockstep`."""
+    """Advance two searches of different kinds in shared rounds; see `gather`."""
     searches: list[Generator[Question, FloatVector, object]] = [first, second]
-    one, other = yield from lockstep(searches)
+    one, other = yield from gather(searches)
     return cast("Outcome", one), cast("Other", other)
 
 
-def answered(
+def map_questions(
     asking: Generator[Question, FloatVector, Outcome],
     answer: Callable[[Question], Generator[Question, FloatVector, FloatVector]],
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search, every question of it answered by the questions that ``answer`` asks."""
+    """Run a search, each of its questions answered by the questions that ``answer`` asks."""
     try:
         question = next(asking)
         while True:
@@ -72,31 +72,15 @@ def answered(
         return finished.value
 
 
-def parts_of(question: Question) -> tuple[SingleQuestion, ...]:
-    """The parts of a bundle, or the question alone."""
-    return question.parts if isinstance(question, Bundle) else (question,)
-
-
-def split_parts(
-    question: Question, values: FloatVector
-) -> Iterator[tuple[SingleQuestion, FloatVector]]:
-    """The parts of a bundle, or the question alone, each with what an answer or sum says of it."""
-    start = 0
-    for part in parts_of(question):
-        length = _length(part)
-        yield part, values[start : start + length]
-        start += length
-
-
 def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Question]]:
     """The waiting questions, in order, by the round that asks them: sums apart from verdicts."""
     rounds: list[dict[int, Question]] = []
     for compared in (False, True):
         values, begun = 0, False
         for number, question in waiting.items():
-            if finds_verdicts(question) != compared:
+            if question.opens_bits != compared:
                 continue
-            length = VERDICT_VALUES * _comparisons(question) if compared else _length(question)
+            length = VERDICT_VALUES * question.n_comparisons if compared else question.n_values
             if not begun or (most is not None and values + length > most):
                 rounds.append({})
                 values, begun = 0, True
@@ -105,23 +89,10 @@ def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Qu
     return rounds
 
 
-def _length(question: Question) -> int:
-    return sum(encoding.length for encoding in question.encodings)
-
-
-def _comparisons(question: Question) -> int:
-    """Comparisons of a question that finds verdicts: one a verdict, where it does not say more."""
-    found = 0
-    for part in parts_of(question):
-        inner = part.question if isinstance(part, Resampled) else part
-        found += getattr(inner, "n_comparisons", _length(part))
-    return found
-
-
 def _bundle(questions: list[Question]) -> Question:
     if len(questions) == 1:
         return questions[0]
-    return Bundle(parts=tuple(part for question in questions for part in parts_of(question)))
+    return Bundle(parts=tuple(part for question in questions for part in question.parts))
 
 
 def _advance(

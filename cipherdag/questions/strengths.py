@@ -7,16 +7,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.predicates import Predicates
-from cipherdag.questions.closed.words import SUM_BITS, on_grid, one_bit_each
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.encodings import Encoding, segments, unpack_integers
+from cipherdag.questions.encodings import segments, unpack_integers
+from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 STEPS = 16
@@ -25,9 +22,7 @@ POWERS = 25
 """Powers of four, from 1, between which sums of weighted strengths lie."""
 
 
-class StrengthVerdicts(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="strength-verdicts"
-):
+class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
     """Which of two pairs is more dependent over all sites together? Of by how much, nothing.
 
     A bit for every comparison: the second pair is stronger. Of ``WeightedEvidence`` a strength is
@@ -42,7 +37,7 @@ class StrengthVerdicts(
         pairs: Which pair is compared with which, by place in the question, packed, shape (B, 2).
     """
 
-    leaves: ClassVar[str] = "which of two pairs is more dependent over all sites together"
+    leaves = "which of two pairs is more dependent over all sites together"
 
     question: WeightedEvidence | CombinedEvidence
     largest: int
@@ -63,13 +58,12 @@ class StrengthVerdicts(
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"verdicts, {len(self.pairs) // 16} comparisons of strengths"
 
     @property
-    def encodings(self) -> tuple[Encoding, ...]:
+    def n_verdicts(self) -> int:
         """One verdict per comparison."""
-        return one_bit_each(len(self.pairs) // 16)
+        return len(self.pairs) // 16
 
     def pair_array(self) -> IndexArray:
         """Which pair is compared with which, shape (B, 2)."""
@@ -94,7 +88,7 @@ class StrengthVerdicts(
         return Predicates.alike(len(self.pairs) // 16, [(-most, most)], [[((1,), 0)]])
 
 
-class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="scale-verdicts"):
+class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
     """How large is the largest n r of some pairs at every site, summed, as a power of four?
 
     A bit for every power from 1: the sum is as large. Strengths are then compared on a grid that is
@@ -104,7 +98,7 @@ class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
         question: The pairs, tests given nothing.
     """
 
-    leaves: ClassVar[str] = "the order of magnitude of strengths over all sites together"
+    leaves = "the order of magnitude of strengths over all sites together"
 
     question: WeightedEvidence
 
@@ -114,13 +108,12 @@ class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         return f"verdicts, how large strengths of {self.question.counts[0]} pairs are"
 
     @property
-    def encodings(self) -> tuple[Encoding, ...]:
+    def n_verdicts(self) -> int:
         """One verdict per power."""
-        return one_bit_each(POWERS)
+        return POWERS
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's largest in steps of every power, cut at the power, shape (`POWERS`,)."""

@@ -1,0 +1,123 @@
+"""The threshold rule: a sum is opened only if at least ``min_contributors`` sites contribute to it.
+
+Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
+sum a vector of 0 and 1, which parts they contribute to, and then the question with zeros for the
+parts that too few contribute to. A test without degrees of freedom at a site contributes nothing
+there. A part is a test; of `SiteDifferences` a stratum; also a site's test of a stratified table, a
+column of a description, and of `Columns` where it is asked for one, a group of `SurvivalCounts` and
+their test, and a Cox model; of an effect an arm, once for all its questions. A site that left in
+between may have been one of those counted; sites leave out what may then be of too few
+(`Suppressed.without`).
+
+Leaks:
+    Of every test, or every edge that is voted on, how many sites say something; not which. Of
+    those that enough of them contribute to, what the question itself opens; of the others nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.questions.encodings import Encoding
+from cipherdag.questions.question import Question
+
+
+class ContributorCounts(Question, frozen=True, tag="contributors"):
+    """For each part of the question: does the site add anything to its sums?"""
+
+    leaves = "whether its rows tell anything of each part"
+    resamplable = True
+
+    question: Question
+
+    def __post_init__(self) -> None:
+        _check_countable(self.question)
+
+    @property
+    def label(self) -> str:
+        return f"how many sites contribute to {self.question.label}"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        return (Encoding(length=self.question.n_parts, bound=1.0),)
+
+
+class Suppressed(Question, frozen=True, tag="covered"):
+    """The question, with zeros for the parts that too few sites contribute to.
+
+    Attributes:
+        question: What is asked.
+        enough: One bit per part, packed: whether enough sites contribute.
+    """
+
+    leaves = "of parts that enough sites contribute to"
+    resamplable = True
+
+    question: Question
+    enough: bytes
+
+    def __post_init__(self) -> None:
+        _check_countable(self.question)
+        if len(self.enough) != -(-self.question.n_parts // 8):
+            raise ValueError("not one bit for every test")
+
+    @property
+    def label(self) -> str:
+        return self.question.label
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        return self.question.encodings
+
+    def enough_array(self) -> BoolVector:
+        """Whether enough sites contribute, shape (n_parts,)."""
+        bits = np.frombuffer(self.enough, dtype=np.uint8)
+        return np.unpackbits(bits, count=self.question.n_parts).astype(bool)
+
+    def without(self, answer: FloatVector, lost: BoolVector) -> FloatVector:
+        """An answer to this question, with zeros for the lost parts, shape (n_parts,), too."""
+        enough = self.enough_array()
+        if not (enough & lost).any():
+            return answer
+        if self.question.indivisible:
+            lost = np.ones_like(lost)
+        return self.question.suppress(answer, enough & ~lost)
+
+
+def _check_countable(question: Question) -> None:
+    if not question.countable:
+        raise ValueError("the sites that contribute to a question of this kind are not counted")
+
+
+def sum_with_threshold(
+    question: Question, min_contributors: int
+) -> Generator[Question, FloatVector, FloatVector]:
+    """The sums of a question, of the parts that at least ``min_contributors`` sites contribute to.
+
+    Args:
+        question: What is asked.
+        min_contributors: 1 asks it at once.
+
+    Returns:
+        The sums, zero for the other parts; one round more, or none of its own where no part is
+        left.
+    """
+    if min_contributors <= 1:
+        return (yield question)
+    counts = yield ContributorCounts(question=question)
+    return (yield from open_unsuppressed(question, np.rint(counts) >= min_contributors))
+
+
+def open_unsuppressed(
+    question: Question, enough: BoolVector
+) -> Generator[Question, FloatVector, FloatVector]:
+    """The sums of the parts with enough contributors, zero for the others.
+
+    No round where there is no such part, unless the question `opens_without_parts`.
+    """
+    if not enough.any() and not question.opens_without_parts:
+        return np.zeros(question.n_values)
+    return (yield Suppressed(question=question, enough=np.packbits(enough).tobytes()))
