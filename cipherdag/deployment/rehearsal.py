@@ -36,7 +36,7 @@ class _Zeros(Respondent):
     """Answers every question with zeros."""
 
     def answer(self, question: Question) -> FloatVector:
-        return np.zeros(sum(encoding.length for encoding in question.encodings))
+        return np.zeros(question.n_values)
 
 
 def rehearse(protection: Protection) -> None:

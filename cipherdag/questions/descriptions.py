@@ -91,7 +91,6 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are of some columns, or tell of no value, shape (values,)."""
         numbers = parts[np.array(self.categories) == 0]
         always = np.ones(1 + 3 * len(parts), dtype=bool)
         return np.concatenate([always[:1], numbers, numbers, always, parts])
@@ -154,5 +153,4 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are of some columns, shape (number of values,)."""
         return np.concatenate([np.repeat(parts, self.widths()), parts])

@@ -79,7 +79,6 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One number per set."""
         bound = float(self.max_rows * LARGEST_PER_ROW)
         length, bits = sum(self.counts), COARSE_BITS
         return (Encoding(length=length, bound=bound, resolution_bits=bits, signed=True),)

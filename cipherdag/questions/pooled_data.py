@@ -100,7 +100,6 @@ class Columns(Question, frozen=True, tag="columns"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The segments of the class, in order."""
         p, each = self.n_variables, self.n_variables * self.marks
         spread = Encoding(
             length=each, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS, signed=True
@@ -118,13 +117,11 @@ class Columns(Question, frozen=True, tag="columns"):
 
     @property
     def n_parts(self) -> int:
-        """One per variable."""
         return self.n_variables
 
     @property
     def needs_count(self) -> bool:
-        """Not: the marks of a column that one site alone has are coarse."""
-        return False
+        return False  # marks of a column that one site alone has are coarse
 
     def contributes(self, answer: FloatVector) -> BoolVector:
         """Variables of which an answer has marks."""
@@ -132,7 +129,6 @@ class Columns(Question, frozen=True, tag="columns"):
         return spread + size > 0
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are marks of some columns, or no marks, shape (values,)."""
         lengths = [encoding.length for encoding in self.encodings]
         marks = [parts] * 5 * self.marks
         first, last = (np.ones(own, dtype=bool) for own in (sum(lengths[:2]), lengths[-1]))
@@ -264,7 +260,6 @@ class SmallCells(_VariableSets, frozen=True, tag="small-cells"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One comparison per set."""
         return (Encoding(length=sum(self.counts), bound=1.0, comparison=True),)
 
 
@@ -287,7 +282,6 @@ class Tables(_VariableSets, frozen=True, tag="tables"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One count per cell."""
         return (Encoding(length=int(self.cells().sum()), bound=float(self.max_rows)),)
 
 
@@ -383,9 +377,6 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
                 signed=True,
             ),
         )
-
-
-PooledQuestion = Columns | SmallCells | Tables | Moments
 
 
 def check_study(n_variables: int, max_rows: int) -> None:

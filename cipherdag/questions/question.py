@@ -133,7 +133,6 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return segments(self.encodings, answer)[-1] > 0
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are about the selected parts, or about none, (n_values,)."""
         return np.concatenate([parts[: encoding.length] for encoding in self.encodings])
 
     def suppress(self, answer: FloatVector, parts: BoolVector) -> FloatVector:

@@ -94,7 +94,6 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One comparison per graph and threshold."""
         return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
 
     def graph_rows(self) -> IndexArray:
@@ -132,7 +131,6 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One comparison per family and threshold."""
         return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
 
     def threshold_array(self) -> IndexArray:
@@ -157,7 +155,6 @@ class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One number per family on the grid."""
         return (
             Encoding(
                 length=len(self.family_list()),

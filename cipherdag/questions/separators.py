@@ -197,7 +197,6 @@ class _Thresholds(Question, frozen=True):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One comparison per pair and threshold."""
         return (Encoding(length=len(self.thresholds) // 8, bound=1.0, comparison=True),)
 
 

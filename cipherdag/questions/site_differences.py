@@ -133,7 +133,6 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are those of some strata, shape (number of values,)."""
         shares = np.repeat(parts, self.widths())
         return np.concatenate([shares, shares, parts, parts, parts])
 

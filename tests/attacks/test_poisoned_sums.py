@@ -130,7 +130,7 @@ def run(algorithm, facts, answer):
     try:
         question = next(asking)
         for number in range(MOST_ROUNDS):
-            if sum(own.length for own in question.encodings) > MOST_VALUES:
+            if question.n_values > MOST_VALUES:
                 return None
             question = asking.send(answer(number, question))
     except StopIteration as finished:

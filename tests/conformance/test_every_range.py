@@ -192,7 +192,7 @@ def keep(found, question, answers):
         for number, (encoding, place) in enumerate(parts(part)):
             values = answers[:, start + place.start : start + place.stop]
             found[key, number].append((encoding, values))
-        start += sum(encoding.length for encoding in part.encodings)
+        start += part.n_values
 
 
 def test_every_kind_of_question_was_asked():

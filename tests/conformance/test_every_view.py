@@ -130,7 +130,7 @@ def test_the_plan_s_generator_over_the_opened_sums_asks_what_was_asked(name):
     )
     contents = [content_digest(question) for question in asked]
     assert contents == [entry.content for entry in real.summed]
-    lengths = [sum(encoding.length for encoding in question.encodings) for question in asked]
+    lengths = [question.n_values for question in asked]
     assert lengths == [len(sums) for sums in opened(real)]
     decisions = real.algorithm.conclude(outcome, real.facts).decisions
     assert decisions == real.algorithm.conclude(real.outcome, real.facts).decisions

@@ -18,7 +18,7 @@ def plain_sum(question, respondents):
         assert within(encoding, answers[:, part]), question.label
         if encoding.comparison:
             total[part] = total[part] > 0
-    assert sum(encoding.length for encoding in question.encodings) == len(total)
+    assert question.n_values == len(total)
     return total
 
 
@@ -28,7 +28,7 @@ def plain_verdicts(question, words):
     assert words.dtype == np.int64
     assert ((words >= predicates.lowest) & (words <= predicates.highest)).all(), question.label
     assert ((total >= predicates.lowest) & (total <= predicates.highest)).all(), question.label
-    assert predicates.n_tests == sum(own.length for own in question.encodings)
+    assert predicates.n_tests == question.n_values
     return holds(predicates, total).astype(float)
 
 

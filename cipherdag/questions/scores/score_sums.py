@@ -183,7 +183,6 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are about these tests, and sites' own tests, shape (2 B,)."""
         tests, sites = np.split(parts, 2)
         each = np.repeat(tests, self.sizes)
         return np.concatenate([each, each, sites, tests, sites])

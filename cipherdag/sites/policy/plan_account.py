@@ -80,7 +80,7 @@ def plan_lines(
     except CipherdagError as error:
         return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
     if first is not None:
-        values = sum(encoding.length for encoding in first.encodings)
+        values = first.n_values
         asked = "bits" if first.opens_bits else "sums"
         decides = "what is opened decides" if opened == "bits" else "the sums decide"
         lines.append(

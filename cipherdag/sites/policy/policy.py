@@ -309,7 +309,7 @@ class Policy:
                 raise PolicyRefusedError(f"the site's policy does not allow questions of '{kind}'")
         if round_number > self.max_rounds:
             raise PolicyRefusedError(f"round {round_number} is beyond max_rounds of the site")
-        values = sum(encoding.length for encoding in question.encodings)
+        values = question.n_values
         if values_so_far + values > self.max_values:
             raise PolicyRefusedError("the question asks for more values than max_values allows")
 

@@ -55,7 +55,7 @@ class DailyReleases:
                 self._values[day] = self._values.get(day, 0) + release.values
         self._read = len(lines)
         day = self.clock()
-        values = sum(encoding.length for encoding in question.encodings)
+        values = question.n_values
         if self._rounds.get(day, 0) + 1 > policy.max_rounds_per_day:
             raise PolicyRefusedError("the site has answered its max_rounds_per_day")
         if self._values.get(day, 0) + values > policy.max_values_per_day:

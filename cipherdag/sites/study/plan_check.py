@@ -103,7 +103,7 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
         if question.opens_bits:
             words = np.asarray(answer, dtype=np.int64)
             check_words(words, question.predicates(len(everyone)))
-            opened = np.zeros(sum(own.length for own in question.encodings))
+            opened = np.zeros(question.n_values)
         else:
             encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
             opened = answer * len(everyone)

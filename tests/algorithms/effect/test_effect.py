@@ -651,7 +651,7 @@ def test_after_a_site_may_have_left_that_was_counted_nothing_is_told():
     models = question(estimator="ipw", stage=ModelSteps((-1,), np.zeros(4).tobytes()))
     asked = Suppressed(question=models, enough=np.packbits(np.ones(3, dtype=bool)).tobytes())
     coverage.opened(ContributorCounts(question=models.counted_as), np.array([4.0, 4.0, 3.0]), 4)
-    answer = np.ones(sum(encoding.length for encoding in models.encodings))
+    answer = np.ones(models.n_values)
     assert (coverage.suppress(asked, answer, 4) == 1.0).all()
     assert not coverage.suppress(asked, answer, 3).any()
 

@@ -160,7 +160,7 @@ def test_the_ratio_of_two_sums_is_the_softmax_average(seed, sharpness):
         weighted_answer(question, own, held, 500, least=1)
         for own, held in zip(learnt, counts, strict=True)
     ]
-    assert len(answers[0]) == sum(encoding.length for encoding in question.encodings)
+    assert len(answers[0]) == question.n_values
     rounded = []
     for answer in answers:
         parts, start = [], 0

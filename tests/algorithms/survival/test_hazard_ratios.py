@@ -239,7 +239,7 @@ def test_rows_that_are_never_at_risk_count_for_no_category():
 def test_a_site_that_leaves_after_categories_were_counted_closes_the_whole_step(site_effect):
     data = with_stages(a=STAGES, b=STAGES, c=STAGES, d=STAGES[:2], e=STAGES[:2], f=STAGES[:2])
     _, (question, *_) = opened(data, site_effect)
-    answer = np.ones(sum(own.length for own in question.encodings))
+    answer = np.ones(question.n_values)
     lost = np.arange(len(question.enough_array())) == 2
     assert question.without(answer, np.zeros_like(lost)).any()
     assert not question.without(answer, lost).any()

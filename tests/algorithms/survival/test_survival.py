@@ -519,4 +519,4 @@ def test_a_site_that_leaves_ends_the_run():
     question = next(asking)
     facts.present.n_sites = 2
     with pytest.raises(SiteUnreachableError):
-        asking.send(np.zeros(sum(encoding.length for encoding in question.encodings)))
+        asking.send(np.zeros(question.n_values))

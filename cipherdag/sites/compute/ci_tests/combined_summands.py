@@ -25,7 +25,7 @@ def combined_evidence(
     columns = zip(*(own for own, _ in parts), strict=True)
     joined = [np.concatenate(own) for own in columns]
     if not joined:
-        return np.zeros(sum(encoding.length for encoding in question.encodings))
+        return np.zeros(question.n_values)
     if question.combination == "stouffer":
         joined.insert(0, np.array([float(any(signed for _, signed in parts))]))
     return np.concatenate(joined)

@@ -128,7 +128,7 @@ def refuted_answer(
 
 def no_contribution(question: EffectSums) -> FloatVector:
     """The answer of a site that does not contribute."""
-    return np.zeros(sum(encoding.length for encoding in question.encodings))
+    return np.zeros(question.n_values)
 
 
 def fold_numbers(rows: Rows, named: tuple[int, ...], blur: Blur) -> FloatVector:
