@@ -9,7 +9,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -51,6 +51,37 @@ def submasks(mask: int) -> Iterator[int]:
         if subset == mask:
             return
         subset = (subset - mask) & mask
+
+
+def reachable(steps: Sequence[int], start: int) -> int:
+    """Bit mask of some variables and all that is reached from them along bit masks of steps."""
+    reached, new = start, start
+    while new:
+        following = 0
+        for v in members(new):
+            following |= steps[v]
+        new = following & ~reached
+        reached |= new
+    return reached
+
+
+def walk_steps(
+    starts: Iterable[tuple[int, int]], onward: Callable[[int, int], int]
+) -> Iterator[tuple[int, int]]:
+    """Every step (u, v) of the walks from some first steps, once.
+
+    Args:
+        starts: First steps.
+        onward: Bit mask of the variables that may come after u and v.
+    """
+    waiting = list(starts)
+    seen = set(waiting)
+    while waiting:
+        u, v = waiting.pop()
+        yield u, v
+        new = [(v, w) for w in members(onward(u, v)) if (v, w) not in seen]
+        seen.update(new)
+        waiting += new
 
 
 def n_edges(dag: Dag) -> int:

@@ -185,7 +185,7 @@ def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:
     return {pattern_of(other): other for other in reached if other is not None}
 
 
-def extension(parents: list[int], neighbours: list[int]) -> Dag | None:
+def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
     """A DAG with the directed edges and no further collider (Dor and Tarsi); None if there is none.
 
     Args:

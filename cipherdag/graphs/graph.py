@@ -17,12 +17,12 @@ from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import Mark, Pair
 from cipherdag.graphs.endpoints import ARROW, TAIL, endpoints_of
 from cipherdag.graphs.extension import cyclic_arrows, topological_order
-from cipherdag.graphs.identification import implied, query
+from cipherdag.graphs.identification import query
 from cipherdag.graphs.identification.maximal import (
-    checked_class,
-    directed_further,
+    check_cpdag,
     is_completed,
     maximal_pattern,
+    with_constraints,
 )
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.mixed_graph import MixedGraph
@@ -178,7 +178,7 @@ class CausalGraph(MixedGraph):
             GraphError: This graph contradicts it, or stands for no DAG.
         """
         constraints = knowledge.over(self.nodes)
-        arcs = directed_further(self.nodes, self.arcs, constraints)
+        arcs = with_constraints(self.nodes, self.arcs, constraints)
         return MPDAG.from_arcs(self.nodes, arcs)
 
     def to_numpy(self) -> NDArray[np.int8]:
@@ -196,7 +196,7 @@ class CausalGraph(MixedGraph):
     to_dagitty = exports.to_dagitty
     to_csv = exports.to_csv
     identify = query.identify
-    implied_independences = implied.implied_independences
+    implied_independences = query.implied_independences
     is_adjustment_set = query.is_adjustment_set
     d_separated = query.d_separated
     plot = figure.plot
@@ -242,7 +242,7 @@ class CPDAG(MPDAG):
     """
 
     def _check(self) -> None:
-        checked_class(self.nodes, self.arcs)
+        check_cpdag(self.nodes, self.arcs)
 
     @property
     def kind(self) -> str:

@@ -26,7 +26,7 @@ from cipherdag.findings.conclusion import Report
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.identification.implied import implied_independences, implies_any
+from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL

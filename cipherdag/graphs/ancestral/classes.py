@@ -21,7 +21,7 @@ import numpy as np
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
-from cipherdag.graphs.dags import members
+from cipherdag.graphs.dags import members, reachable
 from cipherdag.graphs.endpoints import (
     ARROW,
     CIRCLE,
@@ -35,7 +35,6 @@ from cipherdag.graphs.endpoints import (
     non_adjacent,
 )
 from cipherdag.graphs.extension import directed_to_the_end
-from cipherdag.graphs.identification.separation import closure
 from cipherdag.graphs.orientation import Triple
 from cipherdag.graphs.ranks import ranks
 
@@ -149,7 +148,7 @@ def _anterior(mag: Endpoints) -> list[int]:
     """Bit mask of every variable and all that paths without arrowheads against them lead from."""
     # from j back to i where i --> j or i --- j
     back = bits(((mag != NONE) & (mag.T == TAIL)).T)
-    return [closure(back, 1 << v) for v in range(len(mag))]
+    return [reachable(back, 1 << v) for v in range(len(mag))]
 
 
 def _is_mag(mag: Endpoints) -> bool:
@@ -167,7 +166,7 @@ def _tails_in_the_way(mag: Endpoints) -> BoolMatrix:
     if undirected.any():  # an arrowhead meets an undirected edge
         return undirected
     children = bits(directed(mag))
-    below = [closure(children, own) for own in children]
+    below = [reachable(children, own) for own in children]
     cyclic = _closing(mag, below)
     return cyclic if cyclic.any() else _inducing(mag, children, below)
 
@@ -206,7 +205,7 @@ def _inducing(mag: Endpoints, children: Sequence[int], below: Sequence[int]) -> 
         if not (heads[x] & inside and heads[y] & inside):
             continue
         steps = [own & inside for own in doubles]
-        inner = closure(steps, heads[x] & inside) & closure(steps, heads[y] & inside)
+        inner = reachable(steps, heads[x] & inside) & reachable(steps, heads[y] & inside)
         for q in members(inner):
             found[list(members(children[q] & ends)), q] = True
     return found

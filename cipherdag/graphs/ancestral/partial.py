@@ -16,9 +16,8 @@ from itertools import combinations
 
 import numpy as np
 
-from cipherdag.graphs.dags import members
+from cipherdag.graphs.dags import members, reachable
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints
-from cipherdag.graphs.identification.separation import closure
 from cipherdag.graphs.orientation import Triple
 
 Pair = tuple[int, int]
@@ -131,13 +130,13 @@ class Partial:
         """Ancestors of ancestors; what is no ancestor for want of a path, or would be one else."""
         everything = (1 << len(self.below)) - 1
         for v in range(len(self.below)):
-            self.below[v] = closure(self.below, self.below[v])
+            self.below[v] = reachable(self.below, self.below[v])
         steps = [
             (joined | loose) & ~never
             for joined, loose, never in zip(self.joined, self.loose, self.never, strict=True)
         ]
         for v, own in enumerate(self.below):
-            self.never[v] |= everything & ~closure(steps, 1 << v)
+            self.never[v] |= everything & ~reachable(steps, 1 << v)
             for w in members(own):
                 self.never[w] |= self.never[v] | 1 << v
         for v, never in enumerate(self.never):

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.graphs.dags import members
+from cipherdag.graphs.dags import members, reachable
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, bits, directed
-from cipherdag.graphs.identification.separation import closure
 
 
 def discriminating(marks: Endpoints, b: int, c: int) -> Iterator[tuple[int, ...]]:
@@ -115,7 +114,7 @@ def reached(steps: BoolMatrix) -> BoolMatrix:
     """[i, j] is True where steps lead from i to j, or i is j, shape (p, p)."""
     masks, found = bits(steps), np.zeros_like(steps)
     for v in range(len(steps)):
-        found[v, list(members(closure(masks, 1 << v)))] = True
+        found[v, list(members(reachable(masks, 1 << v)))] = True
     return found
 
 

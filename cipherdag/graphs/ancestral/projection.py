@@ -16,9 +16,9 @@ import numpy as np
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
-from cipherdag.graphs.dags import dag_of, mask_of, members
+from cipherdag.graphs.dags import dag_of, mask_of, members, reachable
 from cipherdag.graphs.endpoints import ARROW, NONE, TAIL, Endpoints, circles
-from cipherdag.graphs.identification.separation import closure, connected
+from cipherdag.graphs.identification.separation import d_connected
 from cipherdag.graphs.orientation import colliders_by_sepset
 
 
@@ -37,12 +37,12 @@ def projected(
     """
     dag, chosen = dag_of(arcs), mask_of(selected)
     place = {v: k for k, v in enumerate(measured)}
-    above = [closure(dag, 1 << v | chosen) for v in measured]
+    above = [reachable(dag, 1 << v | chosen) for v in measured]
     marks = np.full((len(place), len(place)), NONE, dtype=np.int8)
     sepsets: dict[tuple[int, int], frozenset[int]] = {}
     for (i, x), (j, y) in combinations(enumerate(measured), 2):
         given = (above[i] | above[j]) & mask_of(measured) & ~(1 << x | 1 << y)
-        if connected(dag, x, given | chosen) >> y & 1:
+        if d_connected(dag, x, given | chosen) >> y & 1:
             marks[i, j] = TAIL if above[i] >> y & 1 else ARROW
             marks[j, i] = TAIL if above[j] >> x & 1 else ARROW
         else:

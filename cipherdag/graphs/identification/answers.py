@@ -22,7 +22,7 @@ class Instrument:
     given: Names
 
     def __str__(self) -> str:
-        return f"{self.variable} given {listed(self.given)}" if self.given else self.variable
+        return f"{self.variable} given {set_in_words(self.given)}" if self.given else self.variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class Identified:
         if self.method == "no effect":
             return f"{self.treatment} has no effect on {self.outcome}: no path leads there"
         if self.method == "front door":
-            return f"{effect} is identified by the front door through {listed(self.chosen)}"
+            return f"{effect} is identified by the front door through {set_in_words(self.chosen)}"
         if self.method == "instrument":
             by = " or ".join(map(str, self.instruments))
             return f"{effect} is identified, if all effects are linear, by the instrument {by}"
-        smallest = " or ".join(map(listed, self.sets))
+        smallest = " or ".join(map(set_in_words, self.sets))
         also = "" if self.sets == (self.chosen,) else f"; minimal sets: {smallest}"
-        return f"{effect} is identified by adjustment for {listed(self.chosen)}{also}"
+        return f"{effect} is identified by adjustment for {set_in_words(self.chosen)}{also}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Possibility:
 
     def __str__(self) -> str:
         count = "" if self.n_dags is None else f" ({self.n_dags} DAGs)"
-        return f"if the direct causes are {listed(self.parents)}{count}: {self.answer}"
+        return f"if the direct causes are {set_in_words(self.parents)}{count}: {self.answer}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +132,12 @@ class PossibleSets:
             f"the effect of {self.treatment} on {self.outcome} is one of "
             f"{len(self.possibilities)}: {self.treatment} --- {self.undecided} is not directed"
         )
-        return "\n".join([head, *(f"  {own}" for own in self.possibilities)])
+        return "\n".join([head, *(f"  {each}" for each in self.possibilities)])
 
 
 Answer = Identified | PossibleSets | NotIdentified
 
 
-def listed(names: Names) -> str:
+def set_in_words(names: Names) -> str:
     """A set of names in words."""
     return ", ".join(names) if names else "nothing"

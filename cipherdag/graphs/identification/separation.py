@@ -1,36 +1,27 @@
-"""d-separation in a DAG: what stays connected given a set, and along which path.
+"""d-separation in a DAG, and all minimal separators of an undirected graph.
 
-DAGs and sets are bit masks, as in `cipherdag.graphs.dags`.
+DAGs, graphs and sets are bit masks, as in `cipherdag.graphs.dags`.
 
 Sources: Koller and Friedman, "Probabilistic Graphical Models", MIT Press 2009, algorithm 3.1
 (active trails); Lauritzen, Dawid, Larsen and Leimer, "Independence properties of directed Markov
-fields", Networks 20 (1990) (moral graphs of ancestors).
+fields", Networks 20 (1990) (moral graphs of ancestors); Shen and Liang, "Efficient enumeration of
+all minimal separators in a graph", Theoretical Computer Science 180 (1997); van der Zander,
+Liskiewicz and Textor, "Separators and adjustment sets in causal graphs: complete criteria and an
+algorithmic framework", Artificial Intelligence 270 (2019) (only some variables may be chosen).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from cipherdag.graphs.dags import Dag, ancestors, mask_of, members, turned
+from cipherdag.graphs.dags import Dag, ancestors, mask_of, members, reachable, turned
 
 State = tuple[int, bool]
 """A variable, and whether its trail came to it from a child."""
 
 
-def closure(steps: list[int] | Dag, start: int) -> int:
-    """Bit mask of some variables and all that is reached from them along bit masks of steps."""
-    reached, new = start, start
-    while new:
-        following = 0
-        for v in members(new):
-            following |= steps[v]
-        new = following & ~reached
-        reached |= new
-    return reached
-
-
-def connected(dag: Dag, x: int, given: int) -> int:
+def d_connected(dag: Dag, x: int, given: int) -> int:
     """Bit mask of all that is not d-separated from x by the given variables, x left out.
 
     Args:
@@ -38,7 +29,7 @@ def connected(dag: Dag, x: int, given: int) -> int:
         x: A variable.
         given: Bit mask, without x.
     """
-    return mask_of(v for v, _ in _came_from(dag, x, given)) & ~given & ~(1 << x)
+    return mask_of(v for v, _ in _predecessors(dag, x, given)) & ~given & ~(1 << x)
 
 
 def open_path(dag: Dag, x: int, y: int, given: int) -> tuple[int, ...]:
@@ -47,7 +38,7 @@ def open_path(dag: Dag, x: int, y: int, given: int) -> tuple[int, ...]:
     A shortest open trail repeats no variable: the part between two visits could be left out, since
     the variable would stay open (a collider by it has a given descendant on that part).
     """
-    before = _came_from(dag, x, given)
+    before = _predecessors(dag, x, given)
     ends = [] if given >> y & 1 else [state for state in before if state[0] == y]
     trail: list[int] = []
     state = ends[0] if ends else None
@@ -57,26 +48,49 @@ def open_path(dag: Dag, x: int, y: int, given: int) -> tuple[int, ...]:
     return tuple(reversed(trail))
 
 
-def moral(dag: Dag, x: int, y: int) -> list[int]:
+def moral_graph(dag: Dag, x: int, y: int) -> list[int]:
     """Neighbours in the moral graph over x, y and their ancestors; none of the other variables."""
-    kept = closure(dag, 1 << x | 1 << y)
-    beside = [0] * len(dag)
-    for v in members(kept):
+    neighbours = [0] * len(dag)
+    for v in members(reachable(dag, 1 << x | 1 << y)):
         family = dag[v] | 1 << v
         for u in members(family):
-            beside[u] |= family & ~(1 << u)
-    return beside
+            neighbours[u] |= family & ~(1 << u)
+    return neighbours
 
 
-def without_arrows_from(dag: Dag, causes: int, effects: int | None = None) -> Dag:
-    """The DAG without the arrows from some variables, to all or to some."""
+def without_arrows_from(dag: Dag, causes: int, effects: int = -1) -> Dag:
+    """The DAG without the arrows from some variables to some, or to all."""
     return tuple(
-        parents if effects is not None and not effects >> v & 1 else parents & ~causes
-        for v, parents in enumerate(dag)
+        parents & ~causes if effects >> v & 1 else parents for v, parents in enumerate(dag)
     )
 
 
-def _came_from(dag: Dag, x: int, given: int) -> dict[State, State | None]:
+def minimal_separators(neighbours: Sequence[int], s: int, t: int, allowed: int) -> Iterator[int]:
+    """Every inclusion-minimal set of allowed vertices that cuts s from t, nearest to s first.
+
+    Args:
+        neighbours: Neighbours of every vertex.
+        s: A vertex.
+        t: Another.
+        allowed: Bit mask of the vertices that may be chosen; s and t may not.
+    """
+    near = _eliminate(neighbours, ~(allowed | 1 << s | 1 << t))
+    if near[s] >> t & 1:
+        return
+    first = _nearest_separator(near, t, 1 << s)
+    seen, waiting = {first}, deque([first])
+    while waiting:
+        separator = waiting.popleft()
+        yield separator
+        side = _component(near, s, separator)
+        for v in members(separator & ~near[t]):
+            further = _nearest_separator(near, t, side | 1 << v)
+            if further not in seen:
+                seen.add(further)
+                waiting.append(further)
+
+
+def _predecessors(dag: Dag, x: int, given: int) -> dict[State, State | None]:
     """Every state that an active trail from x reaches, nearest first, with the state before it."""
     children, above = turned(dag), ancestors(dag)
     opened = given
@@ -86,19 +100,44 @@ def _came_from(dag: Dag, x: int, given: int) -> dict[State, State | None]:
     waiting = deque(before)
     while waiting:
         state = waiting.popleft()
-        for other in _onward(dag, children, state, given, opened):
+        v, from_child = state
+        passes = not given >> v & 1
+        onward = []
+        if passes if from_child else opened >> v & 1:
+            onward += [(u, True) for u in members(dag[v])]
+        if passes:
+            onward += [(w, False) for w in members(children[v])]
+        for other in onward:
             if other not in before:
                 before[other] = state
                 waiting.append(other)
     return before
 
 
-def _onward(
-    dag: Dag, children: list[int], state: State, given: int, opened: int
-) -> Iterator[State]:
-    v, from_child = state
-    passes = not given >> v & 1
-    if passes if from_child else opened >> v & 1:
-        yield from ((u, True) for u in members(dag[v]))
-    if passes:
-        yield from ((w, False) for w in members(children[v]))
+def _eliminate(neighbours: Sequence[int], removed: int) -> list[int]:
+    """The graph without some vertices, the neighbours of each joined instead of paths by it."""
+    near = list(neighbours)
+    for v in members(removed & ((1 << len(near)) - 1)):
+        around, near[v] = near[v], 0
+        for u in members(around):
+            near[u] = (near[u] | around) & ~(1 << u | 1 << v)
+    return near
+
+
+def _component(near: list[int], v: int, removed: int) -> int:
+    """Bit mask of what v reaches around the removed vertices, v included."""
+    return reachable([vertices & ~removed for vertices in near], 1 << v)
+
+
+def _nearest_separator(near: list[int], t: int, side: int) -> int:
+    """The separator from t that is nearest to a connected set that t has no edge to."""
+    beyond = _component(near, t, side | _boundary(near, side))
+    return _boundary(near, beyond)
+
+
+def _boundary(near: list[int], inside: int) -> int:
+    """Neighbours of a set of vertices, the set left out."""
+    around = 0
+    for v in members(inside):
+        around |= near[v]
+    return around & ~inside

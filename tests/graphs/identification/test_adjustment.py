@@ -20,7 +20,7 @@ from linear_effects import (
 from oracle import random_dag
 
 from cipherdag.graphs.dags import mask_of, members
-from cipherdag.graphs.identification.adjustment import Adjustment
+from cipherdag.graphs.identification.criteria import Adjustment
 from cipherdag.graphs.identification.maximal import maximal_pattern, possible_descendants
 from cipherdag.graphs.orientation import cpdag_of, meek
 

@@ -8,8 +8,7 @@ from linear_effects import BinaryNetwork, LinearModel, reached, subsets
 from oracle import OracleTest, random_dag
 
 from cipherdag.graphs.dags import dag_of, mask_of, members
-from cipherdag.graphs.identification.front_door import front_door_set
-from cipherdag.graphs.identification.instruments import conditional_instruments
+from cipherdag.graphs.identification.criteria import conditional_instruments, front_door_set
 
 
 def hidden_dags(seed, count, p=6, degree=2.5):

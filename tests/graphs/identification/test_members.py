@@ -16,10 +16,11 @@ from oracle import random_dag
 from cipherdag import CausalGraph, Knowledge
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.dags import dag_of
-from cipherdag.graphs.identification.maximal import maximal_pattern, possible_descendants
-from cipherdag.graphs.identification.members import (
+from cipherdag.graphs.identification.maximal import (
     every_member,
+    maximal_pattern,
     parent_counts,
+    possible_descendants,
     possible_parents,
 )
 from cipherdag.graphs.orientation import cpdag_of, meek

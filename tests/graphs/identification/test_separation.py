@@ -15,8 +15,12 @@ from oracle import OracleTest, random_dag
 from cipherdag import CausalGraph
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import dag_of, mask_of, members
-from cipherdag.graphs.identification.separation import connected, moral, open_path
-from cipherdag.graphs.identification.separators import minimal_separators
+from cipherdag.graphs.identification.separation import (
+    d_connected,
+    minimal_separators,
+    moral_graph,
+    open_path,
+)
 
 seeds = st.integers(0, 100_000)
 
@@ -45,7 +49,7 @@ def test_what_is_connected_is_what_the_oracle_says_and_has_an_open_path(seed):
     dag, rng = a_dag(seed)
     x, *others = rng.permutation(len(dag)).tolist()
     given = [v for v in others if rng.random() < 0.4]
-    found = connected(dag_of(dag), x, mask_of(given))
+    found = d_connected(dag_of(dag), x, mask_of(given))
     oracle = OracleTest(dag)
     for y in set(others) - set(given):
         assert bool(found >> y & 1) != oracle.separated(x, y, given)
@@ -83,7 +87,7 @@ def test_separators_of_the_moral_graph_are_the_minimal_d_separators(seed):
     dag, rng = a_dag(seed, largest=6)
     x, y, *others = rng.permutation(len(dag)).tolist()
     oracle, allowed = OracleTest(dag), tuple(sorted(others))
-    beside = moral(dag_of(dag), x, y)
+    beside = moral_graph(dag_of(dag), x, y)
     found = minimal_separators(beside, x, y, mask_of(allowed))
     cutting = [own for own in subsets(allowed) if oracle.separated(x, y, own)]
     assert {tuple(members(own)) for own in found} == minimal(cutting)

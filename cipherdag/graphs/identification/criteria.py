@@ -1,0 +1,185 @@
+"""Graphical criteria that identify the effect of one treatment on one outcome.
+
+*Adjustment*, in a maximal PDAG. *Front door*, in a DAG. *Conditional instruments*, in a DAG whose
+effects are all linear: z is an instrument given W if, with the arrows from the treatment x cut, W
+separates z from the outcome y and not from x, and neither z nor W is an effect of x. Then y less
+the effect of x is independent of z given W, and cov(z, y | W) / cov(z, x | W) is the total effect
+of x on y.
+
+Sources: Perkovic, Textor, Kalisch and Maathuis, "Complete graphical characterization and
+construction of adjustment sets in Markov equivalence classes of ancestral graphs", JMLR 18 (2018)
+(amenable, forbidden, blocked); Perkovic, Kalisch and Maathuis, "Interpreting and using CPDAGs with
+background knowledge", UAI 2017 (the same with background knowledge); van der Zander, Liskiewicz and
+Textor, Artificial Intelligence 270 (2019) (the back-door graph and minimal sets); Henckel, Perkovic
+and Maathuis, "Graphical criteria for efficient total effect estimation via adjustment in causal
+linear models", JRSS B 84 (2022) (the optimal set); Pearl, "Causal diagrams for empirical research",
+Biometrika 82 (1995), definition 3 (front door); Jeong, Tian and Bareinboim, "Finding and listing
+front-door adjustment sets", NeurIPS 2022 (the largest set, by which one is found in polynomial
+time); Pearl, "Causality", Cambridge 2009, definition 7.4.1, and Brito and Pearl, "Generalized
+instrumental variables", UAI 2002 (instruments); van der Zander, Textor and Liskiewicz, "Efficiently
+finding conditional instruments for causal inference", IJCAI 2015 (separators near the outcome).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+from cipherdag.graphs.dags import Dag, members, reachable, turned
+from cipherdag.graphs.equivalence import Pattern
+from cipherdag.graphs.identification.maximal import (
+    close_under_meek,
+    possible_descendants,
+    some_member,
+    with_arrow,
+)
+from cipherdag.graphs.identification.separation import (
+    d_connected,
+    minimal_separators,
+    moral_graph,
+    open_path,
+    without_arrows_from,
+)
+
+MOST_SEPARATORS = 100
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """The adjustment criterion for a treatment and an outcome.
+
+    Attributes:
+        pattern: A maximal PDAG.
+        x: The treatment.
+        y: The outcome.
+    """
+
+    pattern: Pattern
+    x: int
+    y: int
+
+    @cached_property
+    def undirected_start(self) -> int | None:
+        """A neighbour of x by which x causes y in some DAGs and not in others; None: amenable."""
+        for v in members(self.pattern.neighbours[self.x]):
+            directed = close_under_meek(with_arrow(self.pattern, self.x, v))
+            if possible_descendants(directed, v) >> self.y & 1:
+                return v
+        return None
+
+    @cached_property
+    def causal(self) -> int:
+        """Bit mask of what x causes in all DAGs and what in some of them causes y, and of y."""
+        below = reachable(self.pattern.children, 1 << self.x) & ~(1 << self.x)
+        reach = [(v, possible_descendants(self.pattern, v)) for v in members(below)]
+        return sum(1 << v for v, descendants in reach if descendants >> self.y & 1)
+
+    @cached_property
+    def forbidden(self) -> int:
+        """Bit mask of x, y and what causal variables may cause: adjusting for it would bias."""
+        forbidden = 1 << self.x | 1 << self.y
+        for v in members(self.causal):
+            forbidden |= possible_descendants(self.pattern, v)
+        return forbidden
+
+    @cached_property
+    def back_doors(self) -> Dag:
+        """A DAG of the class without the arrows that begin a causal path from x to y.
+
+        If x and y are amenable, a set without forbidden variables blocks in this one if in all.
+        """
+        dag = some_member(self.pattern)
+        return without_arrows_from(dag, 1 << self.x, reachable(dag, 1 << self.y))
+
+    def valid(self, given: int) -> bool:
+        """Whether adjusting for a set gives the effect in every DAG of the class."""
+        if self.undirected_start is not None or given & self.forbidden:
+            return False
+        return not d_connected(self.back_doors, self.x, given) >> self.y & 1
+
+    def minimal(self, observed: int, most: int) -> list[int]:
+        """Valid sets of observed variables of which no part is valid, at most ``most`` of them."""
+        moral = moral_graph(self.back_doors, self.x, self.y)
+        separators = minimal_separators(moral, self.x, self.y, observed & ~self.forbidden)
+        return list(islice(separators, most))
+
+    def optimal(self, observed: int) -> int | None:
+        """The valid set of least asymptotic variance; None where part of it is not observed."""
+        parents = 0
+        for v in members(self.causal):
+            parents |= self.pattern.parents[v]
+        parents &= ~self.forbidden
+        return None if parents & ~observed or not self.valid(parents) else parents
+
+    def best_try(self, observed: int) -> int:
+        """The observed variables that block if any do: ancestors of x and y that may be chosen."""
+        ancestral = reachable(self.back_doors, 1 << self.x | 1 << self.y)
+        return ancestral & observed & ~self.forbidden
+
+    def still_open(self, given: int) -> tuple[int, ...]:
+        """A path that is open given a set; empty where the set blocks all but causal ones."""
+        return open_path(self.back_doors, self.x, self.y, given)
+
+
+def front_door_set(dag: Dag, x: int, y: int, observed: int) -> int | None:
+    """Observed mediators through which all of x's effect on y goes; no smaller part will do.
+
+    Args:
+        dag: The DAG.
+        x: The treatment.
+        y: The outcome, a descendant of x.
+        observed: Bit mask of the variables that may be chosen.
+
+    Returns:
+        A bit mask, or None where no set fulfils the criterion.
+    """
+    free = ~d_connected(without_arrows_from(dag, 1 << x), x, 0)
+    chosen = _largest_front_door(dag, x, y, observed & free & ~(1 << x | 1 << y))
+    if not _intercepts(dag, x, y, chosen):
+        return None
+    for v in members(chosen):
+        fewer = _largest_front_door(dag, x, y, chosen & ~(1 << v))
+        if _intercepts(dag, x, y, fewer):
+            chosen = fewer
+    return chosen
+
+
+def _largest_front_door(dag: Dag, x: int, y: int, candidates: int) -> int:
+    """The largest set of these whose back doors to y are all blocked by x.
+
+    A variable whose back door is open where all of them lose their arrows is in no smaller set
+    either: that leaves more arrows.
+    """
+    while True:
+        cut = without_arrows_from(dag, candidates)
+        blocked = candidates & ~d_connected(cut, y, 1 << x)
+        if blocked == candidates:
+            return blocked
+        candidates = blocked
+
+
+def _intercepts(dag: Dag, x: int, y: int, mediators: int) -> bool:
+    """Whether every directed path from x to y goes through one of the mediators."""
+    steps = [children & ~mediators for children in turned(dag)]
+    return not reachable(steps, 1 << x) >> y & 1
+
+
+def conditional_instruments(dag: Dag, x: int, y: int, observed: int) -> Iterator[tuple[int, int]]:
+    """Every instrument z that the search yields, with a bit mask W of what it is one given.
+
+    Args:
+        dag: The DAG.
+        x: The treatment.
+        y: The outcome.
+        observed: Bit mask of the variables that may be chosen.
+    """
+    cut = without_arrows_from(dag, 1 << x)
+    usable = observed & ~reachable(turned(dag), 1 << x) & ~(1 << y)
+    for z in members(usable):
+        separators = minimal_separators(moral_graph(cut, y, z), y, z, usable & ~(1 << z))
+        for given in islice(separators, MOST_SEPARATORS):  # the nearest to y comes first
+            if d_connected(cut, z, given) >> x & 1:
+                yield z, given
+                break
