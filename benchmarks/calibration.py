@@ -34,7 +34,7 @@ from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
-from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
+from cipherdag.sites.compute.pooled.regression.steps import RegressionTest
 
 ALPHAS = (0.01, 0.05)
 VOTE_SHARE = 0.3

@@ -46,9 +46,8 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     - discrete response: log likelihood, gradient, and minus its Hessian's upper triangle by rows;
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
 
-    With ``site_effect`` every site has constants or thresholds of its own, which it takes out
-    before it answers (`sites.compute.pooled.site_intercepts`, ``cumulative``); those asked about
-    are not used.
+    With ``site_effect`` every site has intercepts or thresholds of its own, which it profiles out
+    before it answers (`sites.compute.pooled.regression`); those asked about are not used.
 
     Leaks:
         The coordinator learns these sums over the sites. With indicators they contain counts of

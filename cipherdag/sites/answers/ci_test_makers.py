@@ -14,7 +14,7 @@ from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest, Statistic
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
-from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
+from cipherdag.sites.compute.pooled.regression.steps import RegressionTest
 from cipherdag.sites.table.site_table import SiteTable
 
 Maker = Callable[[SiteTable, CITestSpec, str], CITest]

@@ -23,10 +23,10 @@ from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
 from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.compute.pooled.cumulative import cumulative_step
-from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
-from cipherdag.sites.compute.pooled.site_regressions import RegressionTest, regression_steps
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.proportional_odds import cumulative_step
+from cipherdag.sites.compute.pooled.regression.steps import RegressionTest, regression_steps
 from cipherdag.statistics.regression_models import Regression
 from cipherdag.statistics.thresholds import equal_thresholds
 

@@ -16,10 +16,10 @@ from threads import printed_by_threads
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.pooled_regressions import NearbyFits
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.sites.compute.pooled import expansion
-from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.multinomial import by_pieces, linear_parts
-from cipherdag.sites.compute.pooled.site_regressions import model_step, whole_step
+from cipherdag.sites.compute.pooled.regression import design
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.likelihoods import by_pieces, linear_parts
+from cipherdag.sites.compute.pooled.regression.steps import model_step, whole_step
 from cipherdag.statistics.regression_fits import first_fit, step_parts
 from cipherdag.statistics.regression_models import Regression, coefficient_count, outputs
 
@@ -43,7 +43,7 @@ def models(draw):
 def test_blocks_are_the_whole_design_row_by_row(model, seed, rows, size):
     expand = site(mixed_data(np.random.default_rng(seed), rows, 0.1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expansion, "BLOCK_ROWS", size)
+        patch.setattr(design, "BLOCK_ROWS", size)
         blocks = list(expand.blocks(model))
     design, response = expand.rows(model)
     assert np.array_equal(np.concatenate([own for own, _ in blocks]), design)
@@ -61,7 +61,7 @@ def test_steps_added_up_over_blocks_are_those_of_all_rows(model, seed, size):
     if model.ordered:
         coefficients[: own - 1].sort()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expansion, "BLOCK_ROWS", size)
+        patch.setattr(design, "BLOCK_ROWS", size)
         found = whole_step(expand, model, coefficients, own)
     expected = model_step(*expand.rows(model), coefficients, own, ordered=model.ordered)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
@@ -182,7 +182,7 @@ def test_products_by_pieces_are_those_of_whole_matrices(rows, columns, outputs, 
 STEP = """
 import hashlib
 import numpy as np
-from cipherdag.sites.compute.pooled.site_regressions import model_step
+from cipherdag.sites.compute.pooled.regression.steps import model_step
 rng = np.random.default_rng(0)
 for categories in (0, 2, 4):
     design = np.column_stack([np.ones(20_001), rng.normal(size=(20_001, 8))])

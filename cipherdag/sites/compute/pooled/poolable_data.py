@@ -40,9 +40,9 @@ from cipherdag.sites.compute.pooled.described import (
     rows_of,
     without_gaps,
 )
-from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 from cipherdag.sites.compute.pooled.marks import column_marks, moments_of
+from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
 from cipherdag.sites.table.rows.digest import Keyed, unkeyed
 from cipherdag.statistics.regression_models import Regression
@@ -213,8 +213,8 @@ class PoolableData:
         return moments_of(question, self._values, weights)
 
     def _regressions(self, question: RegressionSteps) -> FloatVector:
-        from cipherdag.sites.compute.pooled.expansion import Expansion
-        from cipherdag.sites.compute.pooled.site_regressions import regression_steps
+        from cipherdag.sites.compute.pooled.regression.design import Expansion
+        from cipherdag.sites.compute.pooled.regression.steps import regression_steps
 
         self._check_columns(question)
         if self.rows < self._min_cell_size:

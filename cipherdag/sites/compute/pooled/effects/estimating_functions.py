@@ -20,16 +20,19 @@ from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, V
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
 from cipherdag.sites.compute.pooled.described import merged
 from cipherdag.sites.compute.pooled.effects.refuted_rows import Rows, no_contribution
-from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.multinomial import bounded_logits, by_pieces, information
-from cipherdag.sites.compute.pooled.site_intercepts import (
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.likelihoods import (
+    bounded_logits,
+    by_pieces,
+    information,
+)
+from cipherdag.sites.compute.pooled.regression.site_intercepts import (
     centred,
     full_scores,
-    profile_step,
     profiled_slope,
     with_site_intercepts,
 )
-from cipherdag.sites.compute.pooled.site_regressions import model_step
+from cipherdag.sites.compute.pooled.regression.steps import model_step
 from cipherdag.statistics.regression_models import Regression
 
 LEAST_WEIGHT = 0.5
@@ -162,13 +165,12 @@ class _EstimatingFunctions:
         sums = [np.zeros(0)]
         for model, coefficients in self._coefficients.items():
             used, response, categories = self._response(model)
-            rows, observed, weights = self._design[used], response[used], self._weights[used]
-            if self._question.site_effect and categories:
-                sums.append(profile_step(rows, observed, coefficients, categories, weights))
-                continue
-            if self._question.site_effect and not self._question.linear:
-                rows, observed = centred(rows, observed, weights)
-            sums.append(model_step(rows, observed, coefficients, categories, ordered=False))
+            profiled = self._question.site_effect and not self._question.linear
+            step = model_step(
+                self._design[used], response[used], coefficients, categories,
+                site_effect=profiled, weights=self._weights[used],
+            )  # fmt: skip
+            sums.append(step)
         return np.concatenate(sums)
 
     def means(self) -> list[FloatVector]:

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.scores.score_sums import score_shape
-from cipherdag.sites.compute.pooled.expansion import Expansion
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.steps import model_step, site_fit
 from cipherdag.sites.compute.pooled.score_sums.numbers import (
     ROWS_PER_SQUARE,
     RegressionScores,
     residual_scores,
 )
-from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
 from cipherdag.statistics.regression_fits import LEAST_REST, Fit, step_parts
 from cipherdag.statistics.regression_models import (
     Regression,
@@ -118,7 +118,7 @@ class SiteRegressions:
             step = partial(
                 model_step, nuisance, response, categories=categories, ordered=null.ordered
             )
-            self._fits[null] = own_fit(null, self._categories, step)
+            self._fits[null] = site_fit(null, self._categories, step)
         return self._fits[null]
 
     def _curved(self, model: Regression) -> Regression:

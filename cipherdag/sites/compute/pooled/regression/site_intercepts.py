@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
+from cipherdag.sites.compute.pooled.regression.likelihoods import bounded_logits, information
 from cipherdag.statistics.regression_fits import pack_step
 from cipherdag.statistics.regression_models import outputs
 

@@ -1,4 +1,4 @@
-"""A site's half of regressions over all sites, and the same test over its own rows alone."""
+"""A site's half of stepwise regressions over all sites, and the same test over its rows alone."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
-from cipherdag.sites.compute.pooled.alike.steps import linear_sums, logit_sums, triangle
-from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
-from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.multinomial import (
-    bounded_logits,
-    by_pieces,
-    information,
-    linear_parts,
+from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows, Patterns
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.likelihoods import (
+    Parts,
+    compressed_linear_step,
+    compressed_logit_step,
+    linear_step,
+    logit_step,
+    triangle,
 )
-from cipherdag.sites.compute.pooled.site_intercepts import centred, profile_step
+from cipherdag.sites.compute.pooled.regression.proportional_odds import (
+    cumulative_step,
+    profile_cumulative_step,
+)
+from cipherdag.sites.compute.pooled.regression.site_intercepts import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
     FEWEST_PER_COEFFICIENT,
@@ -36,10 +40,8 @@ from cipherdag.statistics.regression_fits import (
 )
 from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
 
-Parts = tuple[float, FloatVector, FloatMatrix]
-
 MOST_MADE, MOST_SUMS = 2**20, 512
-"""Numbers made of all patterns, and sums of every group, up to which rows alike are taken so."""
+"""Numbers made of all patterns, and sums of every group, up to which compressed rows are used."""
 
 
 def regression_steps(question: RegressionSteps, expand: Expansion) -> FloatVector:
@@ -54,23 +56,17 @@ def regression_steps(question: RegressionSteps, expand: Expansion) -> FloatVecto
     answers = [np.zeros(0)] * len(question.models)
     # models of the same discrete variables one after the other, as they need rows in one order
     order = [expand.by_type((m.response, *m.predictors))[0] for m in question.models]
-    for place in sorted(range(len(order)), key=order.__getitem__):
-        model = question.models[place]
-        answers[place] = _answer(question, expand, model, parts[place])
+    for number in sorted(range(len(order)), key=order.__getitem__):
+        model = question.models[number]
+        categories = question.categories[model.response]
+        if question.site_effect:
+            rows, ordered = expand.rows(model), model.ordered
+            answers[number] = model_step(
+                *rows, parts[number], categories, ordered=ordered, site_effect=True
+            )
+        else:
+            answers[number] = whole_step(expand, model, parts[number], categories)
     return np.concatenate([np.zeros(0), *answers])
-
-
-def _answer(
-    question: RegressionSteps, expand: Expansion, model: Regression, coefficients: FloatVector
-) -> FloatVector:
-    categories = question.categories[model.response]
-    if not question.site_effect:
-        return whole_step(expand, model, coefficients, categories)
-    if categories:
-        step = own_thresholds_step if model.ordered else profile_step
-        return step(*expand.rows(model), coefficients, categories)
-    rows = centred(*expand.rows(model))
-    return model_step(*rows, coefficients, categories, ordered=False)
 
 
 class RegressionTest(CachedTest):
@@ -125,11 +121,11 @@ class RegressionTest(CachedTest):
         return outcomes
 
     def _fit(self, model: Regression) -> tuple[Fit, int]:
-        """The regression at its maximum, and its rows; kept, as tests share smaller models."""
+        """The regression at its maximum, and its rows; cached, as tests share smaller models."""
         if model not in self._fits:
-            own = self._categories[model.response]
-            step = partial(whole_step, self._expand, model, categories=own)
-            fit = own_fit(model, self._categories, step, near=self._near(model))
+            categories = self._categories[model.response]
+            step = partial(whole_step, self._expand, model, categories=categories)
+            fit = site_fit(model, self._categories, step, near=self._near(model))
             self._fits[model] = fit, self._expand.complete(model)
         return self._fits[model]
 
@@ -142,7 +138,7 @@ class RegressionTest(CachedTest):
         return self._fit(replace(model, predictors=model.predictors[:-1]))[0]
 
 
-def own_fit(
+def site_fit(
     model: Regression,
     categories: tuple[int, ...],
     step: Callable[[FloatVector], FloatVector],
@@ -167,26 +163,28 @@ def own_fit(
 def whole_step(
     expand: Expansion, model: Regression, coefficients: FloatVector, categories: int
 ) -> FloatVector:
-    """`model_step` over all complete rows: those that are alike at once, or block by block."""
-    rows = None if model.ordered else expand.alike(model)
-    found = None if rows is None else _alike_step(expand, rows, model, coefficients, categories)
-    if found is not None:
-        return pack_step(*found)
+    """`model_step` over all complete rows, compressed where that costs less, or block by block."""
+    rows = None if model.ordered else expand.compressed(model)
+    total = (
+        None if rows is None else _compressed_step(expand, rows, model, coefficients, categories)
+    )
+    if total is not None:
+        return pack_step(*total)
     for design, response in expand.blocks(model):
         parts = _parts(design, response, coefficients, categories, ordered=model.ordered)
-        found = parts if found is None else tuple(map(operator.add, found, parts))
-    assert found is not None, "there is one block at least"
-    return pack_step(*found)
+        total = parts if total is None else tuple(map(operator.add, total, parts))
+    assert total is not None, "there is one block at least"
+    return pack_step(*total)
 
 
-def _alike_step(
+def _compressed_step(
     expand: Expansion,
-    rows: AlikeRows,
+    rows: CompressedRows,
     model: Regression,
     coefficients: FloatVector,
     categories: int,
 ) -> Parts | None:
-    """Value, gradient and square matrix of a step over rows in groups; None where blocks cost less.
+    """Value, gradient and square matrix over compressed rows; None where blocks cost less.
 
     What is made of every pattern stays small, and so do the matrices that are multiplied at a time,
     so that no product is shared among threads.
@@ -201,9 +199,9 @@ def _alike_step(
         return None
     if not categories:
         moments = patterns.add_up(rows.moments([*numbers, model.response]))
-        return linear_sums(moments, expand.by_pattern(model, patterns.codes))
+        return compressed_linear_step(moments, expand.by_pattern(model, patterns.codes))
     design = expand.by_pattern(model, patterns.codes[:, :-1])
-    return logit_sums(rows, numbers, design, patterns, coefficients, count)
+    return compressed_logit_step(rows, numbers, design, patterns, coefficients, count)
 
 
 def _table_step(
@@ -214,22 +212,13 @@ def _table_step(
     coefficients: FloatVector,
     categories: int,
 ) -> Parts:
-    """The same where all is discrete, from a table: what predictors have by the response.
-
-    Args:
-        expand: The columns.
-        patterns: Of the predictors, ascending, and the response.
-        counts: Rows of every group.
-        model: The model.
-        coefficients: Output by output.
-        categories: Of the response.
-    """
-    own, response = patterns.codes[:, :-1], patterns.codes[:, -1].astype(np.int64)
-    new = np.append(True, (own[1:] != own[:-1]).any(axis=1))
+    """The same where all is discrete, from a table: predictors by response, each a group's rows."""
+    codes, response = patterns.codes[:, :-1], patterns.codes[:, -1].astype(np.int64)
+    new = np.append(True, (codes[1:] != codes[:-1]).any(axis=1))
     table = np.zeros((int(new.sum()), categories))
     table[np.cumsum(new) - 1, response] = patterns.add_up(counts.astype(np.float64))
-    design = expand.by_pattern(model, own[new])[:, 0]
-    return _logits(design, table[:, 1:].T, coefficients, table.sum(axis=1))
+    design = expand.by_pattern(model, codes[new])[:, 0]
+    return logit_step(design, table[:, 1:].T, coefficients, table.sum(axis=1))
 
 
 def model_step(
@@ -238,9 +227,27 @@ def model_step(
     coefficients: FloatVector,
     categories: int,
     *,
-    ordered: bool,
+    ordered: bool = False,
+    site_effect: bool = False,
+    weights: FloatVector | None = None,
 ) -> FloatVector:
-    """Value, gradient and upper triangle as `RegressionSteps` lays them out."""
+    """Value, gradient and upper triangle of a step, as `RegressionSteps` lays them out.
+
+    Args:
+        design: Columns, the constant first, shape (n, d).
+        response: Codes or numbers, shape (n,).
+        coefficients: Output by output.
+        categories: Of the response; 0 of numbers.
+        ordered: Whether they are in an order.
+        site_effect: Whether the site profiles its own intercepts out.
+        weights: Of the rows, where it does and they differ, shape (n,).
+    """
+    if site_effect and ordered:
+        return profile_cumulative_step(design, response, coefficients, categories)
+    if site_effect and categories:
+        return profile_step(design, response, coefficients, categories, weights)
+    if site_effect:
+        design, response = centred(design, response, weights)
     return pack_step(*_parts(design, response, coefficients, categories, ordered=ordered))
 
 
@@ -252,39 +259,9 @@ def _parts(
     *,
     ordered: bool,
 ) -> Parts:
-    """Value, gradient and square matrix of a step."""
     if ordered:
         return cumulative_step(design, response, coefficients, categories)
     if categories:
-        seen = response == np.arange(1, outputs(categories) + 1)[:, None]
-        return _logits(design, seen.astype(np.float64), coefficients)
-    columns, own = design.T, response[None]
-    square = by_pieces(columns, columns)
-    return float(by_pieces(own, own)[0, 0]), by_pieces(columns, own)[:, 0], square
-
-
-def _logits(
-    design: FloatMatrix,
-    seen: FloatMatrix,
-    coefficients: FloatVector,
-    rows: FloatVector | float = 1.0,
-) -> Parts:
-    """Log likelihood, gradient and minus the Hessian of a multinomial logistic model.
-
-    Args:
-        design: Columns, shape (n, columns).
-        seen: How often every row has each category but 0, shape (outputs, n).
-        coefficients: Output by output.
-        rows: How often every row is there, shape (n,), or the same for all.
-    """
-    count, columns = len(seen), design.T
-    logits = bounded_logits(linear_parts(coefficients.reshape(count, -1), columns))
-    largest = logits.max(axis=0, initial=0.0)
-    weights = np.exp(logits - largest)
-    rest = np.exp(-largest)
-    total = weights.sum(axis=0) + rest
-    chance = weights / total
-    likelihood = float((seen * logits).sum() - (rows * (largest + np.log(total))).sum())
-    gradient = by_pieces(seen - rows * chance, columns).ravel()
-    square = information(design, chance.T, rows).reshape(len(coefficients), -1)
-    return likelihood, gradient, square
+        observed = response == np.arange(1, outputs(categories) + 1)[:, None]
+        return logit_step(design, observed.astype(np.float64), coefficients)
+    return linear_step(design, response)

@@ -1,4 +1,4 @@
-"""Regressions of a response whose categories are in an order: the proportional-odds model.
+"""Proportional-odds regressions: of a response whose categories are in an order.
 
 The chance of category k or below is the logistic function of a threshold less one linear
 combination of the predictors. With site effects the thresholds are the site's, which maximises over
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
-from cipherdag.sites.compute.pooled.multinomial import LARGEST_LOGIT, bounded_logits
-from cipherdag.sites.compute.pooled.site_intercepts import Derivatives, best_intercepts
+from cipherdag.sites.compute.pooled.regression.likelihoods import LARGEST_LOGIT, bounded_logits
+from cipherdag.sites.compute.pooled.regression.site_intercepts import Derivatives, best_intercepts
 from cipherdag.statistics.regression_fits import pack_step
 from cipherdag.statistics.thresholds import equal_thresholds, largest_share, marginal_thresholds
 
@@ -60,17 +60,16 @@ def cumulative_step(
         coefficients: Thresholds, then one per column, shape (categories - 1 + d,).
         categories: Categories of the response.
     """
-    own = coefficients[: categories - 1], design[:, 1:] @ coefficients[categories - 1 :]
-    found = _derivatives(design[:, 1:], response.astype(np.int64), *own)
-    hessian = np.block([
-        [found.among_thresholds, found.across],
-        [found.across.T, found.among_slopes],
-    ])  # fmt: skip
-    gradient = np.concatenate([found.by_thresholds, found.by_slopes])
-    return found.value, gradient, hessian
+    thresholds, offsets = (
+        coefficients[: categories - 1],
+        design[:, 1:] @ coefficients[categories - 1 :],
+    )
+    at = _derivatives(design[:, 1:], response.astype(np.int64), thresholds, offsets)
+    hessian = np.block([[at.among_thresholds, at.across], [at.across.T, at.among_slopes]])
+    return at.value, np.concatenate([at.by_thresholds, at.by_slopes]), hessian
 
 
-def own_thresholds_step(
+def profile_cumulative_step(
     design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
 ) -> FloatVector:
     """A step of the profile likelihood, at the site's own best thresholds.
@@ -82,7 +81,7 @@ def own_thresholds_step(
         categories: Categories of the response.
 
     Returns:
-        As `model_step`. In the places of thresholds, which have no derivative here, stand
+        As `model_step`. In the positions of thresholds, which have no derivative here, stand
         those of a model without predictors in which all categories are equally likely: they count
         the response's categories.
     """
@@ -109,8 +108,8 @@ def _best_thresholds(codes: IndexArray, offsets: FloatVector) -> FloatVector:
 
     def derivatives(rest: FloatVector) -> Derivatives:
         def at(thresholds: FloatVector) -> tuple[float, FloatVector, FloatMatrix]:
-            found = _derivatives(nothing, codes, thresholds, rest)
-            return found.value, found.by_thresholds, found.among_thresholds
+            current = _derivatives(nothing, codes, thresholds, rest)
+            return current.value, current.by_thresholds, current.among_thresholds
 
         return at
 
@@ -155,6 +154,6 @@ def _derivatives(
 
 def _widths(bounds: FloatVector) -> FloatVector:
     """Of every category between its bounds, shape (c,)."""
-    apart = bounds[1:] > bounds[:-1]  # two infinite bounds have no difference
-    width = np.subtract(bounds[1:], bounds[:-1], out=np.zeros(len(apart)), where=apart)
+    rising = bounds[1:] > bounds[:-1]  # two infinite bounds have no difference
+    width = np.subtract(bounds[1:], bounds[:-1], out=np.zeros(len(rising)), where=rising)
     return np.clip(width, LEAST_WIDTH, MOST_WIDTH)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mixed_sites import CATEGORIES, mixed_data
 from threads import printed_by_threads
 
-from cipherdag.sites.compute.pooled import expansion
-from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
-from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.site_regressions import (
+from cipherdag.sites.compute.pooled.regression import design
+from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.steps import (
     RegressionTest,
     model_step,
     whole_step,
@@ -37,7 +37,7 @@ def site(data):
 def test_groups_hold_every_row_once_and_their_products(rows, variables, seed):
     data = mixed_data(np.random.default_rng(seed), rows)
     sizes = [CATEGORIES[v] for v in variables]
-    found = AlikeRows.of(variables, sizes, lambda v: data[:, v], rows, fewest=1)
+    found = CompressedRows.of(variables, sizes, lambda v: data[:, v], rows, fewest=1)
     codes, which, counts = np.unique(
         data[:, variables], axis=0, return_inverse=True, return_counts=True
     )
@@ -80,9 +80,9 @@ def test_a_step_over_rows_that_are_alike_is_the_step_over_all_rows(
     expand, own = site(data), CATEGORIES[order[0]]
     coefficients = rng.normal(size=coefficient_count(model, CATEGORIES)) * scale
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expansion, "FEWEST_OF_ALL", fewest)
-        patch.setattr(expansion, "FEWEST_IN_GROUP", 1)
-        assert expand.alike(model) is not None or not own
+        patch.setattr(design, "FEWEST_OF_ALL", fewest)
+        patch.setattr(design, "FEWEST_IN_GROUP", 1)
+        assert expand.compressed(model) is not None or not own
         found = whole_step(expand, model, coefficients, own)
     expected = model_step(*expand.rows(model), coefficients, own, ordered=False)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * max(scale, 1.0) * 700)
@@ -114,8 +114,8 @@ def test_many_categories_take_no_more_than_their_table():
 
 def test_few_rows_of_many_kinds_are_taken_block_by_block():
     data = mixed_data(np.random.default_rng(0), 40)
-    assert site(data).alike(Regression(1, (0, 2, 4, 5))) is None
-    assert site(data[:0]).alike(Regression(1, (0,))) is None
+    assert site(data).compressed(Regression(1, (0, 2, 4, 5))) is None
+    assert site(data[:0]).compressed(Regression(1, (0,))) is None
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.03])
@@ -139,8 +139,8 @@ STEP = """
 import hashlib
 import numpy as np
 from cipherdag.questions.regression_steps import Regression, coefficient_count
-from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.site_regressions import whole_step
+from cipherdag.sites.compute.pooled.regression.design import Expansion
+from cipherdag.sites.compute.pooled.regression.steps import whole_step
 CASES = [
     ((2, 4, 3, 0, 0, 0), 20_001, [(r, [v for v in range(6) if v != r]) for r in (0, 1, 3)]),
     ((30, 30, 0, 0, 20, 5, 9), 20_001, [(4, [2, 3]), (4, [0, 2]), (5, [2, 3, 6]), (6, [2])]),

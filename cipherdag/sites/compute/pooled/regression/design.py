@@ -1,4 +1,4 @@
-"""Designs of regressions: what a site's columns of any type become in them."""
+"""Design matrices of regressions on a site's columns of any type."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
+from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows
 from cipherdag.statistics.regression_models import Regression, column_count
 
 EVERY_ROW = slice(None)
 BLOCK_ROWS = 8192
 """Rows whose designs are made at a time: they stay in a processor's cache."""
 FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
-"""Rows of a group on average, from which on rows that are alike are taken together."""
+"""Rows of a group on average, from which on rows are compressed."""
 FIXED_COLUMNS, MOST_VALUES = 3, 2**22
 """Columns of an order beside its numbers, and values that are remembered of all orders."""
 
@@ -35,10 +35,12 @@ class Expansion:
         self._categories = categories
         self._origins, self._units = origins, units
         self._column = column
-        self._own: dict[int, FloatVector] = {}
-        self._known: dict[int, FloatMatrix] = {}
+        self._scaled: dict[int, FloatVector] = {}
+        self._columns: dict[int, FloatMatrix] = {}
         self._gaps: dict[int, NDArray[np.bool_] | None] = {}
-        self._alike: dict[tuple[tuple[int, ...], frozenset[int], int], AlikeRows | None] = {}
+        self._compressed: dict[
+            tuple[tuple[int, ...], frozenset[int], int], CompressedRows | None
+        ] = {}
 
     @classmethod
     def of_site(
@@ -52,8 +54,8 @@ class Expansion:
         """
         origins, units = np.zeros(len(categories)), np.zeros(len(categories), dtype=np.int64)
         for variable in (v for v, count in enumerate(categories) if count == 0):
-            own = column(variable)
-            present = own[~np.isnan(own)]
+            values = column(variable)
+            present = values[~np.isnan(values)]
             if len(present):
                 origins[variable] = present[0]
                 units[variable] = np.frexp(float(np.abs(present - present[0]).max()))[1]
@@ -94,26 +96,26 @@ class Expansion:
                 design, response = design[:, complete[block]], response[complete[block]]
             yield design.T, response
 
-    def alike(self, model: Regression) -> AlikeRows | None:
+    def compressed(self, model: Regression) -> CompressedRows | None:
         """The complete rows in groups that have the same of the model's discrete variables.
 
         Groups by all discrete variables serve every model. None where they have too few rows.
         """
         gaps = frozenset(v for v in self._used(model) if self._missing(v) is not None)
-        found = None
+        rows = None
         if not gaps:
             every, _ = self.by_type(range(len(self._categories)))
             whole = [v for v in every if self._missing(v) is None]
-            found = self._grouped(whole, gaps, FEWEST_OF_ALL)
-        if found is None and self._categories[model.response]:
-            own, _ = self.by_type((model.response, *model.predictors))
-            found = self._grouped(own, gaps, FEWEST_IN_GROUP)
-        return found
+            rows = self._grouped(whole, gaps, FEWEST_OF_ALL)
+        if rows is None and self._categories[model.response]:
+            named, _ = self.by_type((model.response, *model.predictors))
+            rows = self._grouped(named, gaps, FEWEST_IN_GROUP)
+        return rows
 
     def forget_columns(self) -> None:
-        """Keep the order of rows that are alike, but no column as long as all rows."""
-        self._own.clear()
-        self._known.clear()
+        """Drop the columns as long as all rows, but not the order of compressed rows."""
+        self._scaled.clear()
+        self._columns.clear()
 
     def by_type(self, variables: Iterable[int]) -> tuple[list[int], list[int]]:
         """The discrete and the continuous ones of some variables, ascending."""
@@ -129,15 +131,17 @@ class Expansion:
             codes: Its discrete predictors by pattern, ascending, shape (m, ...).
         """
         discrete, numbers = self.by_type(model.predictors)
-        own = dict(zip(discrete, codes.T, strict=True))
-        indicators = {v: own[v][:, None] == np.arange(1, self._categories[v]) for v in own}
+        indicators = {
+            v: column[:, None] == np.arange(1, self._categories[v])
+            for v, column in zip(discrete, codes.T, strict=True)
+        }
         columns = column_count(model, self._categories)
         design = np.zeros((len(codes), 1 + len(numbers), columns))
         alone = constant = np.ones((len(codes), 1))
-        for variable in (v for v in model.predictors[: model.crossed] if v in own):
+        for variable in (v for v in model.predictors[: model.crossed] if v in indicators):
             products = constant[:, :, None] * indicators[variable][:, None]
             constant = np.column_stack([constant, products.reshape(len(codes), -1)])
-        crossed = [v for v in model.predictors[: model.crossed] if v not in own]
+        crossed = [v for v in model.predictors[: model.crossed] if v not in indicators]
         parts = [(constant, 0), *((constant, 1 + numbers.index(v)) for v in crossed)]
         for variable in model.predictors[model.crossed :]:
             number = (alone, 1 + numbers.index(variable)) if variable in numbers else None
@@ -148,21 +152,23 @@ class Expansion:
             design[:, slope, start:end] = part
         return design
 
-    def _grouped(self, variables: list[int], gaps: frozenset[int], fewest: int) -> AlikeRows | None:
+    def _grouped(
+        self, variables: list[int], gaps: frozenset[int], fewest: int
+    ) -> CompressedRows | None:
         """Rows without these gaps, in groups of ``fewest`` on average at least."""
         key = tuple(variables), gaps, fewest
-        if key not in self._alike:
+        if key not in self._compressed:
             complete = self._complete(gaps)
             present = EVERY_ROW if complete is None else complete
             rows = len(self._values(0)[present])
             sizes = [self._categories[v] for v in variables]
             values = rows * (FIXED_COLUMNS + self._categories.count(0))
-            if self._alike and (len(self._alike) + 1) * values > MOST_VALUES:
-                del self._alike[next(iter(self._alike))]
-            self._alike[key] = AlikeRows.of(
+            if self._compressed and (len(self._compressed) + 1) * values > MOST_VALUES:
+                del self._compressed[next(iter(self._compressed))]
+            self._compressed[key] = CompressedRows.of(
                 variables, sizes, lambda v: self._values(v)[present], rows, fewest=fewest
             )
-        return self._alike[key]
+        return self._compressed[key]
 
     def complete(self, model: Regression) -> int:
         """How many rows are complete."""
@@ -171,7 +177,7 @@ class Expansion:
 
     def _complete(self, variables: Iterable[int]) -> NDArray[np.bool_] | None:
         """Which rows miss none of some variables, shape (n,); None if all do not."""
-        missing = [own for own in map(self._missing, variables) if own is not None]
+        missing = [gaps for gaps in map(self._missing, variables) if gaps is not None]
         return ~np.logical_or.reduce(missing) if missing else None
 
     def _used(self, model: Regression) -> tuple[int, ...]:
@@ -196,12 +202,12 @@ class Expansion:
 
     def _values(self, variable: int) -> FloatVector:
         """The variable itself, shape (n,): codes, or values in the common unit."""
-        if variable not in self._own:
-            own = self._column(variable)
+        if variable not in self._scaled:
+            column = self._column(variable)
             if not self._categories[variable]:
-                own = np.ldexp(own - self._origins[variable], -self._units[variable])
-            self._own[variable] = own
-        return self._own[variable]
+                column = np.ldexp(column - self._origins[variable], -self._units[variable])
+            self._scaled[variable] = column
+        return self._scaled[variable]
 
     def _crossed(self, model: Regression, rows: int, block: slice = EVERY_ROW) -> list[FloatMatrix]:
         """Constant, predictors that interact, and their products, shapes (n, columns)."""
@@ -219,15 +225,15 @@ class Expansion:
     def _missing(self, variable: int) -> NDArray[np.bool_] | None:
         """Where a variable is missing, shape (n,); None if nowhere."""
         if variable not in self._gaps:
-            own = np.isnan(self._values(variable))
-            self._gaps[variable] = own if own.any() else None
+            gaps = np.isnan(self._values(variable))
+            self._gaps[variable] = gaps if gaps.any() else None
         return self._gaps[variable]
 
     def _expanded(self, variable: int) -> FloatMatrix:
         """Columns of a predictor, shape (n, ...); each column's rows lie together."""
-        if variable not in self._known:
-            own, categories = self._values(variable), self._categories[variable]
+        if variable not in self._columns:
+            values, categories = self._values(variable), self._categories[variable]
             levels = np.arange(1, categories)[:, None]
-            columns = (own == levels).astype(np.float64) if categories else own[None]
-            self._known[variable] = columns.T
-        return self._known[variable]
+            columns = (values == levels).astype(np.float64) if categories else values[None]
+            self._columns[variable] = columns.T
+        return self._columns[variable]

@@ -1,4 +1,4 @@
-"""A site's rows in groups that have the same of some discrete variables, cut into pieces.
+"""A site's rows compressed by their discrete variables: groups of rows, cut into pieces.
 
 In a group the discrete part of a regression's logits is one number, and its gradient and Hessian
 need sums over the continuous predictors only. The last piece of a group is filled up with zeros.
@@ -26,12 +26,12 @@ PIECES_PER_GROUP = 4
 """About so many at least, so that few of a group's rows are filled up."""
 
 
-class AlikeRows:
+class CompressedRows:
     """Groups of rows that have the same of some discrete variables, in the order of their codes.
 
     Attributes:
         codes: What every group has of the variables, shape (groups, variables).
-        counts: Its rows, shape (groups,).
+        counts: Its frequency weight, the number of its rows, shape (groups,).
         padding: The zeros at its end, shape (groups,).
         group: The group of every piece, shape (pieces,).
         present: 1 for a row and 0 where there is none, shape (pieces, rows of a piece).
@@ -62,7 +62,7 @@ class AlikeRows:
         rows: int,
         *,
         fewest: int,
-    ) -> AlikeRows | None:
+    ) -> CompressedRows | None:
         """The groups, or None where they have fewer rows on average.
 
         Args:
@@ -91,28 +91,29 @@ class AlikeRows:
         self.padding = pieces * size - self.counts
         self._starts = np.cumsum(pieces) - pieces
         self.group = np.repeat(np.arange(groups), pieces)
-        self._place = np.empty(rows, dtype=np.intp)
-        self._place[order] = np.repeat(self._starts * size - first, self.counts) + np.arange(rows)
+        cell = np.repeat(self._starts * size - first, self.counts) + np.arange(rows)
+        self._cell = np.empty(rows, dtype=np.intp)
+        self._cell[order] = cell
         self._shape = len(self.group), size
         self.present = self._laid_out(1.0)
 
-    def _laid_out(self, own: FloatVector | float) -> FloatMatrix:
-        whole = np.zeros(self._shape)
-        whole.ravel()[self._place] = own
-        return whole
+    def _laid_out(self, values: FloatVector | float) -> FloatMatrix:
+        pieces = np.zeros(self._shape)
+        pieces.ravel()[self._cell] = values
+        return pieces
 
     def column(self, variable: int) -> FloatMatrix:
         """Values of a continuous variable, shape (pieces, rows of a piece)."""
-        return self._known(variable)[0]
+        return self._cached(variable)[0]
 
     def largest(self, variable: int) -> float:
         """The largest magnitude in a column."""
-        return self._known(variable)[1]
+        return self._cached(variable)[1]
 
-    def _known(self, variable: int) -> tuple[FloatMatrix, float]:
+    def _cached(self, variable: int) -> tuple[FloatMatrix, float]:
         if variable not in self._columns:
-            own = self._column(variable)
-            self._columns[variable] = self._laid_out(own), float(np.abs(own).max())
+            values = self._column(variable)
+            self._columns[variable] = self._laid_out(values), float(np.abs(values).max())
         return self._columns[variable]
 
     def moments(self, numbers: Sequence[int]) -> FloatMatrix:
@@ -136,13 +137,13 @@ class AlikeRows:
 
     def patterns(self, variables: Sequence[int]) -> Patterns:
         """What groups differ in of some of the variables."""
-        own = tuple(variables)
-        if own not in self._patterns:
+        named = tuple(variables)
+        if named not in self._patterns:
             if len(self._patterns) == MOST_PATTERNS:
                 del self._patterns[next(iter(self._patterns))]
-            codes = self.codes[:, [self._variables.index(v) for v in own]]
-            self._patterns[own] = Patterns.of(codes)
-        return self._patterns[own]
+            codes = self.codes[:, [self._variables.index(v) for v in named]]
+            self._patterns[named] = Patterns.of(codes)
+        return self._patterns[named]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +163,10 @@ class Patterns:
     @classmethod
     def of(cls, codes: FloatMatrix) -> Patterns:
         """The patterns that occur in some groups' codes, shape (groups, variables)."""
-        found, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+        distinct, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
         which = which.reshape(-1)
-        return cls(found, which, np.argsort(which, kind="stable"), np.cumsum(counts) - counts)
+        order = np.argsort(which, kind="stable")
+        return cls(distinct, which, order, np.cumsum(counts) - counts)
 
     def add_up(self, values: FloatMatrix) -> FloatMatrix:
         """Sums over the groups of every pattern, shape (m, ...), of (groups, ...)."""

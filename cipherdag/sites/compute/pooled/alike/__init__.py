@@ -1,1 +1,0 @@
-"""Regressions over rows that are alike in their discrete variables, group by group."""
