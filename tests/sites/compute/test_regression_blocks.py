@@ -16,7 +16,7 @@ from threads import printed_by_threads
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.pooled_regressions import NearbyFits
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.sites.compute.pooled.regression import design
+from cipherdag.sites.compute.pooled.regression import design as designs
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.likelihoods import by_pieces, linear_parts
 from cipherdag.sites.compute.pooled.regression.steps import model_step, whole_step
@@ -43,7 +43,7 @@ def models(draw):
 def test_blocks_are_the_whole_design_row_by_row(model, seed, rows, size):
     expand = site(mixed_data(np.random.default_rng(seed), rows, 0.1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(design, "BLOCK_ROWS", size)
+        patch.setattr(designs, "BLOCK_ROWS", size)
         blocks = list(expand.blocks(model))
     design, response = expand.rows(model)
     assert np.array_equal(np.concatenate([own for own, _ in blocks]), design)
@@ -61,7 +61,7 @@ def test_steps_added_up_over_blocks_are_those_of_all_rows(model, seed, size):
     if model.ordered:
         coefficients[: own - 1].sort()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(design, "BLOCK_ROWS", size)
+        patch.setattr(designs, "BLOCK_ROWS", size)
         found = whole_step(expand, model, coefficients, own)
     expected = model_step(*expand.rows(model), coefficients, own, ordered=model.ordered)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)

@@ -60,11 +60,9 @@ def cumulative_step(
         coefficients: Thresholds, then one per column, shape (categories - 1 + d,).
         categories: Categories of the response.
     """
-    thresholds, offsets = (
-        coefficients[: categories - 1],
-        design[:, 1:] @ coefficients[categories - 1 :],
-    )
-    at = _derivatives(design[:, 1:], response.astype(np.int64), thresholds, offsets)
+    thresholds, slopes = np.split(coefficients, [categories - 1])
+    columns = design[:, 1:]
+    at = _derivatives(columns, response.astype(np.int64), thresholds, columns @ slopes)
     hessian = np.block([[at.among_thresholds, at.across], [at.across.T, at.among_slopes]])
     return at.value, np.concatenate([at.by_thresholds, at.by_slopes]), hessian
 
