@@ -23,8 +23,7 @@ import pandas as pd
 from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 
 N_SITES = 5

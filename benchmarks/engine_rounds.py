@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from measuring import environment, parser, timed, write_report
 
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 
 SITES = ("site-1", "site-2", "site-3")
 ASKED = "invite"  # an operation that sites know

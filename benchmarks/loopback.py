@@ -15,8 +15,7 @@ from cipherdag.deployment.authority import (
     request_certificate,
 )
 from cipherdag.deployment.engine_checks import split_chain
-from cipherdag.protocol.engines.channel import Address
-from cipherdag.protocol.engines.credentials import Credentials
+from cipherdag.protocol.engines.channel import Address, Credentials
 from cipherdag.protocol.engines.engine_process import EngineProcess
 from cipherdag.protocol.engines.flare_relay import Relay
 

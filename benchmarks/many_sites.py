@@ -25,8 +25,7 @@ from measuring import parser, write_report
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.progress import Watcher
 
 CASES = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cipherdag.privacy.mpc.forms import form_values
+from cipherdag.privacy.mpc.words import form_values
 from cipherdag.sites.answers.respondent import Respondent
 
 if TYPE_CHECKING:

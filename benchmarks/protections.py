@@ -19,14 +19,14 @@ from cipherdag.privacy.bfvcontext import (
     HIGH_PRECISION_PARAMETERS,
     BfvContext,
 )
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.tags import SumKey
 from cipherdag.privacy.unprotected import UNPROTECTED
 
-SUM_KEY = SumKey(hashlib.sha256(b"benchmark").digest())
+SUM_KEY = MacKey(hashlib.sha256(b"benchmark").digest())
 
 # milliseconds of a site, bytes a value; only for values that need one residue
 TARGETS = {"masking": (5.0, 8.01), "bfv": (100.0, 16.0)}

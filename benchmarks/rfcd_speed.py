@@ -146,7 +146,7 @@ def replayed(federation, questions):
     """Processor time of one masked round per step, without the sites' computation."""
     from cipherdag.federation.in_process import SharedProgram
     from cipherdag.privacy.keys.identity import SigningIdentity
-    from cipherdag.protocol.engines.local import LocalEngine
+    from cipherdag.protocol.engines.engine import LocalEngine
     from cipherdag.protocol.plan import Member, make_plan
     from cipherdag.sites.answers.regret_answers import table_scores
     from cipherdag.sites.answers.respondent import table_tests

@@ -282,7 +282,7 @@ class CoordinatorFolder:
                 remedy="Start the sites; `cipherdag coordinator run` then connects to them.",
             )
         require_flare()
-        from cipherdag.protocol.engines.credentials import Credentials
+        from cipherdag.protocol.engines.channel import Credentials
         from cipherdag.protocol.engines.flare_relay import Relay
 
         study = self.study()

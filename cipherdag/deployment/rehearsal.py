@@ -13,7 +13,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import AggregateRangeError
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, Protection, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session

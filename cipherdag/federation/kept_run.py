@@ -40,7 +40,7 @@ from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 from cipherdag.results.folder import UNFINISHED, run_toml
 from cipherdag.sites.private_files import write_private
-from cipherdag.sites.program import Opened, computed_with
+from cipherdag.sites.program import OpenedSum, computed_with
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.table.rows.digest import row_bytes
 
@@ -212,7 +212,7 @@ def taken_up(
     asking: Generator[Question, FloatVector, Outcome],
     present: Presence,
     summed: Sequence[Summed],
-) -> tuple[Generator[Question, FloatVector, Outcome], tuple[Opened, ...]]:
+) -> tuple[Generator[Question, FloatVector, Outcome], tuple[OpenedSum, ...]]:
     """A program from its first question without a sum on, and what was opened before.
 
     Args:
@@ -223,7 +223,7 @@ def taken_up(
     Raises:
         OutputError: It asks other questions than those of the rounds.
     """
-    opened: list[Opened] = []
+    opened: list[OpenedSum] = []
     if not summed:
         return asking, ()
     try:

@@ -17,11 +17,11 @@ from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.protocol.engines.local import Handler
+from cipherdag.privacy.wire import digest
+from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.set_up.beacon import beacon_of
-from cipherdag.protocol.wire import digest
+from cipherdag.protocol.set_up_messages import beacon_of
 from cipherdag.questions.question import Question
 from cipherdag.sites.session.admission import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum

@@ -25,8 +25,7 @@ from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatur
 from cipherdag.findings.description import Description
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.protocol.engines.engine import Engine
-from cipherdag.protocol.engines.local import Handler, LocalEngine
+from cipherdag.protocol.engines.engine import Engine, Handler, LocalEngine
 from cipherdag.protocol.plan import Protection, fewest_alike, whole_number
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.presence import Measured

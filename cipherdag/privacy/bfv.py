@@ -24,15 +24,15 @@ from cipherdag.errors import CohortError
 from cipherdag.privacy.protection_kind import ProtectionKind
 
 if TYPE_CHECKING:
+    from cipherdag.privacy.homomorphic_mac import MacKey
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-    from cipherdag.privacy.tags import SumKey
 
 
 def _site(
     index: int,
     pair_keys: Mapping[int, PairKey],
-    sum_key: SumKey,
+    sum_key: MacKey,
     context: bytes,
     n_sites: int | None = None,
 ) -> SiteAggregation:

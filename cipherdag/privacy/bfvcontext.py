@@ -19,9 +19,9 @@ import numpy as np
 
 from cipherdag.arrays import WordVector
 from cipherdag.errors import ProtectionError, ShareError
+from cipherdag.privacy.homomorphic_mac import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, to_signed
 from cipherdag.privacy.secrecy import Secret
-from cipherdag.privacy.tags import ROW_WORDS
 
 MAX_SITES = 100
 """Largest cohort that the noise budget is tested for."""

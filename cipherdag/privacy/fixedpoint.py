@@ -32,6 +32,7 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Aggregate, Declaration, Segment
+from cipherdag.privacy.homomorphic_mac import ROW_WORDS, head_words
 from cipherdag.privacy.packing import Packing, impossible, pack, unpack
 from cipherdag.privacy.residues import (
     Draw,
@@ -43,7 +44,6 @@ from cipherdag.privacy.residues import (
     to_signed,
     uniform,
 )
-from cipherdag.privacy.tags import ROW_WORDS, head_words
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -19,14 +19,40 @@ Leaks:
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, comb, log2
 from typing import Final, Self
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.roles import in_turn
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand, place
+
+
+def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tuple[int, ...]:
+    """Positions of the sites that take the roles of a step, the first role's first.
+
+    Each site has a number that follows from the beacon, the step and its position; those with the
+    smallest have the roles. Where one of them leaves, those after it move up, and where another
+    site leaves nothing changes: by leaving out sites, nobody gets more than the next ones in turn.
+
+    Args:
+        beacon: 32 bytes that no party could choose, the same for everyone.
+        step: Which question of the plan.
+        present: Positions of the sites that are still there.
+        roles: How many have one.
+
+    Raises:
+        ParameterError: There are fewer sites than roles, or no such beacon or step.
+    """
+    if len(beacon) != KEY_BYTES or not 0 <= step < 1 << 32:
+        raise ParameterError("roles follow from a beacon of 32 bytes and a step of 32 bits")
+    if len(set(present)) != len(present) or len(present) < roles:
+        raise ParameterError("every role needs a site of its own")
+    number = step.to_bytes(4, "big")
+    ordered = sorted(present, key=lambda site: expand(beacon, b"role", number, place(site)))
+    return tuple(ordered[:roles])
+
 
 COMPLETE_UP_TO: Final = 100
 """With more sites than that a plan under masking has a sparse graph, where one serves them."""

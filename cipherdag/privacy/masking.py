@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 from cipherdag.privacy.protection_kind import ProtectionKind
 
 if TYPE_CHECKING:
+    from cipherdag.privacy.homomorphic_mac import MacKey
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-    from cipherdag.privacy.tags import SumKey
 
 
 def _site(
     index: int,
     pair_keys: Mapping[int, PairKey],
-    sum_key: SumKey,
+    sum_key: MacKey,
     _: bytes,
     n_sites: int | None = None,
 ) -> SiteAggregation:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
+    from cipherdag.privacy.homomorphic_mac import MacKey
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-    from cipherdag.privacy.tags import SumKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,7 @@ class ProtectionKind:
     left: str
     shown: str
     disclosure: str
-    site: Callable[[int, Mapping[int, PairKey], SumKey, bytes, int], SiteAggregation]
+    site: Callable[[int, Mapping[int, PairKey], MacKey, bytes, int], SiteAggregation]
     coordinator: Callable[[bytes], CoordinatorAggregation]
     shared: Callable[[], tuple[bytes, bytes]] = field(default=lambda: (b"", b""))
     protects: bool = True

@@ -36,11 +36,11 @@ from cipherdag.privacy.fixedpoint import (
     words_from_bytes,
     words_to_bytes,
 )
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.residues import WORD_MODULI, Moduli, add
 from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed, require_all, strip_masks
 from cipherdag.privacy.secrecy import Secret
-from cipherdag.privacy.tags import SumKey
 
 
 class Carrier(Protocol):
@@ -138,7 +138,7 @@ class SiteAggregation(Secret):
 
     __slots__ = ("_carrier", "_masks", "_opened", "_sum_key")
 
-    def __init__(self, masks: RoundMasks | None, sum_key: SumKey, carrier: SiteCarrier) -> None:
+    def __init__(self, masks: RoundMasks | None, sum_key: MacKey, carrier: SiteCarrier) -> None:
         self._masks = masks
         self._sum_key = sum_key
         self._carrier = carrier

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from cipherdag.privacy.protection_kind import ProtectionKind
 
 if TYPE_CHECKING:
+    from cipherdag.privacy.homomorphic_mac import MacKey
     from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-    from cipherdag.privacy.tags import SumKey
 
 
 def _site(
-    _: int, __: Mapping[int, PairKey], sum_key: SumKey, ___: bytes, ____: int | None = None
+    _: int, __: Mapping[int, PairKey], sum_key: MacKey, ___: bytes, ____: int | None = None
 ) -> SiteAggregation:
     from cipherdag.privacy.sums import SiteAggregation, WordCarrier
 

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from cipherdag import errors
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.wire import Body, decode
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
     AWAITS,
@@ -29,7 +30,6 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.states import State, check_turn
-from cipherdag.protocol.wire import Body, decode
 
 Reply = TypeVar("Reply", bound=Body)
 

@@ -30,7 +30,7 @@ class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="star
     plan: Plan
 
 
-class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
+class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
     """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals."""
 
     transcript: bytes
@@ -64,7 +64,7 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
     report: RoundReport
 
 
-Entry = Started | Opened | GivenUp | Summed
+Entry = Started | KeysAgreed | GivenUp | Summed
 
 
 class Record(Protocol):
@@ -154,13 +154,13 @@ class Resumption:
     def __init__(self, entries: tuple[Entry, ...]) -> None:
         self._left = list(entries)
         self.started: Started | None = None
-        self.opened: Opened | None = None
+        self.opened: KeysAgreed | None = None
         if self._left:
             first = self._left.pop(0)
             if not isinstance(first, Started):
                 raise OutputError("the journal does not begin with the start of a session")
             self.started = first
-        if self._left and isinstance(self._left[0], Opened):
+        if self._left and isinstance(self._left[0], KeysAgreed):
             self.opened = self._left[0]
             del self._left[0]
 

@@ -21,10 +21,9 @@ import msgspec
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body, digest, encode
 from cipherdag.protocol.plan import SESSION_BYTES, Plan, fewest_survivors
-from cipherdag.protocol.set_up.bodies import Chances, Commitments, Linked, Offers, Sealed
-from cipherdag.protocol.wire import Body, digest, encode
+from cipherdag.protocol.set_up_messages import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.questions.question import Question
 
 WIRE_VERSION: Final = 7

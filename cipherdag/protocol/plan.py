@@ -27,7 +27,7 @@ import msgspec
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
-from cipherdag.protocol.wire import Body, digest, encode
+from cipherdag.privacy.wire import Body, digest, encode
 from cipherdag.questions.presence import Measured
 
 PLAN_FORMAT: Final = 1

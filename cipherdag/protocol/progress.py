@@ -1,12 +1,18 @@
-"""What a session says of its rounds and of the sites that left."""
+"""A session's reports: its finished rounds and the sites that left.
+
+Leaks:
+    Nothing: everyone sees who answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from cipherdag.arrays import BoolMatrix
+from cipherdag.errors import SiteUnreachableError
+from cipherdag.protocol.plan import Plan
 from cipherdag.questions.question import Question
 
 
@@ -57,3 +63,52 @@ class Watcher(Protocol):
 
     def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
         """A round begins: its number, what every site is asked, and the skeleton so far, if any."""
+
+
+class DropOuts:
+    """The sites that left one run, and whether those that are left are enough.
+
+    Args:
+        plan: The plan of the run.
+
+    Attributes:
+        all: The sites that left, in order.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.all: list[DropOut] = []
+
+    def record(self, position: int, number: int, step: str, reason: str, *, in_sum: bool) -> None:
+        """Record that a site left in a step of a round; once for each site."""
+        name = self._plan.cohort[position].name
+        if any(dropout.site == name for dropout in self.all):
+            return
+        self.all.append(
+            DropOut(
+                site=name,
+                round=number,
+                step=step,
+                reason=reason,
+                in_sum=in_sum,
+                n_sites=len(self._plan.cohort) - len(self.all) - 1,
+                fewest=self._plan.min_survivors,
+            )
+        )
+
+    def require(self, present: Sequence[int], number: int, step: str) -> None:
+        """Refuse to go on with too few sites.
+
+        Raises:
+            SiteUnreachableError: They are fewer than a sum has to cover.
+        """
+        fewest = self._plan.min_survivors
+        if len(present) >= fewest:
+            return
+        gone = [dropout for dropout in self.all if dropout.round == number] or self.all
+        names = ", ".join(f"'{dropout.site}' ({dropout.reason})" for dropout in gone)
+        raise SiteUnreachableError(
+            f"round {number}, {step}: no answer from {names}; {len(present)} of "
+            f"{len(self._plan.cohort)} sites remain, {fewest} are needed",
+            site=gone[0].site if gone else None,
+        )

@@ -9,14 +9,20 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from threading import Lock
 from typing import Generic, TypeVar
 from weakref import ref
 
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.errors import InconsistentQuestionError, ReplayError
+from cipherdag.errors import (
+    AggregateRangeError,
+    ForgedSumError,
+    InconsistentQuestionError,
+    ReplayError,
+)
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
@@ -108,3 +114,28 @@ class Replay(Generic[Outcome]):
         except Exception as error:
             self._failure = error  # a generator that raised would seem to have ended
             raise
+
+
+@contextmanager
+def attributed_to_round(number: int, names: Iterable[str], before: int) -> Iterator[None]:
+    """Adds to an error about a sum its round, and which sites' answers the sum covers.
+
+    Nobody can tell a site that lies from another, nor from a coordinator that does: the sum is all
+    that anybody sees. What is left is to ask groups of the sites that have nobody in common.
+
+    Args:
+        number: The round that the sum was opened in.
+        names: The sites whose answers it covers.
+        before: How many sums were opened before it, all of them in order.
+
+    Raises:
+        AggregateRangeError: The sum is none that the sites can produce, or contradicts others.
+        ForgedSumError: It is not the sum of the sites' answers.
+    """
+    try:
+        yield
+    except (AggregateRangeError, ForgedSumError) as error:
+        sites = ", ".join(f"'{name}'" for name in names)
+        past = f"sums in order before it: {before}"
+        message = f"round {number} over {sites}: {error.message}; {past}"
+        raise type(error)(message, site=error.site, remedy=error.remedy) from error

@@ -34,8 +34,8 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.privacy.sums import CoordinatorAggregation
+from cipherdag.privacy.wire import Body, digest, pack
 from cipherdag.protocol import journal as log
-from cipherdag.protocol.attendance import Attendance
 from cipherdag.protocol.cohort_channel import CohortChannel
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.messages import (
@@ -48,16 +48,13 @@ from cipherdag.protocol.messages import (
     declaration,
     question_digest,
 )
-from cipherdag.protocol.opening import Opening, agreed_result, check_share
+from cipherdag.protocol.opening import Opening, SecureRound, agreed_result, check_share
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
-from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.secure_batches import batch_of, session_of
-from cipherdag.protocol.secure_rounds import SecureRound
-from cipherdag.protocol.set_up.exchanges import coordinator_party, graph_of, roles_of, set_up
+from cipherdag.protocol.progress import DropOut, DropOuts, RoundReport, Watcher
+from cipherdag.protocol.replay import Replay, attributed_to_round
+from cipherdag.protocol.secure_tests import batch_of, session_of
+from cipherdag.protocol.set_up import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.states import IN_ROUNDS
-from cipherdag.protocol.wire import Body, digest, pack
-from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
@@ -100,13 +97,12 @@ class Session:
         )
         self._progress = progress
         self._reports: list[RoundReport] = []
-        self._attendance = Attendance(plan)
-        self._dropouts = self._attendance.dropouts
+        self._dropouts = DropOuts(plan)
         self._before = Counter[str]()
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
-        self._opened: log.Opened | None = None
+        self._opened: log.KeysAgreed | None = None
         self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
         self._party: Party | None = None
@@ -120,7 +116,7 @@ class Session:
     @property
     def dropouts(self) -> tuple[DropOut, ...]:
         """The sites that left."""
-        return tuple(self._dropouts)
+        return tuple(self._dropouts.all)
 
     @property
     def bytes_sent_per_site(self) -> dict[str, int]:
@@ -181,7 +177,7 @@ class Session:
         for member, reply in zip(self._plan.cohort, ready, strict=True):
             if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
-        self._opened = log.Opened(
+        self._opened = log.KeysAgreed(
             transcript=self._transcript,
             beacon=self._beacon,
             public_context=agreed.public_context,
@@ -203,7 +199,7 @@ class Session:
         step, question = 1, replay.advance(1, None)
         while question is not None:
             step, sums = step + 1, self.ask(question, replay.skeleton)
-            with located(self._number, map(self._name, self._covered), self._step - 1):
+            with attributed_to_round(self._number, map(self._name, self._covered), self._step - 1):
                 question = replay.advance(step, sums, self._summed)
         return replay.outcome
 
@@ -231,7 +227,7 @@ class Session:
         values, self._previous = opened.values, pack(opened.content)
         self._sums = digest(b"sums", self._sums, opened.content)
         sent = self._channel.bytes_received
-        told = sum(len(own.left) for own in self._reports)
+        reported = sum(len(report.left) for report in self._reports)
         report = RoundReport(
             number=self._number,
             kind=question.kind,
@@ -242,7 +238,7 @@ class Session:
             n_sites=self._summed,
             n_cohort=len(self._plan.cohort),
             aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
-            left=tuple(self._dropouts[told:]),
+            left=tuple(self._dropouts.all[reported:]),
         )
         self._write(
             log.Summed(
@@ -264,14 +260,15 @@ class Session:
             self._present = self._covered = ended.present
             if isinstance(ended, log.GivenUp):
                 self._number, self._previous = ended.number, b""
-                self._dropouts += ended.left
+                self._dropouts.all += ended.left
                 continue
             if ended.content != content:
                 raise OutputError("the journal is of a run with other parameters")
             self._number, self._previous = ended.report.number, ended.opened
             self._summed = ended.report.n_sites
             self._sums = digest(b"sums", self._sums, zlib.decompress(ended.opened))
-            self._dropouts += [left for left in ended.report.left if left not in self._dropouts]
+            before = self._dropouts.all
+            before += [left for left in ended.report.left if left not in before]
             self._reports.append(ended.report)
             self._before.update(ended.report.bytes_sent_per_site)
             return np.frombuffer(ended.values, dtype="<f8").astype(np.float64)
@@ -313,7 +310,7 @@ class Session:
         if len(shares) < len(self._present) or begun_anew:
             self._give_up(tuple(sorted(shares)))
             return None
-        with located(self._number, map(self._name, self._covered), self._step - 1):
+        with attributed_to_round(self._number, map(self._name, self._covered), self._step - 1):
             total = self._total(declared, shares) if secure is None else secure.verdicts(shares)
         self._summed = len(shares)
         return total
@@ -364,14 +361,14 @@ class Session:
         """Nothing of this round was opened, so the question is asked again, of those present."""
         self._require(present, "share")
         self._present, self._previous = present, b""
-        left = tuple(own for own in self._dropouts if own.round == self._number)
+        left = tuple(each for each in self._dropouts.all if each.round == self._number)
         self._write(log.GivenUp(self._number, present, left))
 
     def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
-        self._attendance.leave(position, self._number, step, reason, in_sum=in_sum)
+        self._dropouts.record(position, self._number, step, reason, in_sum=in_sum)
 
     def _require(self, present: tuple[int, ...], step: str) -> None:
-        self._attendance.require(present, self._number, step)
+        self._dropouts.require(present, self._number, step)
 
     def _all(
         self, operation: Topic, body: Body | Mapping[int, Body], kind: type[Reply]

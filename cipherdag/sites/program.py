@@ -16,9 +16,9 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.registry import make_algorithm, program_digest
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import ProgramMismatchError
+from cipherdag.privacy.wire import digest
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Outcome, Replay
-from cipherdag.protocol.wire import digest
 from cipherdag.questions.question import Question
 
 COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
@@ -26,7 +26,7 @@ COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
 
 log = logging.getLogger("cipherdag.site")
 
-Opened = tuple[Question, FloatVector, int]
+OpenedSum = tuple[Question, FloatVector, int]
 """A question, the sum of the answers to it, and how many sites that covers."""
 
 
@@ -44,7 +44,7 @@ class Program:
     replay: Replay[Any] = field(repr=False)
     facts: Facts
     algorithm: Algorithm[Any, Any] | None = None
-    earlier: tuple[Opened, ...] = field(repr=False, default=())
+    earlier: tuple[OpenedSum, ...] = field(repr=False, default=())
 
     @property
     def decisions(self) -> bytes:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError, SiteComputationError, SiteUnreachableError
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import REQUESTS, content_digest, read_envelope
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.wire import decode
 from cipherdag.sites.session.rounds import Rounds
 
 N_SITES = 4

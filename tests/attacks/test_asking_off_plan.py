@@ -28,6 +28,7 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.wire import decode, encode, pack
 from cipherdag.protocol.messages import (
     Ask,
     Envelope,
@@ -41,8 +42,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import PLAN_FORMAT, make_plan
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.set_up.bodies import Offer, Offers, Sealed
-from cipherdag.protocol.wire import decode, encode, pack
+from cipherdag.protocol.set_up_messages import Offer, Offers, Sealed
 from cipherdag.sites import program
 from cipherdag.sites.program import Program, installed_program
 from cipherdag.sites.record.ledger import read_releases

@@ -11,7 +11,7 @@ import pytest
 from departures import Leaving, outcome, study, trials, verdict
 
 from cipherdag import Federation, FedPC
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.policy.policy import Policy

@@ -21,12 +21,11 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol.cohort_channel import refusal_error
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import Refusal, read_envelope
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.wire import decode
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.policy.policy import Policy

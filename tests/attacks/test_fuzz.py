@@ -12,10 +12,9 @@ from fuzzing import asked_questions, attack, bodies, targets
 
 import cipherdag
 from cipherdag.errors import MalformedMessageError
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode
 from cipherdag.protocol.engines import channel, syft_wire
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.messages import read_envelope
-from cipherdag.protocol.wire import decode
 from cipherdag.questions.question import question_kinds
 
 

@@ -31,6 +31,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteUnreachableError,
 )
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol import plan as plans
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.journal import Journal
@@ -44,7 +45,6 @@ from cipherdag.protocol.messages import (
     read_envelope,
 )
 from cipherdag.protocol.plan import fewest_survivors
-from cipherdag.protocol.wire import decode
 
 PROTECTIONS = ("masking", "bfv", "none")
 STEPS = ("ask", "unmask")

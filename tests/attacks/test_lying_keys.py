@@ -7,6 +7,7 @@ import pytest
 from adversary import Ward
 
 from cipherdag.errors import KeyAgreementError, SignatureError
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import (
     Envelope,
@@ -14,8 +15,7 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.protocol.set_up.bodies import Offer, Offers
-from cipherdag.protocol.wire import decode, encode
+from cipherdag.protocol.set_up_messages import Offer, Offers
 
 LOW_ORDER = (bytes(32), b"\x01" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f")
 LIAR, HONEST = "hospital-2", ("hospital-0", "hospital-1")

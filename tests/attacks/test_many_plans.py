@@ -27,8 +27,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
     SiteUnreachableError,
 )
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.program import computed_with
 from cipherdag.sites.record.ledger import read_releases

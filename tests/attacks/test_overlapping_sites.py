@@ -25,8 +25,7 @@ from cipherdag.errors import (
 from cipherdag.federation import in_process
 from cipherdag.federation.site import Site
 from cipherdag.protocol import plan as plans
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import segments

@@ -39,6 +39,7 @@ from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, BfvContext
 from cipherdag.privacy.fixedpoint import encode, plane_lengths, words_to_bytes
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
@@ -50,7 +51,6 @@ from cipherdag.privacy.keystream import Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import WORD_MODULI, add, subtract, to_signed
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
-from cipherdag.privacy.tags import SumKey
 
 tenseal = pytest.importorskip("tenseal")
 
@@ -360,7 +360,7 @@ def secret_objects(context):
         key,
         EphemeralKeys.generate(),
         Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
-        SumKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-"),
+        MacKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-"),
         RoundMasks(0, {1: key}),
         masking_site(0, {1: key}),
         bfv_site(0, {1: key}, context),
@@ -387,7 +387,7 @@ def test_errors_carry_neither_keys_nor_answers(context):
         lambda: bfv_site(0, {1: key}, context).share(np.array([987654.321]), declaration),
         lambda: masking_site(5, {1: key}),
         lambda: PairKey(b"TOPSECRET"),
-        lambda: SumKey(b"TOPSECRET"),
+        lambda: MacKey(b"TOPSECRET"),
         lambda: unseal(key, b"p", b"x" * 40, b"a"),
         lambda: EphemeralKeys.generate().exchange(b"987654.321"),
         lambda: BfvContext.from_secret_bytes(context.secret_bytes()[:-1]),

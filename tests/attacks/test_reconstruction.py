@@ -26,10 +26,10 @@ from cipherdag.errors import (
     ReplayError,
     SiteUnreachableError,
 )
+from cipherdag.privacy.wire import encode
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.messages import Refusal, content_digest, read_envelope
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.wire import encode
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks

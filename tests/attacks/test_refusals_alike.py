@@ -16,9 +16,9 @@ from cipherdag.errors import (
     ReplayError,
     SiteComputationError,
 )
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import REPLIES, Refusal, Unmask, read_envelope
 from cipherdag.protocol.states import SET_UP
-from cipherdag.protocol.wire import decode
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.policy.policy import Policy

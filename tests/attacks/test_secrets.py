@@ -18,10 +18,10 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import CipherdagError
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.privacy import roundmasks, tags
+from cipherdag.privacy import homomorphic_mac, roundmasks
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.keys import pairkeys
-from cipherdag.privacy.keys.draws import DrawKey
+from cipherdag.privacy.keys.identity import DrawKey
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.transcript import TranscribingEngine
 from cipherdag.sites.session import handshake
@@ -117,7 +117,7 @@ def made(monkeypatch):
     watch(handshake, "encode", of_shared)
     watch(BfvContext, "secret_bytes", of_context)
     watch(roundmasks.RoundMasks, "mask", lambda _, own, *__: keep("self mask", own._self_seed))
-    watch(tags, "expand", lambda key, *_: keep("tag stream", key))
+    watch(homomorphic_mac, "expand", lambda key, *_: keep("tag stream", key))
     watch(roundmasks, "derive_each", lambda seeds, *_: [keep("pair mask", own) for own in seeds])
     return secrets
 

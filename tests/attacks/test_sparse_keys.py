@@ -23,6 +23,7 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol import plan as plans
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.journal import Journal
@@ -36,9 +37,15 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.protocol.set_up.beacon import new_chance
-from cipherdag.protocol.set_up.bodies import Chance, Chances, Commitments, Linked, Links, Offers
-from cipherdag.protocol.wire import decode
+from cipherdag.protocol.set_up_messages import (
+    Chance,
+    Chances,
+    Commitments,
+    Linked,
+    Links,
+    Offers,
+    new_chance,
+)
 from cipherdag.sites.policy.plan_account import plan_lines
 
 N_SITES, LIAR = 8, "hospital-5"

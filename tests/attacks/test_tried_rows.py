@@ -20,8 +20,7 @@ from driving import drive
 from cipherdag import Effect, FedBOSS, Federation, FedPC, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.graphs.networks import asia
-from cipherdag.privacy.keys.draws import DrawKey
-from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs, Training

@@ -12,7 +12,7 @@ from adversary import Ward, silence, votes
 from departures import Leaving, trials
 
 from cipherdag.errors import CipherdagError, OutputError
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import Finish, read_envelope
 from cipherdag.protocol.plan import make_plan
 from cipherdag.protocol.session import Session

@@ -16,8 +16,7 @@ import pytest
 from waiting import wait_until
 
 from cipherdag.errors import CohortError, SiteUnreachableError
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 
 SITES = ("site-1", "site-2", "site-3")
 ASK = "invite"  # an operation that sites know

@@ -20,8 +20,8 @@ from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.protections import DEFAULT, PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.plan import Member, Plan, make_plan
-from cipherdag.protocol.wire import decode, encode
 
 PACKAGE = Path(cipherdag.__file__).parent
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.messages import Ask, content_digest
-from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.question import Bundle, Question, Resampled, question_kinds
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.results.sentences import phrase

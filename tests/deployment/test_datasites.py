@@ -371,9 +371,9 @@ def test_an_old_invite_opens_no_run_and_a_repeated_one_gets_the_same_bytes(stand
     session.open()
     assert handlers["hospital-0"]("invite", sent[0]) == handlers["hospital-0"]("invite", sent[0])
     whole_run(hospitals, handlers)
+    from cipherdag.privacy.wire import decode
     from cipherdag.protocol.cohort_channel import refusal_error
     from cipherdag.protocol.messages import Refusal, read_envelope
-    from cipherdag.protocol.wire import decode
 
     refused = read_envelope(handlers["hospital-0"]("invite", sent[0]))
     assert refused.topic == "refusal"

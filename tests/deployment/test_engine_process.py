@@ -127,8 +127,8 @@ def test_a_notice_that_cannot_be_recorded_ends_the_process_and_not_the_answers_a
     enrolled, caplog
 ):
     """The site would look started, and answer nothing."""
+    from cipherdag.privacy.wire import encode
     from cipherdag.protocol.engines.channel import Notice
-    from cipherdag.protocol.wire import encode
 
     enrolled.engine_path.write_text("{")
     assert served_by(enrolled, [encode(Notice("a command", 1, refused=True))])
@@ -136,9 +136,9 @@ def test_a_notice_that_cannot_be_recorded_ends_the_process_and_not_the_answers_a
 
 
 def test_the_same_refusal_again_and_again_is_one_line_of_the_log(enrolled):
+    from cipherdag.privacy.wire import encode
     from cipherdag.protocol.engines.channel import Notice
     from cipherdag.protocol.site_log import log_into
-    from cipherdag.protocol.wire import encode
 
     log_into(enrolled.log_path)
     handler = logging.getLogger("cipherdag").handlers[-1]

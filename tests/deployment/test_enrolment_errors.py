@@ -9,8 +9,8 @@ import pytest
 from commands import call as cipherdag
 
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.privacy.keys.code_words import WORDS
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.keys.pairing import WORDS
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import StudySite
 

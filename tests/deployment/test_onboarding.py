@@ -52,7 +52,7 @@ from cipherdag.errors import (
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairing import pairing_code, same_fingerprint
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.transcript import TranscribingEngine, read_transcript
@@ -708,8 +708,8 @@ def test_a_site_outside_the_study_is_refused_by_all_others(hospitals):
 
 
 def test_garbage_gets_a_signed_refusal_and_nothing_else(hospitals):
+    from cipherdag.privacy.wire import decode
     from cipherdag.protocol.messages import Refusal, read_envelope
-    from cipherdag.protocol.wire import decode
 
     handler = hospitals.handler("hospital-0")
     for operation in ("invite", "ask", "open", "shell"):

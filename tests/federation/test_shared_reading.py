@@ -19,13 +19,13 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.privacy.aggregation import Segment
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.tags import SumKey
+from cipherdag.privacy.wire import pack
 from cipherdag.protocol.messages import COORDINATOR, Finish, content_digest, seal_envelope
 from cipherdag.protocol.plan import SESSION_BYTES
-from cipherdag.protocol.set_up.beacon import beacon_of, commitment, new_chance
-from cipherdag.protocol.wire import pack
+from cipherdag.protocol.set_up_messages import beacon_of, commitment, new_chance
 from cipherdag.questions.pooled_data import Columns
 
 ANSWERS = [np.array([1.0, 0.0, 2.0]), np.array([0.0, 3.0, 1.0]), np.array([1.0, 1.0, 1.0])]
@@ -72,7 +72,7 @@ def test_a_sum_of_another_question_or_for_another_key_is_checked_anew(round_of_t
     reading.sum(pack(content), declared, sites[0])
     with pytest.raises(ForgedSumError):
         reading.sum(pack(content), replace(declared, digest=bytes(32)), sites[1])
-    stranger = MASKING.site(0, agreed_keys(2)[0], SumKey(bytes(range(1, 33))), b"")
+    stranger = MASKING.site(0, agreed_keys(2)[0], MacKey(bytes(range(1, 33))), b"")
     with pytest.raises(ForgedSumError):
         reading.sum(pack(content), declared, stranger)
 

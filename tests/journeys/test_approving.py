@@ -22,7 +22,7 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.errors import CohortError, DifferencingError, ParameterError, PolicyRefusedError
 from cipherdag.federation import connected
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay

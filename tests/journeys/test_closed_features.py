@@ -13,7 +13,7 @@ from cipherdag import FedCMFS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.set_up.exchanges import roles_of
+from cipherdag.protocol.set_up import roles_of
 
 ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="bits")
 LEAVER = "hospital-5"

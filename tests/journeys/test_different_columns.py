@@ -21,7 +21,7 @@ from cipherdag.errors import (
     ParameterError,
 )
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, Plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.folder import verify_folder

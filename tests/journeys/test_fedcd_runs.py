@@ -23,8 +23,8 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.splitting import split_regimes
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import Envelope, Share, read_envelope
-from cipherdag.protocol.wire import decode
 from cipherdag.results.folder import verify_folder
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.table.site_table import load_table

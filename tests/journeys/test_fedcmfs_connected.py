@@ -14,7 +14,7 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SchemaError
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result

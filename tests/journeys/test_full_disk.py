@@ -15,7 +15,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CipherdagError, OutputError
 from cipherdag.protocol import durable_lines
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.site_log import log_into

@@ -13,7 +13,7 @@ from cipherdag.cli.site_status import plan_in_words
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.study.doctor import examine

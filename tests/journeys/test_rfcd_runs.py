@@ -57,7 +57,7 @@ def test_a_site_that_leaves_ends_a_run_whose_values_would_not_compare():
     federation = Federation.simulate(frames(tables), device="cpu")
     from dataclasses import replace
 
-    from cipherdag.protocol.engines.local import LocalEngine
+    from cipherdag.protocol.engines.engine import LocalEngine
 
     class Leaving(LocalEngine):
         rounds = 0

@@ -32,7 +32,7 @@ from cipherdag.errors import (
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.set_up.exchanges import roles_of
+from cipherdag.protocol.set_up import roles_of
 from cipherdag.results.sentences import release_lines
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.plan_account import plan_lines

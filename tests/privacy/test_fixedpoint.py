@@ -20,8 +20,8 @@ from cipherdag.privacy.fixedpoint import (
     plane_lengths,
     words_to_bytes,
 )
+from cipherdag.privacy.homomorphic_mac import head_words
 from cipherdag.privacy.residues import MAX_MODULUS, WORD_MODULI
-from cipherdag.privacy.tags import head_words
 
 EVERY_MODULI = [WORD_MODULI, DEFAULT_PARAMETERS.moduli, HIGH_PRECISION_PARAMETERS.moduli]
 

@@ -24,9 +24,7 @@ from cipherdag.errors import (
     SignatureError,
 )
 from cipherdag.privacy.keys import pairkeys
-from cipherdag.privacy.keys.agreement import AgreementKeys
-from cipherdag.privacy.keys.draws import DrawKey
-from cipherdag.privacy.keys.identity import SigningIdentity, fingerprint, verify
+from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity, fingerprint, verify
 from cipherdag.privacy.keys.keyed import keyed_digest, same_digest
 from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
@@ -36,7 +34,7 @@ from cipherdag.privacy.keys.pairkeys import (
     expand,
     hkdf,
 )
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 
 TRANSCRIPT = bytes(range(32))
 # RFC 7748, section 7.1: the points of low order on the curve

@@ -26,7 +26,7 @@ from cipherdag.privacy.keys.secretsharing import combine
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.privacy.roundmasks import RoundMasks, rebuild_seed
-from cipherdag.protocol.set_up.exchanges import earlier, later
+from cipherdag.protocol.set_up import earlier, later
 
 SURE = 2.0**-FAILURE_BITS
 

@@ -11,9 +11,9 @@ from cipherdag.errors import AggregateRangeError
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS
 from cipherdag.privacy.fixedpoint import decode, encode, plane_lengths, words_to_bytes
+from cipherdag.privacy.homomorphic_mac import head_words
 from cipherdag.privacy.packing import Packing, pack, unpack
 from cipherdag.privacy.residues import WORD_MODULI, from_integers
-from cipherdag.privacy.tags import head_words
 
 MODULI = [WORD_MODULI, DEFAULT_PARAMETERS.moduli]
 

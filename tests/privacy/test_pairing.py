@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.keys.code_words import WORDS
 from cipherdag.privacy.keys.pairing import (
     KEY_WORDS,
     STUDY_WORDS,
+    WORDS,
     mismatch,
     pairing_code,
     same_fingerprint,

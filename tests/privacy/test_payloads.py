@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cipherdag.privacy.mpc.blockhash import BlockHash
 from cipherdag.privacy.mpc.payloads import (
     FLAGS,
+    BlockHash,
     deal_payloads,
     evaluate_payloads,
     key_bytes,

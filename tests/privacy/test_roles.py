@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.roles import in_turn
+from cipherdag.privacy.key_graph import in_turn
 
 BEACON = hashlib.sha256(b"beacon").digest()
 

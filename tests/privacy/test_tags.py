@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from cipherdag.errors import ForgedSumError, KeyAgreementError
 from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
+from cipherdag.privacy.homomorphic_mac import ROW_WORDS, MacKey, head_words, tags_per_row
 from cipherdag.privacy.residues import WORD_MODULI
-from cipherdag.privacy.tags import ROW_WORDS, SumKey, head_words, tags_per_row
 
 BFV, HIGH = DEFAULT_PARAMETERS.moduli, HIGH_PRECISION_PARAMETERS.moduli
 IN_USE = {"words": WORD_MODULI, "bfv": BFV, "bfv-high": HIGH}
@@ -57,7 +57,7 @@ def drawn(rng, lengths, moduli):
 def tagged(words, lengths, moduli, digest=DIGEST, key=KEY):
     """A site's words with its tags."""
     own = words.copy()
-    SumKey(key).tag(own, lengths, moduli, digest)
+    MacKey(key).tag(own, lengths, moduli, digest)
     return own
 
 
@@ -70,7 +70,7 @@ def added(shares, lengths, moduli):
 def accepted(words, lengths, moduli, n_sites, digest=DIGEST, key=KEY):
     """Whether a site takes words for the sum over so many sites."""
     try:
-        SumKey(key).check(words, lengths, moduli, digest, n_sites=n_sites)
+        MacKey(key).check(words, lengths, moduli, digest, n_sites=n_sites)
     except ForgedSumError:
         return False
     return True
@@ -377,13 +377,13 @@ def test_who_reads_single_shares_can_combine_them_so_that_tags_still_fit():
 def test_a_key_of_another_length_is_refused_and_not_told(length):
     content = b"TOPSECRET" * 8
     with pytest.raises(KeyAgreementError, match="32 bytes") as refusal:
-        SumKey(content[:length])
+        MacKey(content[:length])
     assert "TOPSECRET" not in repr(refusal.value) + refusal.value.remedy
 
 
 def test_a_key_is_not_shown_copied_or_pickled():
-    key = SumKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-")
-    assert repr(key) == str(key) == "<SumKey, 32 secret bytes>"
+    key = MacKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-")
+    assert repr(key) == str(key) == "<MacKey, 32 secret bytes>"
     assert key.secret_size == 32
     assert not hasattr(key, "__dict__")
     for leak in (pickle.dumps, copy.copy, copy.deepcopy):
@@ -395,7 +395,7 @@ def test_a_key_is_not_shown_copied_or_pickled():
 def test_a_refusal_tells_neither_words_nor_tags():
     own = Round(BFV, 3, np.random.default_rng(4))
     with pytest.raises(ForgedSumError) as refusal:
-        SumKey(KEY).check(one_word(own), own.lengths, BFV, DIGEST, n_sites=3)
+        MacKey(KEY).check(one_word(own), own.lengths, BFV, DIGEST, n_sites=3)
     assert not any(character.isdigit() for character in str(refusal.value))
     assert refusal.value.__cause__ is None
     assert refusal.value.__context__ is None

@@ -22,6 +22,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol import messages
 from cipherdag.protocol.messages import (
     OPERATIONS,
@@ -32,7 +33,6 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.states import SET_UP
-from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.errors import MalformedMessageError, ParameterError
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.journal import Journal, Started
 from cipherdag.protocol.plan import (
     COLLUDERS,
@@ -25,7 +26,6 @@ from cipherdag.protocol.plan import (
     fewest_survivors,
     make_plan,
 )
-from cipherdag.protocol.wire import decode, encode
 
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3))
 

@@ -25,11 +25,11 @@ from cipherdag.errors import (
     ShareError,
     SiteUnreachableError,
 )
-from cipherdag.privacy.bodies import decode, encode
 from cipherdag.privacy.mpc import seat as seats
 from cipherdag.privacy.mpc.batch import COORDINATOR, Roles
 from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed, Signed, Square, Verdicts
 from cipherdag.privacy.mpc.words import pack_words, unpack_words
+from cipherdag.privacy.wire import decode, encode, pack, unpack
 from cipherdag.protocol.journal import GivenUp, Journal
 from cipherdag.protocol.messages import (
     Ask,
@@ -40,10 +40,16 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.protocol.set_up.beacon import beacon_of, commitment, new_chance
-from cipherdag.protocol.set_up.bodies import DealerKeys, Offer, Offers, Seals
-from cipherdag.protocol.set_up.exchanges import roles_of
-from cipherdag.protocol.wire import pack, unpack
+from cipherdag.protocol.set_up import roles_of
+from cipherdag.protocol.set_up_messages import (
+    DealerKeys,
+    Offer,
+    Offers,
+    Seals,
+    beacon_of,
+    commitment,
+    new_chance,
+)
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.policy.policy import Policy
 

@@ -45,6 +45,7 @@ from cipherdag.errors import (
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.packing import Packing
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import (
     OPERATIONS,
@@ -59,8 +60,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.set_up.bodies import Offers, Sealed
-from cipherdag.protocol.wire import decode, encode
+from cipherdag.protocol.set_up_messages import Offers, Sealed
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.record.ledger import read_releases

@@ -24,7 +24,7 @@ from cipherdag.protocol.messages import (
     Unmask,
     read_envelope,
 )
-from cipherdag.protocol.set_up.bodies import Chances, Commitments, Linked, Offers, Sealed
+from cipherdag.protocol.set_up_messages import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.protocol.states import IN_ROUNDS, SET_UP, TRANSITIONS, State, check_turn, refusal
 
 BODIES = {

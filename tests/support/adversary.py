@@ -16,8 +16,8 @@ from cipherdag.federation import in_process
 from cipherdag.federation.one_run import carry_out
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.privacy.wire import decode, encode, pack
+from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
     Ask,
@@ -34,8 +34,7 @@ from cipherdag.protocol.messages import (
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.set_up.bodies import Seals
-from cipherdag.protocol.wire import decode, encode, pack
+from cipherdag.protocol.set_up_messages import Seals
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts

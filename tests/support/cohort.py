@@ -10,15 +10,15 @@ import pytest
 from hypothesis import strategies as st
 
 from cipherdag.privacy.aggregation import Declaration, Segment
+from cipherdag.privacy.homomorphic_mac import ROW_WORDS, MacKey, head_words
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.tags import ROW_WORDS, SumKey, head_words
 from cipherdag.privacy.unprotected import UNPROTECTED
 
-SUM_KEY = SumKey(bytes(range(32)))
+SUM_KEY = MacKey(bytes(range(32)))
 """What all sites of all cohorts share, and no coordinator has."""
 
 

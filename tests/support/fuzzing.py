@@ -18,18 +18,19 @@ from cipherdag import Describe, Effect, FedBOSS, FedCMFS, Federation, FedPC, RFc
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
+from cipherdag.privacy import wire
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.tags import SumKey
 from cipherdag.privacy.unprotected import UNPROTECTED
-from cipherdag.protocol import messages, wire
+from cipherdag.privacy.wire import decode, encode
+from cipherdag.protocol import messages
 from cipherdag.protocol import plan as plans
-from cipherdag.protocol.set_up import bodies as set_up
-from cipherdag.protocol.wire import decode, encode
+from cipherdag.protocol import set_up_messages as set_up
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Bundle
@@ -160,7 +161,7 @@ def sum_targets():
         ask = messages.Ask(number=1, participants=(0, 1), step=1, content=bytes(32))
         plan = SimpleNamespace(cohort=range(2), colluders=1, key_bounds=None)
         declared = messages.declaration(question, ask.participants, b"d" * 32, plan)
-        sites = [UNPROTECTED.site(0, {}, SumKey(b"k" * 32), b"") for _ in range(2)]
+        sites = [UNPROTECTED.site(0, {}, MacKey(b"k" * 32), b"") for _ in range(2)]
         shares = {
             k: site.share(np.zeros(declared.length), declared) for k, site in enumerate(sites)
         }

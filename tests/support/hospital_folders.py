@@ -12,7 +12,7 @@ from scripted import Scripts
 
 from cipherdag.algorithms.registry import ALGORITHMS, program_digest
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock

@@ -23,9 +23,9 @@ from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from nvflare.private.admin_defs import Message
 
+from cipherdag.privacy.wire import encode
 from cipherdag.protocol.engines.channel import Call, Reply
 from cipherdag.protocol.engines.flare_link import CHANNEL
-from cipherdag.protocol.wire import encode
 
 CELL_NET = 2
 COMMANDS = (

@@ -10,13 +10,13 @@ from collections import defaultdict
 import numpy as np
 
 from cipherdag.predicates import Comparison, Predicates
-from cipherdag.privacy.bodies import decode, encode
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch, Roles
 from cipherdag.privacy.mpc.messages import Passed
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.relay import Relay
+from cipherdag.privacy.wire import decode, encode
 
 SESSION = hashlib.sha256(b"session").digest()
 QUESTION = hashlib.sha256(b"question").digest()

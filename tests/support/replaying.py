@@ -19,13 +19,13 @@ from cipherdag.algorithms.registry import program_digest
 from cipherdag.federation import in_process
 from cipherdag.graphs.relations import NOTHING, Determined, Relation
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.privacy.wire import decode, digest, encode
+from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal, Summed
 from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.wire import decode, digest, encode
 from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger
 

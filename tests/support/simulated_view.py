@@ -22,11 +22,12 @@ from driving import parts
 from mpc_cohort import holds
 from replaying import facts_of
 
-from cipherdag.privacy.bodies import decode as decode_body
 from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.mpc.messages import Contributed
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.wire import decode
+from cipherdag.privacy.wire import decode as decode_body
 from cipherdag.protocol.messages import (
     REQUESTS,
     Ask,
@@ -42,8 +43,7 @@ from cipherdag.protocol.messages import (
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.set_up.bodies import Chance, Links, Offer, Ready, Seals
-from cipherdag.protocol.wire import decode
+from cipherdag.protocol.set_up_messages import Chance, Links, Offer, Ready, Seals
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.ledger import Ledger

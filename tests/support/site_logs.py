@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cipherdag.errors import CipherdagError, RefusedError
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import Refusal, read_envelope
-from cipherdag.protocol.wire import decode
 from cipherdag.sites.session.runtime import SiteRuntime
 
 REASONS: dict[bytes, CipherdagError] = {}

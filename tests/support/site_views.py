@@ -20,8 +20,8 @@ from simulated_view import BODIES, outline
 from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.words import low_bits, unpack_words
+from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import read_envelope
-from cipherdag.protocol.wire import decode
 
 COORDINATOR = -1
 ONCE_IN = 1e-9

@@ -17,10 +17,37 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from cipherdag.errors import OutputError, PolicyRefusedError, SignatureError
-from cipherdag.privacy.keys.draws import DrawKey
-from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.keys.keyed import keyed_digest, transcript
 from cipherdag.privacy.keys.pairkeys import hkdf
 from cipherdag.privacy.secrecy import Secret
+
+
+class DrawKey(Secret):
+    """A key of HMAC-SHA256, as a function from a digest of rows to a seed; it does nothing else.
+
+    A site's random numbers have to be the same at every asking, or they would be averaged out; so
+    they follow from the rows, and from this key, so that nobody tries which rows they would follow
+    from. Whoever has the key, or the identity key that it is derived from, computes them for any
+    rows. Made by `SigningIdentity.draw_key`.
+
+    Args:
+        key: 32 bytes.
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    @property
+    def secret_size(self) -> int:
+        """Number of secret bytes."""
+        return len(self._key)
+
+    def __call__(self, digest: bytes) -> bytes:
+        """The seed of what is drawn about rows with this digest, 32 bytes."""
+        return keyed_digest(self._key, digest)
+
 
 PUBLIC_BYTES = 32
 SIGNATURE_BYTES = 64

@@ -26,13 +26,11 @@ from numpy.typing import NDArray
 from cipherdag.arrays import IntegerVector
 from cipherdag.errors import CohortError, ParameterError
 from cipherdag.predicates import Predicates
+from cipherdag.privacy.key_graph import in_turn
 from cipherdag.privacy.keys.keyed import transcript
-from cipherdag.privacy.mpc.blockhash import BlockHash
-from cipherdag.privacy.mpc.forms import predicates_digest
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
-from cipherdag.privacy.mpc.payloads import key_bytes
-from cipherdag.privacy.mpc.words import word_bytes
-from cipherdag.privacy.roles import in_turn
+from cipherdag.privacy.mpc.payloads import BlockHash, key_bytes
+from cipherdag.privacy.mpc.words import predicates_digest, word_bytes
 
 COORDINATOR: Final = (1 << 32) - 1
 """Stands for the coordinator, which has no position in the cohort."""

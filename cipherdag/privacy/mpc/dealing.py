@@ -30,19 +30,18 @@ from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.blockhash import Blocks
-from cipherdag.privacy.mpc.forms import form_values
 from cipherdag.privacy.mpc.labels import label_list
 from cipherdag.privacy.mpc.payloads import (
     FLAGS,
     LEAVES,
+    Blocks,
     PayloadKeys,
     deal_payloads,
     key_bytes,
     levels,
 )
 from cipherdag.privacy.mpc.sharing import part_words
-from cipherdag.privacy.mpc.words import pack_words, unpack_words
+from cipherdag.privacy.mpc.words import form_values, pack_words, unpack_words
 from cipherdag.privacy.secrecy import Secret
 
 HOLDERS = (0, 1)

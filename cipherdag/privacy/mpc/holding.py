@@ -26,10 +26,9 @@ from cipherdag.arrays import BoolVector, WordVector
 from cipherdag.errors import MalformedMessageError, SpentKeyError
 from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
-from cipherdag.privacy.mpc.forms import linear_values, summed
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
-from cipherdag.privacy.mpc.words import WORD_BYTES, pack_words, unpack_words
+from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, pack_words, summed, unpack_words
 from cipherdag.privacy.secrecy import Secret
 
 _ONE = np.uint64(1)

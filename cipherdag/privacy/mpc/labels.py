@@ -16,16 +16,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, IntegerVector, WordVector
 from cipherdag.errors import AggregateRangeError, ForgedSumError
-
-if TYPE_CHECKING:
-    from cipherdag.privacy.mpc.blockhash import BlockHash
+from cipherdag.privacy.mpc.payloads import BlockHash
 
 HashMatrix = NDArray[np.uint8]
 

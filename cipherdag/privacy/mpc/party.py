@@ -20,8 +20,8 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import sealing_keys
 from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import read_verdicts
 from cipherdag.privacy.mpc.seat import Seat
-from cipherdag.privacy.mpc.verdicts import read_verdicts
 from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
 

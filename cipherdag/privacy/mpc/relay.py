@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cipherdag.errors import CipherdagError, ForgedSumError, ShareError
-from cipherdag.privacy.bodies import Body, BodyType, decode, encode
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES
 from cipherdag.privacy.keys.sealing import SEAL_BYTES
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
@@ -33,9 +32,10 @@ from cipherdag.privacy.mpc.messages import (
     Signed,
     Square,
     Verdicts,
+    check_signed,
     most_bytes,
 )
-from cipherdag.privacy.mpc.verdicts import check_signed
+from cipherdag.privacy.wire import Body, BodyType, decode, encode
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ from cipherdag.errors import (
     ReplayError,
     ShareError,
 )
-from cipherdag.privacy.bodies import BodyType, decode, encode
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, place
@@ -42,11 +41,12 @@ from cipherdag.privacy.mpc.messages import (
     Passed,
     Square,
     most_bytes,
+    sign_bits,
 )
 from cipherdag.privacy.mpc.sharing import commitment, commits_to, part_words, split_vector
-from cipherdag.privacy.mpc.verdicts import sign_bits
 from cipherdag.privacy.mpc.words import RandomBytes, unpack_words
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.wire import BodyType, decode, encode
 
 TURNS: Final[Mapping[str, tuple[str, ...]]] = {
     "site": ("share",),

@@ -1,17 +1,23 @@
-"""Words of a ring modulo 2**k as they travel: the least whole bytes, little-endian, and no more.
+"""Words of a ring modulo 2**k: as they travel, and the forms that tests take of them in shares.
+
+Words travel as the least whole bytes, little-endian. Forms are computed modulo 2**64, which is a
+homomorphism to any smaller ring, so a party computes them of its shares.
 
 Leaks:
-    Nothing: pure encoding.
+    Nothing: pure encoding and arithmetic.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
 
-from cipherdag.arrays import WordVector
+from cipherdag.arrays import IntegerMatrix, WordVector
 from cipherdag.errors import MalformedMessageError
+from cipherdag.predicates import Predicates
+from cipherdag.privacy.keys.keyed import transcript
 
 RandomBytes = Callable[[int], bytes]
 WORD_BYTES = 8
@@ -49,3 +55,30 @@ def unpack_words(packed: bytes, count: int, width: int) -> WordVector:
     if (words > low_bits(width)).any():
         raise MalformedMessageError("a word of secure tests is not reduced")
     return words
+
+
+def predicates_digest(predicates: Predicates) -> bytes:
+    """SHA-256 over all of them."""
+    return hashlib.sha256(transcript(b"cipherdag predicates", *predicates.packed)).digest()
+
+
+def form_values(predicates: Predicates, words: WordVector) -> WordVector:
+    """Every form without its constant, modulo 2**64, shape (comparisons,)."""
+    quadratic = predicates.quadratic
+    products = words[quadratic[:, 1]] * words[quadratic[:, 2]]
+    return summed(predicates, quadratic, products) + linear_values(predicates, words)
+
+
+def linear_values(predicates: Predicates, words: WordVector) -> WordVector:
+    """The linear terms of every form, modulo 2**64, shape (comparisons,)."""
+    return summed(predicates, predicates.linear, words[predicates.linear[:, 1]])
+
+
+def summed(predicates: Predicates, terms: IntegerMatrix, factors: WordVector) -> WordVector:
+    """Coefficients times factors of some terms, added up by comparison, modulo 2**64."""
+    total = np.zeros(predicates.n_comparisons, dtype=np.uint64)
+    if len(terms):
+        owner = terms[:, 0]
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        total[owner[first]] = np.add.reduceat(terms[:, -1].view(np.uint64) * factors, first)
+    return total

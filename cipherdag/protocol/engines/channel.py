@@ -1,7 +1,8 @@
 """The messages of the one channel: between coordinator and site, and within a site's machine.
 
 A message is strict msgpack of one of these structs. The receiver limits its length before it
-decodes it, and a message that it does not know ends the connection.
+decodes it, and a message that it does not know ends the connection. `Credentials` are what either
+end of the network connection shows the other; a key stays in its process.
 
 Leaks:
     Who carries the messages sees the operation's name and the length of the message.
@@ -9,14 +10,18 @@ Leaks:
 
 from __future__ import annotations
 
+import contextlib
+import os
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body
 from cipherdag.protocol.engines.confinement import Separation
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.protocol.wire import Body
 
 TICKET_BYTES = 16
 FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
@@ -106,3 +111,45 @@ def read(content: bytes | bytearray, *kinds: type[Kind]) -> Kind:
     except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
         names = " or ".join(kind.__name__ for kind in kinds)
         raise MalformedMessageError(f"the bytes are not a valid {names}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Certificates and the key of one end, as PEM.
+
+    Attributes:
+        root: The study's authority, which issued both ends' certificates.
+        certificate: This end's.
+        key: Its private key; stands in no repr.
+    """
+
+    root: bytes
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+    def context(self, *, server: bool) -> ssl.SSLContext:
+        """TLS 1.3 with both ends' certificates, each checked for what it may be used for.
+
+        Raises:
+            ssl.SSLError: They do not fit together, or cannot be read.
+        """
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+        made.minimum_version = ssl.TLSVersion.TLSv1_3
+        made.verify_mode = ssl.CERT_REQUIRED
+        made.verify_flags |= ssl.VERIFY_X509_STRICT
+        made.load_verify_locations(cadata=self.root.decode("ascii"))
+        # OpenSSL reads keys from files only; these two are pipes, so no key lies on a disk
+        with _piped(self.certificate) as certificate, _piped(self.key) as key:
+            made.load_cert_chain(certificate, key)
+        return made
+
+
+@contextlib.contextmanager
+def _piped(content: bytes) -> Iterator[str]:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, content)  # a few kilobytes, which a pipe holds
+        os.close(writing)
+        yield f"/dev/fd/{reading}"
+    finally:
+        os.close(reading)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cipherdag.errors import SiteNotReadyError
-from cipherdag.protocol.wire import Body
+from cipherdag.privacy.wire import Body
 
 # linux/landlock.h; the numbers of the system calls are the same on every architecture
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446

@@ -1,8 +1,11 @@
-"""The interface of every engine: it pumps bytes and knows nothing of what they mean."""
+"""The interface of every engine, which carries bytes and knows nothing of what they mean.
+
+`LocalEngine` is the one for sites in this process: every message still passes through bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,3 +33,31 @@ class Engine(Protocol):
         Returns:
             One reply or failure for every site in ``messages``.
         """
+
+
+Handler = Callable[[str, bytes], bytes]
+
+
+class LocalEngine:
+    """Calls the sites' handlers one after the other; ``timeout_s`` has no effect here.
+
+    Args:
+        handlers: ``SiteRuntime.handle`` of every site, by the site's name.
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = dict(handlers)
+
+    def call(
+        self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
+    ) -> dict[str, bytes | SiteFailure]:
+        """See `Engine.call`."""
+        del timeout_s
+        replies: dict[str, bytes | SiteFailure] = {}
+        for site, message in messages.items():
+            handler = self._handlers.get(site)
+            if handler is None:
+                replies[site] = SiteFailure("unreachable")
+            else:
+                replies[site] = handler(operation, message)
+        return replies

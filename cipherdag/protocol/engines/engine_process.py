@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     Address,
@@ -31,8 +32,6 @@ from cipherdag.protocol.engines.channel import (
     read,
 )
 from cipherdag.protocol.engines.local_socket import TOKEN_BYTES
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.protocol.wire import encode
 
 Handler = Callable[[str, bytes], bytes]
 Record = Callable[[Started | Notice], None]

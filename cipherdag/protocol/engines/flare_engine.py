@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError
+from cipherdag.privacy.wire import encode
 from cipherdag.protocol.engines.channel import read
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.flare_relay import (
@@ -23,7 +24,6 @@ from cipherdag.protocol.engines.flare_relay import (
     Delivery,
 )
 from cipherdag.protocol.engines.local_socket import ask
-from cipherdag.protocol.wire import encode
 
 PAUSE_S = 0.1
 START_S = 15.0

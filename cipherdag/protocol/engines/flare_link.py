@@ -25,7 +25,7 @@ from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message, MessageReceiver
 
 from cipherdag.errors import SiteUnreachableError
-from cipherdag.protocol.engines.credentials import Credentials
+from cipherdag.protocol.engines.channel import Credentials
 from cipherdag.protocol.engines.flare_driver import LinkDriver, Peers, raise_limit_of_files
 
 CHANNEL = 7001

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Reply, read
-from cipherdag.protocol.engines.credentials import Credentials
+from cipherdag.privacy.wire import Body, encode
+from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
 from cipherdag.protocol.engines.flare_driver import Peers
 from cipherdag.protocol.engines.flare_link import Link
 from cipherdag.protocol.engines.local_socket import LocalSocket
-from cipherdag.protocol.wire import Body, encode
 
 log = logging.getLogger("cipherdag.server")
 

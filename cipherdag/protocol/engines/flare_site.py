@@ -23,12 +23,14 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     TICKET_BYTES,
     UNKNOWN_OPERATION,
     Address,
     Call,
+    Credentials,
     Notice,
     Outcome,
     Reply,
@@ -36,10 +38,7 @@ from cipherdag.protocol.engines.channel import (
     read,
 )
 from cipherdag.protocol.engines.confinement import confine
-from cipherdag.protocol.engines.credentials import Credentials
 from cipherdag.protocol.forward_proxy import proxy_to
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.protocol.wire import encode
 
 LOOK_S = 0.5
 NOTICE_S = 1.0

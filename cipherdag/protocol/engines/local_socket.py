@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import SiteNotReadyError, writing
+from cipherdag.privacy.wire import MAX_OPERATION_BYTES
 from cipherdag.protocol.engines.channel import FRAME_BYTES
-from cipherdag.protocol.limits import MAX_OPERATION_BYTES
 
 Handler = Callable[[str, bytes], bytes]
 

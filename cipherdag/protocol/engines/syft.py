@@ -21,6 +21,7 @@ import msgspec
 
 from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.wire import MAX_OPERATION_BYTES
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft_wire import (
@@ -32,7 +33,6 @@ from cipherdag.protocol.engines.syft_wire import (
     call_parts,
     write_call,
 )
-from cipherdag.protocol.limits import MAX_OPERATION_BYTES
 
 log = logging.getLogger("cipherdag.engine")
 

@@ -17,7 +17,7 @@ import struct
 from typing import Final
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.protocol.limits import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
 
 SYFT_VERSION: Final = "0.9.5"
 ENDPOINT: Final = "cipherdag.message"

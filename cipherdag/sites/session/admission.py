@@ -43,11 +43,11 @@ from cipherdag.errors import (
     SessionLostError,
     SignatureError,
 )
+from cipherdag.privacy.wire import Body, decode
 from cipherdag.protocol import messages
 from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS, RoundRequest
 from cipherdag.protocol.plan import SESSION_BYTES, Plan, check_alike
 from cipherdag.protocol.states import State, check_phase, check_turn
-from cipherdag.protocol.wire import Body, decode
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget

@@ -23,8 +23,8 @@ import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.keys.agreement import AgreementKeys
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.keyed import keyed_digest
 from cipherdag.privacy.keys.pairkeys import (
@@ -33,16 +33,15 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.sealing import AgreementKeys, seal, unseal
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.tags import SumKey
+from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.secure_batches import session_of
-from cipherdag.protocol.set_up.beacon import commitment, new_chance
-from cipherdag.protocol.set_up.bodies import (
+from cipherdag.protocol.secure_tests import SecureTests, session_of
+from cipherdag.protocol.set_up_messages import (
     Chance,
     Offer,
     Offers,
@@ -51,12 +50,12 @@ from cipherdag.protocol.set_up.bodies import (
     Seals,
     SharedContent,
     SharedSecrets,
+    commitment,
+    new_chance,
 )
 from cipherdag.protocol.states import State
-from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.plan_facts import check_lacking
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.secure import SecureTests
 
 SHARED_KEY_BYTES = 32
 SECRETS_PURPOSE = b"shared secrets"
@@ -238,7 +237,7 @@ class SetUp:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
-        n_sites, sum_key = len(self._names), SumKey(secrets.sum_key)
+        n_sites, sum_key = len(self._names), MacKey(secrets.sum_key)
         keys = {site: self._pair_keys[site] for site in graph.neighbours(self.index)}
         roles = self._read.roles(beacon, range(n_sites)) if n_sites >= TWO_SITES else None
         kind = PROTECTIONS[self.plan.protection]

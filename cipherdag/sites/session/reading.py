@@ -18,11 +18,10 @@ from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.mpc.batch import Roles
 from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.privacy.wire import decode, digest, unpack
 from cipherdag.protocol.messages import content_digest, open_envelope, read_envelope
 from cipherdag.protocol.plan import Member, Plan
-from cipherdag.protocol.set_up.beacon import beacon_of
-from cipherdag.protocol.set_up.bodies import Chance, Offer, Seals
-from cipherdag.protocol.wire import decode, digest, unpack
+from cipherdag.protocol.set_up_messages import Chance, Offer, Seals, beacon_of
 from cipherdag.questions.question import Question
 
 SetUpBody = Offer | Seals | Chance

@@ -35,7 +35,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.keys.agreement import AgreementKeys
+from cipherdag.privacy.keys.sealing import AgreementKeys
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.protocol.messages import (
@@ -55,8 +55,9 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
+from cipherdag.protocol.replay import attributed_to_round
+from cipherdag.protocol.secure_tests import SecureTests, stepped
 from cipherdag.protocol.states import State
-from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.policy.policy import Policy
@@ -66,7 +67,6 @@ from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.reading import ALONE, Reading
-from cipherdag.sites.session.secure import SecureTests, stepped
 
 log = logging.getLogger("cipherdag.site")
 
@@ -252,7 +252,7 @@ class Rounds:
             self._question = self.program.replay.advance(1, None)
         else:
             declared = self._current.declared
-            with located(self._number, self._names(declared.sites), self._step - 1):
+            with attributed_to_round(self._number, self._names(declared.sites), self._step - 1):
                 opened, sums = self._opened_last(previous, self._current)
                 self._question = self.program.replay.advance(
                     self._step + 1, sums, len(declared.sites)

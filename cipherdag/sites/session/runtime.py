@@ -29,6 +29,7 @@ from cipherdag.errors import (
     ReplayError,
     SiteComputationError,
 )
+from cipherdag.privacy.wire import Body
 from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
@@ -44,7 +45,7 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.set_up.bodies import (
+from cipherdag.protocol.set_up_messages import (
     Chances,
     Commitments,
     Linked,
@@ -54,7 +55,6 @@ from cipherdag.protocol.set_up.bodies import (
     Sealed,
 )
 from cipherdag.protocol.states import SET_UP
-from cipherdag.protocol.wire import Body
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy

@@ -21,7 +21,8 @@ from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES, PairKey
 from cipherdag.privacy.mpc.batch import Roles
-from cipherdag.protocol.set_up.bodies import (
+from cipherdag.protocol.set_up import earlier, later
+from cipherdag.protocol.set_up_messages import (
     Chance,
     Chances,
     Commitments,
@@ -29,7 +30,6 @@ from cipherdag.protocol.set_up.bodies import (
     Links,
     Ready,
 )
-from cipherdag.protocol.set_up.exchanges import earlier, later
 from cipherdag.protocol.states import State
 from cipherdag.sites.session.handshake import Keyring, SetUp
 

@@ -15,12 +15,18 @@ from cipherdag.errors import (
     PrivacyError,
     ShareError,
 )
-from cipherdag.privacy.bodies import decode, encode
 from cipherdag.privacy.mpc import dealing, seat
 from cipherdag.privacy.mpc.labels import hash_labels, read_labels
-from cipherdag.privacy.mpc.messages import Contributed, Keys, Passed, Signed, Verdicts
-from cipherdag.privacy.mpc.verdicts import read_verdicts
+from cipherdag.privacy.mpc.messages import (
+    Contributed,
+    Keys,
+    Passed,
+    Signed,
+    Verdicts,
+    read_verdicts,
+)
 from cipherdag.privacy.mpc.words import low_bits, pack_words, unpack_words
+from cipherdag.privacy.wire import decode, encode
 
 PREDICATES = score_tests([1, 1, 2, 3], scores=40, variances=1600, constant=6)
 

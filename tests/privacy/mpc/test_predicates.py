@@ -13,8 +13,13 @@ from plain_secure_tests import widths
 from secure_test_cases import form
 
 from cipherdag.errors import MalformedMessageError, ParameterError
-from cipherdag.privacy.mpc.forms import form_values, linear_values, predicates_digest
-from cipherdag.privacy.mpc.words import pack_words, unpack_words
+from cipherdag.privacy.mpc.words import (
+    form_values,
+    linear_values,
+    pack_words,
+    predicates_digest,
+    unpack_words,
+)
 
 INTEGERS = st.integers(-(2**20), 2**20)
 

@@ -13,13 +13,13 @@ import pytest
 from mpc_cohort import COORDINATOR, Cohort, holds, score_tests, split
 from scipy import stats
 
-from cipherdag.privacy.bodies import decode
 from cipherdag.privacy.mpc.dealing import HolderDraws, expand
 from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES, hash_labels
 from cipherdag.privacy.mpc.messages import Keys
 from cipherdag.privacy.mpc.sharing import commitment, part_words
 from cipherdag.privacy.mpc.words import low_bits, pack_words, unpack_words
+from cipherdag.privacy.wire import decode
 
 SIZES = [1, 1, 2, 3, 1, 2] * 12
 PREDICATES = score_tests(SIZES, scores=400, variances=160_000, constant=96)

@@ -10,13 +10,13 @@ from adversary import Ward
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import SiteUnreachableError
+from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.privacy.tags import SumKey
 from cipherdag.protocol.replay import Replay
 
-KEYS = (PairKey, SumKey, EphemeralKeys, SiteAggregation, Party)
+KEYS = (PairKey, MacKey, EphemeralKeys, SiteAggregation, Party)
 
 
 def held(before=frozenset()):
@@ -34,7 +34,7 @@ def before():
 def test_no_key_of_a_session_outlives_it(protection, before):
     ward = Ward(protection, algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
-    shared = {SumKey, SiteAggregation, Party} | ({PairKey} if protection != "none" else set())
+    shared = {MacKey, SiteAggregation, Party} | ({PairKey} if protection != "none" else set())
     assert {type(own) for own in held(before).values()} == shared
     ward.session.run(Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
     ward.session.finish()

@@ -15,11 +15,11 @@ from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey, agree_as_responder
 from cipherdag.privacy.mpc.batch import COORDINATOR, TWO_SITES, Roles
 from cipherdag.privacy.mpc.party import Party
+from cipherdag.privacy.wire import Body, digest
 from cipherdag.protocol.messages import Topic
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.secure_batches import session_of
-from cipherdag.protocol.set_up.beacon import beacon_of
-from cipherdag.protocol.set_up.bodies import (
+from cipherdag.protocol.secure_tests import session_of
+from cipherdag.protocol.set_up_messages import (
     Chance,
     Chances,
     Commitments,
@@ -31,8 +31,8 @@ from cipherdag.protocol.set_up.bodies import (
     Ready,
     Sealed,
     Seals,
+    beacon_of,
 )
-from cipherdag.protocol.wire import Body, digest
 
 Reply = TypeVar("Reply", bound=Body)
 
@@ -73,7 +73,7 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
         raise KeyAgreementError("a site answered another plan")
     transcript = digest(b"offers", plan.digest, *raw)
     if plan.key_bounds is not None:
-        return _by_lot(plan, exchange, offers, raw, transcript)
+        return _set_up_sparse(plan, exchange, offers, raw, transcript)
     own = EphemeralKeys.generate() if len(plan.cohort) == TWO_SITES else None
     dealer = None if own is None else DealerKeys(own.x25519_public, own.mlkem_public)
     seals, raw = exchange("offers", Offers(envelopes=raw, dealer=dealer), Seals)
@@ -129,7 +129,7 @@ def _dealt_by(
     return keys
 
 
-def _by_lot(
+def _set_up_sparse(
     plan: Plan,
     exchange: Exchange,
     offers: Sequence[Offer],

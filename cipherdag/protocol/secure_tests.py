@@ -1,30 +1,64 @@
-"""A site's part in the secure tests of a run: which batch a round is, and the bits of the last one.
+"""A round of secure tests as every party derives it from public values, and a site's part in it.
 
 Leaks:
-    See `cipherdag.privacy.mpc.seat`.
+    Nothing: what a batch asks is public. A site's answers: see `cipherdag.privacy.mpc.seat`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from cipherdag.arrays import FloatVector
+from cipherdag.errors import ParameterError
 from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.messages import Verdicts, most_bytes
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.seat import Seat
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, digest, unpack
 from cipherdag.protocol.messages import Ask, Secure, Secured
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.secure_batches import batch_of, session_of
-from cipherdag.protocol.wire import unpack
 from cipherdag.questions.question import Question
+
+MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
+"""Of one batch: a holder is sent them with its share of the masked sums."""
+
+
+def session_of(plan: Plan, transcript: bytes) -> bytes:
+    """What the secure tests of a run are bound to: its plan, and all keys, 32 bytes."""
+    return digest(b"secure tests", plan.digest, transcript)
+
+
+def batch_of(session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes) -> Batch:
+    """One attempt at a question, as every party derives it.
+
+    A question is that of the plan after all that was opened before; an attempt is a round.
+
+    Args:
+        session: As `session_of`.
+        roles: Who has which role.
+        ask: The request.
+        question: What is asked.
+        sums: Digest of all sums and verdicts before.
+
+    Raises:
+        ParameterError: It asks for sums too, or keys for so many comparisons do not fit a message.
+    """
+    asked = digest(b"secure question", ask.content, sums)
+    predicates = question.predicates(len(ask.participants))
+    batch = Batch(session, asked, ask.step, ask.number, ask.participants, roles, predicates)
+    if batch.dealt_bytes > MOST_DEALT_BYTES:
+        raise ParameterError(
+            f"keys of {predicates.n_comparisons} comparisons do not fit a message of the run"
+        )
+    return batch
 
 
 @dataclass(frozen=True, slots=True)
 class SecureTests:
-    """What a site takes part in them by.
+    """A site's part in the secure tests of a run.
 
     Attributes:
         roles: Who has which role.

@@ -45,7 +45,7 @@ def head_words(modulus: int) -> int:
     return 1 + tags_per_row(modulus)
 
 
-class SumKey(Secret):
+class MacKey(Secret):
     """The key that all sites of a session share and the coordinator lacks.
 
     Args:
@@ -67,7 +67,7 @@ class SumKey(Secret):
         """Of the key."""
         return KEY_BYTES
 
-    def same_as(self, other: SumKey) -> bool:
+    def same_as(self, other: MacKey) -> bool:
         """Whether both are one key."""
         return same_digest(self._key, other._key)
 

@@ -1,9 +1,10 @@
-"""What travels in the set-up of a session.
+"""The messages of a session's set-up, and the beacon: randomness that no site chose.
 
 With a key for every two sites it takes three exchanges: offers, seals and a proof of the schema.
 On a sparse graph it takes four, since who shares a key with whom is drawn by lot once all keys are
 offered: the sites first tell the numbers that they committed to, and then send links to those that
-follow from them.
+follow from them. Whoever tells its number last may see what comes of it, and leave: then nothing is
+set up, at any site.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal.
@@ -11,8 +12,14 @@ Leaks:
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from cipherdag.errors import KeyAgreementError
 from cipherdag.graphs.relations import Relation
-from cipherdag.protocol.wire import Body
+from cipherdag.privacy.wire import Body, digest
+from cipherdag.protocol.plan import Plan
 
 
 class Offer(Body, frozen=True):
@@ -146,3 +153,30 @@ class Ready(Body, frozen=True, omit_defaults=True):
     n_variables: int
     labels: tuple[int, ...] = ()
     relations: tuple[Relation[int], ...] = ()
+
+
+CHANCE_BYTES: Final = 32
+
+
+def new_chance() -> bytes:
+    """A site's random number for the beacon."""
+    return os.urandom(CHANCE_BYTES)
+
+
+def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
+    """What a site offers before any site tells its number, 32 bytes."""
+    return digest(b"commitment", plan.digest, site.to_bytes(4, "big"), chance)
+
+
+def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]) -> bytes:
+    """Randomness that no site chose: it is fixed once all have committed, and then told.
+
+    Raises:
+        KeyAgreementError: A site tells another number than it committed to.
+    """
+    for site, (own, chance) in enumerate(zip(commitments, chances, strict=True)):
+        if len(chance) != CHANCE_BYTES or commitment(plan, site, chance) != own:
+            raise KeyAgreementError(
+                "it told another random number than it committed to", site=plan.cohort[site].name
+            )
+    return digest(b"beacon", *chances)

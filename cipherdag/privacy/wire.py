@@ -1,0 +1,80 @@
+"""Everything that travels is written so: strict structs in canonical msgpack, and their digests.
+
+Leaks:
+    Nothing: pure encoding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from typing import Final, TypeVar
+
+import msgspec
+
+from cipherdag.errors import MalformedMessageError
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
+    """What every message body has in common: strict decoding."""
+
+
+BodyType = TypeVar("BodyType", bound=Body)
+
+
+def encode(body: Body) -> bytes:
+    """Canonical msgpack of a body: equal bodies give equal bytes."""
+    return msgspec.msgpack.encode(body, order="deterministic")
+
+
+def decode(body: bytes, kind: type[BodyType], most: int | None = None) -> BodyType:
+    """Decode strictly, without quoting any content in an error.
+
+    Args:
+        body: What came.
+        kind: What it has to be.
+        most: Bytes at most, where the caller knows.
+
+    Raises:
+        MalformedMessageError: The bytes are none of this kind, or too many.
+    """
+    if most is not None and len(body) > most:
+        raise MalformedMessageError(f"the bytes are too many for a {kind.__name__}")
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        raise MalformedMessageError(f"the bytes are not a valid {kind.__name__}") from None
+
+
+MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
+"""Of one message to a site, or of one reply; a longer one is refused unread."""
+
+MAX_OPERATION_BYTES: Final = 64
+"""Of the name that a message comes under."""
+
+
+def digest(purpose: bytes, *parts: bytes) -> bytes:
+    """SHA-256 over length-prefixed parts under a purpose: 32 bytes."""
+    state = hashlib.sha256(b"cipherdag digest")
+    for part in (purpose, *parts):
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()
+
+
+def pack(content: bytes) -> bytes:
+    """What was opened, as it travels back to the sites; most bytes of a sum are zero."""
+    return zlib.compress(content, level=1)
+
+
+def unpack(packed: bytes, length: int, *, exactly: bool = True) -> bytes:
+    """Undo `pack`; raises MalformedMessageError unless it has just this length, or no more."""
+    reader = zlib.decompressobj()
+    try:
+        content = reader.decompress(packed, length + 1)
+    except zlib.error:
+        content = b""
+    fits = len(content) == length or (not exactly and len(content) < length)
+    if not fits or not reader.eof or reader.unused_data:
+        raise MalformedMessageError("what was opened last is cut short or too long")
+    return content

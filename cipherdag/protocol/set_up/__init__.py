@@ -1,1 +1,0 @@
-"""The set-up of a session: what travels, whose lot decides, and the coordinator's part in it."""
