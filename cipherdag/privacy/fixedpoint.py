@@ -7,8 +7,8 @@ the integers is therefore exact, and the aggregate bit-identical under every pro
 The residues of one modulus form a plane: all values first, small ones several to a word
 (`packing`), then those that need a second modulus, and so on. Every row of 4096 words of a plane
 starts with a head: a check word that is zero at every site, so that a sum in which a share is
-missing, foreign or garbled has a random one, and room for the `tags` that show the sites a sum is
-theirs.
+missing, foreign or garbled has a random one, and room for the tags of a homomorphic MAC, which show
+the sites that a sum is theirs (`homomorphic_mac`).
 
 Leaks:
     The sum of the integers, and nothing else; of a comparison only whether it is zero.

@@ -1,4 +1,4 @@
-"""Tags that add up with the answers: every site sees whether an opened sum is the sum of all.
+"""A homomorphic message authentication code: tags add up with answers, so that sites verify a sum.
 
 The sites share a key that the coordinator lacks. In every row of a plane of words x_1, x_2, ...
 modulo a prime m, site i adds the tag

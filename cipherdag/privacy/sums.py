@@ -12,7 +12,8 @@ Between share and open the sites release the seeds of the masks that do not canc
 `unmask`, and `recover` for a site that left in between. A sum covers all sites asked, or none.
 
 What differs between protections is whether words are masked (`roundmasks`), and what carries them:
-as they are (`WordCarrier`), or encrypted (`bfvcontext`). The sites' `tags` travel in the words.
+as they are (`WordCarrier`), or encrypted (`bfvcontext`). The tags of the sites' `homomorphic_mac`
+travel in the words.
 
 Leaks:
     The coordinator learns the aggregate and nothing else; see each protection for its assumptions.
