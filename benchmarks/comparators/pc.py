@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.constraint_based.separations import Separations, strongest_separators
+from cipherdag.algorithms.constraint_based.skeleton import stable_skeleton
 from cipherdag.algorithms.evidence.source import RememberedTests
-from cipherdag.algorithms.fedpc.pcstable import Separations, stable_skeleton, strongest_separators
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Constraints
@@ -127,7 +128,7 @@ def learn(table: SiteTable, pc: PC) -> Learnt:
         colliders_by_sepset(found.skeleton, {pair: best.sets.get(pair) for pair in pairs}),
         Constraints.none(len(table.names)),
         strength={pair: best.p_values.get(pair, 0.0) for pair in pairs},
-        standing=found.standing,
+        standing=found.tie_break_score,
     )
     return Learnt(found.skeleton, found.separations, own.arcs)
 

@@ -13,7 +13,7 @@ import math
 import re
 import types
 import typing
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union
 
@@ -165,10 +165,12 @@ def one_of(default: str, choices: Iterable[str]) -> Any:
 def parameters_of(algorithm: type) -> Mapping[str, Parameter]:
     """The parameters of an algorithm's class by name, in the order of its fields."""
     hints = typing.get_type_hints(algorithm)
-    told = _told(algorithm)
+    said = _sentences(algorithm)
     return {
-        own.name: _parameter(own.name, hints[own.name], own.default, own.metadata, told)
-        for own in fields(algorithm)
+        item.name: _parameter(
+            item.name, hints[item.name], item.default, item.metadata, said.get(item.name, "")
+        )
+        for item in fields(algorithm)
     }
 
 
@@ -200,7 +202,7 @@ def _plain(value: object) -> object:
 
 
 def _parameter(
-    name: str, hint: Any, default: Any, metadata: Mapping[str, Any], told: Mapping[str, str]
+    name: str, hint: Any, default: Any, metadata: Mapping[str, Any], said: str
 ) -> Parameter:
     options = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
     plain = [own for own in options if own is not type(None)] or [hint]
@@ -211,17 +213,18 @@ def _parameter(
     member = str
     if typing.get_origin(kind) is tuple:
         kind, (member, _) = tuple, typing.get_args(kind)
-    said = told.get(name, "")
     return Parameter(
         name, kind, default, choices, metadata.get("range"), bool(options), said, member,
         graph=metadata.get("graph", False),
     )  # fmt: skip
 
 
-def _told(algorithm: type) -> dict[str, str]:
-    """The first sentence that the docstring says of every field."""
+def _sentences(algorithm: type) -> dict[str, str]:
+    """The first sentence that the docstrings of a class and its parents say of every field."""
     said = {}
-    for name, text in _ENTRY.findall(inspect.getdoc(algorithm) or ""):
-        words = " ".join(text.replace("`", "").split())
-        said[name] = _SENTENCE.split(words, maxsplit=1)[0] + "."
+    for parent in reversed(algorithm.__mro__):
+        if is_dataclass(parent):
+            for name, text in _ENTRY.findall(inspect.cleandoc(parent.__doc__ or "")):
+                words = " ".join(text.replace("`", "").split())
+                said[name] = _SENTENCE.split(words, maxsplit=1)[0] + "."
     return said

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag import CausalGraph, Federation, FedPC, Policy
-from cipherdag.algorithms.fedpc.decisive_tests import DecisiveTests
-from cipherdag.algorithms.fedpc.pcstable import StableSkeleton
-from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
+from cipherdag.algorithms.constraint_based.pair_tests import DecisiveTests, MaxPValueTests
+from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton
 
 NAMES = ("a", "b", "c", "d")
 # a -> c <- b, c -> d: alone in its equivalence class
@@ -94,10 +93,10 @@ def test_simple_2_intersects_the_sets_of_the_sites_that_separate(monkeypatch):
     sets = [{2}, {2, 3}, {3}]
 
     def found(own):
-        weakest = WeakestTests(4)
+        weakest = MaxPValueTests(4)
         for x, z in ((0, 1), (0, 3), (1, 3), (2, 3)):
             given = sorted(own) if (x, z) == (0, 1) else []
-            weakest.hear(np.array([[x, z, *given]]), np.array([0.5]))
+            weakest.on_result(np.array([[x, z, *given]]), np.array([0.5]))
         return StableSkeleton(chain, (), np.zeros(4), weakest, DecisiveTests(4)), None
 
     for chosen, collider in ((sets[:2], False), (sets, True)):

@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import Federation, FedFCI, FedPC, Knowledge, Result
-from cipherdag.algorithms.fedpc.decisive_tests import TOO_FEW_ROWS, TOO_FEW_SITES, DecisiveTests
-from cipherdag.algorithms.fedpc.edges_on_tests import undone_fact
+from cipherdag.algorithms.constraint_based.edge_tests import skipped_fact
+from cipherdag.algorithms.constraint_based.pair_tests import (
+    TOO_FEW_ROWS,
+    TOO_FEW_SITES,
+    DecisiveTests,
+)
 from cipherdag.findings.edge_status import undone_warnings, why
 from cipherdag.graphs.edge_evidence import EdgeEvidence, TestsOfEdge
 from cipherdag.graphs.networks import asia
@@ -139,7 +143,7 @@ def test_votes_that_were_not_taken_are_of_no_single_test():
     own = TestsOfEdge(3, 1, given=None, why="too few sites could test it")
     edge = EdgeEvidence("a", "b", 0.0, "", status=own.status, tests=own)
     assert why(edge) == "1 of 3 votes not done (too few sites could test it)"
-    assert "given" not in undone_fact(own)
+    assert "given" not in skipped_fact(own)
     (said,) = undone_warnings([edge, *[evidence(10, 0)] * 2], 0)
     assert "because a vote that" in said
 
@@ -174,8 +178,8 @@ class Undone:
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.booleans()), max_size=40))
 def test_decisive_tests_are_counted_as_plain_loops_do(told):
     pairs = list(combinations(range(4), 2))
-    heard = DecisiveTests(4)
-    heard.hear(np.array(pairs), np.zeros(len(pairs)))
+    decisive = DecisiveTests(4)
+    decisive.on_result(np.array(pairs), np.zeros(len(pairs)))
     undone_sets = {pair: set() for pair in pairs}
     sets = {pair: {()} for pair in pairs}
     for k, member, undone in told:
@@ -184,13 +188,13 @@ def test_decisive_tests_are_counted_as_plain_loops_do(told):
         sets[x, y].add((s,))
         undone_sets[x, y].update({(s,)} if undone else ())
         row = [y, x, s] if s % 2 else [x, y, s]
-        heard.hear(np.array([row]), np.array([math.nan if undone else 0.0]))
+        decisive.on_result(np.array([row]), np.array([math.nan if undone else 0.0]))
     plain = {pair: [len(sets[pair]), len(undone_sets[pair])] for pair in pairs}
     skeleton = ~np.eye(4, dtype=bool)
     skeleton[0, 1] = skeleton[1, 0] = False
     joined = np.zeros_like(skeleton)
     joined[2, 3] = joined[3, 2] = True
-    found = heard.of(skeleton, joined, Undone(), EVERYWHERE)
+    found = decisive.of(skeleton, joined, Undone(), EVERYWHERE)
     assert set(found) == set(pairs) - {(0, 1), (2, 3)}
     for pair, tests in found.items():
         assert [tests.asked, tests.undone] == plain[pair]
@@ -199,12 +203,12 @@ def test_decisive_tests_are_counted_as_plain_loops_do(told):
 
 def test_why_a_test_was_not_done_is_told():
     skeleton, none = ~np.eye(4, dtype=bool), np.zeros((4, 4), dtype=bool)
-    heard = DecisiveTests(4)
+    decisive = DecisiveTests(4)
     rows = np.array([[0, 1, 3], [0, 2, 1]])
-    heard.hear(rows, np.full(2, math.nan))
-    found = heard.of(skeleton, none, Undone(), EVERYWHERE)
+    decisive.on_result(rows, np.full(2, math.nan))
+    found = decisive.of(skeleton, none, Undone(), EVERYWHERE)
     assert (found[0, 1].why, found[0, 2].why) == (TOO_FEW_SITES, TOO_FEW_ROWS)
     lacking = Measured(((0,), (1,)))
-    told = heard.of(skeleton, none, Undone(), lacking)
+    told = decisive.of(skeleton, none, Undone(), lacking)
     assert (told[0, 1].status, told[0, 1].why) == ("untested", "no site measured both")
     assert told[0, 2].status == "tested"  # with 1 it is no test of the plan's

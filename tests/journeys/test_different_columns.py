@@ -11,7 +11,7 @@ import pytest
 from overlapping import LACKING, NAMES, simulated, sites_of
 
 from cipherdag import Federation, FedFCI, FedPC
-from cipherdag.algorithms.fedpc.untested import UNTESTED_DETAIL
+from cipherdag.algorithms.constraint_based.untested import UNTESTED_DETAIL
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.errors import (
     CohortError,

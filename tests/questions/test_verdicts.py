@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.algorithms.evidence.closed import fisher_criticals, largest_excess
+from cipherdag.algorithms.fedpc.reference import PAPER, PROGRAM
 from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.questions.ci_tests import CITestSpec
@@ -40,7 +41,7 @@ SHARES = [0.0, 1e-9, 0.1, 0.3, 1 / 3, 0.5, 2 / 3, 0.7, 0.999, 1.0]
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("n_sites", [2, 3, 5, 12])
 def test_one_line_says_of_every_number_of_votes_and_voters_what_the_table_says(share, n_sites):
-    rule = VoteRule(share=share, reference="paper", max_cond_size=None)
+    rule = VoteRule(share=share, reference=PAPER, max_cond_size=None)
     question = one_edge(rule.table(n_sites))
     assert question.predicates(n_sites).n_comparisons == 1
     for able in range(n_sites + 1):
@@ -64,7 +65,7 @@ def test_the_share_of_a_table_makes_the_table(numerator, denominator, n_sites):
 @pytest.mark.parametrize("n_asked", [2, 3, 4, 5])
 @pytest.mark.parametrize("share", SHARES)
 def test_after_a_departure_those_asked_decide(n_asked, share):
-    rule = VoteRule(share=share, reference="code", max_cond_size=None)
+    rule = VoteRule(share=share, reference=PROGRAM, max_cond_size=None)
     question = one_edge(rule.table(5), abstain=False)
     for cast in range(n_asked + 1):
         answers = [np.array([float(k < cast)]) for k in range(n_asked)]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from plain_pc import _candidates
 from scipy.stats import norm
 
+from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTests
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
 from cipherdag.federation.simulated import Federation
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.graphs.graph import CausalGraph
@@ -93,10 +93,10 @@ def test_the_weakest_test_is_the_first_largest_in_whatever_pieces(tests):
     drawn = [[*pairs[k], 9 + n] for n, (k, _) in enumerate(tests)]
     table = np.array(drawn, dtype=np.int64).reshape(-1, 3)
     p_values = np.array([p for _, p in tests])
-    whole, pieces = WeakestTests(3), WeakestTests(3)
-    whole.hear(table, p_values)
+    whole, pieces = MaxPValueTests(3), MaxPValueTests(3)
+    whole.on_result(table, p_values)
     for cut in np.array_split(np.arange(len(tests)), 3):
-        pieces.hear(table[cut], p_values[cut])
+        pieces.on_result(table[cut], p_values[cut])
     plain = {}
     for (x, y, member), p in zip(table.tolist(), p_values.tolist(), strict=True):
         pair = (min(x, y), max(x, y))

@@ -313,7 +313,13 @@ def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(res
 
 def test_the_ways_of_tests_over_all_sites_are_counted(result):
     skeleton, arcs = result.graph.skeleton(), result.graph.arcs
-    outcome = FedPCOutcome(skeleton, arcs, {}, {}, (), {"pooled": 41, "withheld: stratified": 7})
+    outcome = FedPCOutcome(
+        skeleton=skeleton,
+        arcs=arcs,
+        separators={},
+        support={},
+        tests={"pooled": 41, "withheld: stratified": 7},
+    )
     facts = Facts(len(arcs), 3, names=result.graph.nodes)
     found = FedPC(evidence="pooled").conclude(outcome, facts)
     page = page_of(replace(result, **vars(found)))

@@ -7,7 +7,6 @@ import pandas as pd
 
 from cipherdag import Federation, Policy
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.settings import settings_of
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 NAMES = tuple(f"v{k:02d}" for k in range(12))
@@ -42,7 +41,7 @@ def p_values(federation, algorithm, tests):
 
     def asking(facts):
         algorithm.check_measured(facts.measured)
-        settings = settings_of(algorithm, facts)
+        settings = algorithm.evidence_settings(facts)
         source = yield from EVIDENCE[algorithm.decided_by].source(settings, closed=algorithm.closed)
         found = yield from source.p_values([block.astype(np.int64) for block in blocks])
         return found, source.tally

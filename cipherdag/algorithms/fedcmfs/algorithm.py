@@ -16,11 +16,11 @@ from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.algorithm import Facts, Reading
+from cipherdag.algorithms.constraint_based.settings import ConstraintBased
 from cipherdag.algorithms.evidence.closed import Compared
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.remembering import remember
-from cipherdag.algorithms.evidence.settings import check_sites
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source
 from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
@@ -32,7 +32,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.fedcmfs.report import least_p, measure, ranked_by
-from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
+from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
@@ -84,8 +84,8 @@ class FedCMFSOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
-    """FedCMFS's parameters; `ask` is the algorithm.
+class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
+    """FedCMFS's parameters besides those of `ConstraintBased`; `ask` is the algorithm.
 
     Attributes:
         alpha: Test level: dependent iff the p-value over all sites is smaller.
@@ -102,18 +102,15 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         k1: Percent of the left-out features that FedCFR looks at, the strongest of those that
             depend on a label, rounded up; 0 skips FedCFR.
         k2: Percent of a label's features that FedCFC checks, the weakest, rounded up; 0 skips it.
-        max_cond_size: Largest conditioning set; None for no limit.
         test: CI test by name: ``auto``: G2 for discrete columns, Fisher-z for continuous ones and
             for both together (where a label is 0 or 1: the point-biserial correlation);
             ``likelihood-ratio``: nested regressions, logistic where the tested column has two
             categories.
-        dof: Degrees of freedom of the table tests.
         retrieval: Which features FedCFR brings back: ``paper``: X to label C if a set S that holds
             a label D separates X from C and S without D does not. ``interchangeable``: only if C
             also separates X from D in D's place, so that the data cannot tell the two labels
             apart; without sampling error the first adds features that are no parents or children
             (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
-        max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
         The coordinator learns which positions are labels. With `reveal` ``bits`` everybody
@@ -133,16 +130,14 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     reads: ClassVar[frozenset[Reading]] = frozenset({"labels", "relations"})
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
 
+    bits_by_default: ClassVar[tuple[str, ...]] = get_args(Compared)
+
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
-    reveal: Reveal = "auto"
     evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
     k1: float = within(10.0, 0.0, 100.0)
     k2: float = within(10.0, 0.0, 100.0)
-    max_cond_size: int | None = within(3, 0)
     test: str = one_of("auto", offered_tests("fedcmfs"))
-    dof: Literal["adjusted", "plain"] = "adjusted"
     retrieval: Literal["interchangeable", "paper"] = "interchangeable"
-    max_rows: int = row_bound()
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
@@ -171,7 +166,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             len(set(labels)) == len(labels) and all(0 <= v < n_variables for v in labels),
             "labels must be distinct positions of variables",
         )
-        check_sites(self, facts.n_sites)
+        self.check_sites(facts.n_sites)
         asking = self._run(facts, tuple(sorted(labels)))
         kind = EVIDENCE[self.evidence]
         if kind.tests or self.closed:
@@ -181,21 +176,15 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         combination = cast("Combination", self.evidence)
         return by_combination(remember(asking), combination, facts.fewest)
 
-    @property
-    def closed(self) -> bool:
-        """Whether one bit a test is opened, and no sum."""
-        comparable = self.evidence in get_args(Compared)
-        return self.reveal == "bits" or (self.reveal == "auto" and comparable)
-
     def check(self) -> None:
         """Refuse a test beside evidence that has tests of its own, and what is not compared."""
         require(
-            not self.closed or self.evidence in get_args(Compared),
+            not self.closed or self.evidence in self.bits_by_default,
             f"reveal bits needs evidence weighted_p or fisher; of {self.evidence} sums are opened",
         )
-        own = EVIDENCE[self.evidence].tests
+        tests = EVIDENCE[self.evidence].tests
         require(
-            not own or self.test in own,
+            not tests or self.test in tests,
             f"evidence {self.evidence} has tests of its own, by the types of the columns; leave "
             f"test to auto, not {self.test}",
         )

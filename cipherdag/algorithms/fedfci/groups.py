@@ -1,4 +1,4 @@
-"""FCI among the variables of every group of sites, and what all groups together say.
+"""FCI among the variables of every group of sites, and the graph that all groups together allow.
 
 Tests of a group's variables are asked of all sites that have them, so that two groups never differ
 in a test that both can take. What no site measured together no test says anything of.
@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
+from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton
 from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-from cipherdag.algorithms.fedfci.search import Told
-from cipherdag.algorithms.fedpc.outcome import WeakestTest
-from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
+from cipherdag.algorithms.fedfci.search import TripleConstraints
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.ancestral.integration import Local, followed
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
@@ -33,16 +33,14 @@ from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
 
-Search = Callable[
-    ["EvidenceSource", "Constraints"], Generator[Question, FloatVector, StableSkeleton]
-]
+Search = Callable[[EvidenceSource, Constraints], Generator[Question, FloatVector, StableSkeleton]]
 Judging = Callable[
-    ["EvidenceSource", "BoolMatrix", "Mapping[Pair, frozenset[int]]"],
-    Generator[Question, FloatVector, Told],
+    [EvidenceSource, BoolMatrix, Mapping[Pair, frozenset[int]]],
+    Generator[Question, FloatVector, TripleConstraints],
 ]
 
 
-class Among:
+class SubsetFilter:
     """A source of evidence over some variables, which become 0, 1, ...
 
     Args:
@@ -57,7 +55,7 @@ class Among:
         self.kinds: ColumnKinds | None = None
         self.doubted: EvidenceSource | None = None
         if source.doubted is not None:
-            self.doubted = Among(source.doubted, variables)
+            self.doubted = SubsetFilter(source.doubted, variables)
         self._source = source
         self._variables = variables
 
@@ -88,8 +86,8 @@ class Among:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What FCI found among the variables of a group; positions are those among all variables.
+class GroupGraph:
+    """The graph of FCI among the variables of a group; positions are those among all variables.
 
     Attributes:
         local: Its PAG.
@@ -99,47 +97,51 @@ class Found:
 
     local: Local
     sepsets: dict[Pair, tuple[frozenset[int], float]]
-    weakest: dict[Pair, WeakestTest]
+    weakest: dict[Pair, MaxPValueTest]
 
 
 def of_groups(
-    source: EvidenceSource, measured: Measured, known: Constraints, search: Search, judge: Judging
+    source: EvidenceSource,
+    measured: Measured,
+    constraints: Constraints,
+    search: Search,
+    judge: Judging,
 ) -> Generator[Question, FloatVector, FedFCIOutcome]:
     """FCI among the variables of one group after the other; a test is asked once.
 
     Args:
         source: Tests.
         measured: Which variables the sites measured.
-        known: What is known of p variables: nothing.
-        search: The search for a skeleton, over a source and what is known of its variables.
-        judge: Says of a source, a skeleton and separating sets what its unshielded triples are.
+        constraints: Background knowledge of p variables: none.
+        search: The search for a skeleton, over a source and knowledge of its variables.
+        judge: Gives for a source, a skeleton and separating sets the constraints on its triples.
 
     Returns:
         Edges that no group took away, and the marks that follow; every group's own PAG. Rounds:
         those of ``search`` and ``judge``, group after group, but where all was asked before.
     """
-    found: tuple[Found, ...] = ()
-    for variables in measured.sets(len(known.required)):
-        found += ((yield from _of_group(source, variables, search, judge)),)
-    return _together(found, measured, known)
+    graphs: tuple[GroupGraph, ...] = ()
+    for variables in measured.sets(len(constraints.required)):
+        graphs += ((yield from _of_group(source, variables, search, judge)),)
+    return _integrated(graphs, measured, constraints)
 
 
 def _of_group(
     source: EvidenceSource, variables: tuple[int, ...], search: Search, judge: Judging
-) -> Generator[Question, FloatVector, Found]:
-    own = Among(source, np.array(variables, dtype=np.int64))
-    skeleton = yield from search(own, Constraints.none(len(variables)))
-    separations = skeleton.separations
-    told = yield from judge(own, skeleton.skeleton, separations.sets)
+) -> Generator[Question, FloatVector, GroupGraph]:
+    subset = SubsetFilter(source, np.array(variables, dtype=np.int64))
+    found = yield from search(subset, Constraints.none(len(variables)))
+    separations = found.separations
+    judged = yield from judge(subset, found.skeleton, separations.sets)
     # what is open of all sets is told by the strongest: a PAG has no open triples
-    by_set = [(x, y, z) for x, y, z in told.ambiguous if y not in separations.sets[x, z]]
-    start = with_colliders(circles(skeleton.skeleton), [*told.colliders, *by_set])
+    by_set = [(x, y, z) for x, y, z in judged.ambiguous if y not in separations.sets[x, z]]
+    start = with_colliders(circles(found.skeleton), [*judged.colliders, *by_set])
     marks = completed(start, Grounds(separations.sets), selection=False)
 
     def among_all(pair: Pair) -> Pair:
         return variables[pair[0]], variables[pair[1]]
 
-    return Found(
+    return GroupGraph(
         Local(variables, marks),
         {
             among_all(pair): (frozenset(variables[v] for v in given), separations.p_values[pair])
@@ -147,32 +149,31 @@ def _of_group(
         },
         {
             among_all(pair): replace(test, given=tuple(variables[v] for v in test.given))
-            for pair, test in skeleton.tested(own).items()
+            for pair, test in found.tested(subset).items()
         },
     )
 
 
-def _together(found: Sequence[Found], measured: Measured, known: Constraints) -> FedFCIOutcome:
+def _integrated(
+    graphs: Sequence[GroupGraph], measured: Measured, constraints: Constraints
+) -> FedFCIOutcome:
     """What all groups say: an edge falls where one takes it away, by the test of largest p."""
     sepsets: dict[Pair, tuple[frozenset[int], float]] = {}
-    weakest: dict[Pair, WeakestTest] = {}
-    for own in found:
-        for pair, separation in own.sepsets.items():
+    weakest: dict[Pair, MaxPValueTest] = {}
+    for graph in graphs:
+        for pair, separation in graph.sepsets.items():
             if pair not in sepsets or separation[1] > sepsets[pair][1]:
                 sepsets[pair] = separation
-        for pair, test in own.weakest.items():
+        for pair, test in graph.weakest.items():
             if pair not in weakest or test.p_value > weakest[pair].p_value:
                 weakest[pair] = test
-    groups = tuple(own.local for own in found)
-    marks = followed(len(known.required), groups)
+    groups = tuple(graph.local for graph in graphs)
+    marks = followed(len(constraints.required), groups)
     return FedFCIOutcome(
         marks=marks,
-        layers=(),
-        removed=0,
         sepsets=sepsets,
-        colliders=(),
-        weakest={pair: own for pair, own in weakest.items() if marks[pair] != NONE},
-        known=known,
+        weakest={pair: test for pair, test in weakest.items() if marks[pair] != NONE},
+        constraints=constraints,
         untested=measured.never(marks != NONE),
         groups=groups,
     )

@@ -9,25 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.site_differences import details_of
+from cipherdag.algorithms.constraint_based.edge_tests import (
+    P_VALUE,
+    VERDICT,
+    edge_tests,
+    named,
+    remarks_on_tests,
+    with_categories,
+)
+from cipherdag.algorithms.constraint_based.report import details_of_tests
+from cipherdag.algorithms.constraint_based.settings import GraphFromTests
+from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, support_of
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests
-from cipherdag.algorithms.fedpc.graph_evidence import VERDICT
-from cipherdag.algorithms.fedpc.report import referred
-from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, supported, untested_details
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences
-from cipherdag.findings.few_rows import few_rows_detail
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
-from cipherdag.findings.site_differences import DETAIL
 from cipherdag.findings.unresolved import Saying, UnresolvedTriple, unresolved_details
 from cipherdag.graphs.ancestral.integration import integrated
 from cipherdag.graphs.ancestral.representative import dag_behind
@@ -35,11 +38,8 @@ from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separati
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.endpoints import ARROW
 from cipherdag.graphs.knowledge import KNOWN
-from cipherdag.graphs.orientation import unshielded_pairs
+from cipherdag.graphs.orientation import Triple, unshielded_pairs
 from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedfci.algorithm import FedFCI
 
 log = logging.getLogger("cipherdag.result")
 
@@ -55,72 +55,79 @@ UNSELECTED = (
 )
 
 
-def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
-    """The graph by name with its evidence, and what a report makes something of."""
-    names, outcome = facts.names, replace(outcome, weakest=referred(outcome.weakest, facts))
+def concluded(
+    algorithm: GraphFromTests[FedFCIOutcome, LearntPAG],
+    outcome: FedFCIOutcome,
+    facts: Facts,
+    *,
+    integrate: int,
+    remarks: Sequence[str],
+) -> LearntPAG:
+    """The graph by name with its evidence and the details that a report is made of.
+
+    Args:
+        algorithm: How tests were done.
+        outcome: The run's.
+        facts: Names, and the categories that signs of effects are of.
+        integrate: How many graphs to look at for those that fit all groups of sites; 0 for none.
+        remarks: What else the evidence says.
+    """
+    names, closed = facts.names, algorithm.closed
+    outcome = replace(outcome, weakest=with_categories(outcome.weakest, facts))
     details: dict[str, Any] = {"evidence": algorithm.evidence, "tests": dict(outcome.tests)}
     marks, fitting = outcome.marks, None
-    if algorithm.integrate:
-        found = integrated(len(names), outcome.groups, most=algorithm.integrate, heard=_heard)
-        consistent = [(own, dag_behind(own.marks) is not None) for own in outcome.groups]
+    if integrate:
+        found = integrated(len(names), outcome.groups, most=integrate, heard=_log_progress)
+        consistent = [(local, dag_behind(local.marks) is not None) for local in outcome.groups]
         marks, fitting = found.common, Integrated(fitting_details(found, consistent, names))
         details[INTEGRATED] = fitting.details
     graph = graph_of_endpoints(names, marks)
-    if algorithm.closed:
+    if closed:
         details["reveal"] = "bits"
     if fitting is None:
         details |= unresolved_details(_unresolved(outcome, graph))
-    open_edges = outcome.untested if fitting is None or not fitting.settled else None
-    details |= untested_details(open_edges, outcome.fallen, names)
-    details |= few_rows_detail(outcome.rows)
-    if outcome.differences:
-        details[DETAIL] = details_of(outcome.differences, names)
-    evidence = _evidence(algorithm, outcome, graph, fitting)
+    untested = outcome.untested if fitting is None or not fitting.settled else None
+    details |= details_of_tests(outcome, names, untested)
+    evidence = GraphEvidence(
+        edges=tuple(_edge(edge, outcome, graph, fitting, closed=closed) for edge in graph.edges),
+        support=VERDICT if closed else P_VALUE,
+        separations=tuple(_separations(outcome, names)),
+        remarks=tuple(remarks),
+    )
     if outcome.bootstrap is not None:
         details["bootstrap"] = outcome.bootstrap.details(names)
         evidence = Confidences(details["bootstrap"]).evidence(evidence, graph)
     return LearntPAG(graph=graph, evidence=evidence, details=details)
 
 
-def _heard(looked_at: int, found: int) -> None:
+def _log_progress(looked_at: int, found: int) -> None:
     if looked_at % GRAPHS_PER_REPORT == 0:
         log.info("%d graphs looked at, %d of which fit every group of sites", looked_at, found)
 
 
-def with_fitting(found: LearntPAG, own: Report) -> Report:
+def with_fitting(found: LearntPAG, report: Report) -> Report:
     """The report with the pairs of which neither causes the other, and the graphs that fit."""
     lines = tuple(f"{e.source} and {e.target}" for e in found.graph.edges if e.mark == "<->")
     hidden = Note("Neither causes the other; both have an unmeasured cause:", lines)
-    notes = (*([hidden] if lines else []), *own.notes)
+    notes = (*([hidden] if lines else []), *report.notes)
     if INTEGRATED not in found.details:
-        return replace(own, notes=notes)
+        return replace(report, notes=notes)
     fitting = Integrated(found.details[INTEGRATED])
     return replace(
-        own,
+        report,
         notes=(*notes, *filter(None, [fitting.note()])),
-        panels=(*own.panels, fitting.panel()),
-        warnings=(*own.warnings, *fitting.warnings()),
+        panels=(*report.panels, fitting.panel()),
+        warnings=(*report.warnings, *fitting.warnings()),
     )
 
 
-def _evidence(
-    algorithm: FedFCI, outcome: FedFCIOutcome, graph: PartialMixedGraph, fitting: Integrated | None
-) -> GraphEvidence:
-    closed = algorithm.closed
-    ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
+def remarks_of(
+    outcome: FedFCIOutcome, evidence: str, *, closed: bool, rfci: bool, selection: bool
+) -> tuple[str, ...]:
+    """What else the evidence of a graph says, in sentences."""
     fell = f"Edges that fell to tests of triples and paths: {outcome.removed}."
-    return GraphEvidence(
-        edges=tuple(_edge(edge, outcome, graph, fitting, closed=closed) for edge in graph.edges),
-        support=VERDICT if closed else "p-value of the test over all sites",
-        separations=tuple(_separations(outcome, graph.nodes)),
-        remarks=(
-            f"Evidence: {algorithm.evidence}.",
-            f"Tests over all sites: {ways}.",
-            *((fell,) if algorithm.search == "rfci" else ()),
-            *((EVIDENCE[algorithm.evidence].stayed_closed,) if closed else ()),
-            SELECTED if algorithm.selection else UNSELECTED,
-        ),
-    )
+    tests = remarks_on_tests(outcome, evidence, closed=closed, more=(fell,) if rfci else ())
+    return (*tests, SELECTED if selection else UNSELECTED)
 
 
 def _edge(
@@ -132,49 +139,40 @@ def _edge(
     closed: bool,
 ) -> EdgeEvidence:
     a, b = graph.nodes.index(edge.source), graph.nodes.index(edge.target)
-    told = on_tests(outcome, graph.nodes, a, b, closed=closed)
-    tested, known = told["facts"], told["known"]
-    if fitting is not None and (told_of := fitting.told_of(edge.source, edge.target)):
-        tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), told_of)
-        told["status"] = ""  # that follows from what groups of sites tested
+    evidence = edge_tests(outcome, graph.nodes, a, b, closed=closed)
+    tested, status = evidence.facts, evidence.status
+    if fitting is not None and (follows := fitting.told_of(edge.source, edge.target)):
+        tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), follows)
+        status = ""  # that follows from what groups of sites tested
     words = graph.describe(edge)
-    told["facts"] = (
-        f"{words[:1].upper()}{words[1:]}.",
-        *tested,
-        *([KNOWN[known]] if known else ()),
-    )
-    return EdgeEvidence(
-        source=edge.source,
-        target=edge.target,
-        strength=0.0,
-        shown="",
-        **told,
-    )
+    given = [KNOWN[evidence.known]] if evidence.known else []
+    facts = (f"{words[:1].upper()}{words[1:]}.", *tested, *given)
+    return replace(evidence, facts=facts, status=status)
 
 
 def _unresolved(outcome: FedFCIOutcome, graph: PartialMixedGraph) -> list[UnresolvedTriple]:
     """The triples that are open, and those that a PAG has otherwise than tests say."""
     colliders = set(outcome.colliders)
     stands = _stands(graph) if isinstance(graph, PAG) else {}
-    against = [own for own, collides in stands.items() if collides != (own in colliders)]
-    found = []
+    against = [triple for triple, collides in stands.items() if collides != (triple in colliders)]
+    unresolved = []
     for x, y, z in sorted({*outcome.ambiguous, *against}):
         says: Saying = "collider" if (x, y, z) in colliders else "no collider"
-        has = stands.get((x, y, z))
-        found.append(
+        collides = stands.get((x, y, z))
+        unresolved.append(
             UnresolvedTriple(
                 first=graph.nodes[x],
                 middle=graph.nodes[y],
                 last=graph.nodes[z],
                 tests_say="open" if (x, y, z) in outcome.ambiguous else says,
                 evidence="",
-                stands_as="open" if has is None else "collider" if has else "no collider",
+                stands_as="open" if collides is None else "collider" if collides else "no collider",
             )
         )
-    return found
+    return unresolved
 
 
-def _stands(graph: PAG) -> dict[tuple[int, int, int], bool]:
+def _stands(graph: PAG) -> dict[Triple, bool]:
     """Every unshielded triple (x, y, z), x < z, and whether it is a collider."""
     skeleton, into = graph.skeleton(), graph.endpoints == ARROW
     return {
@@ -189,8 +187,8 @@ def _separations(outcome: FedFCIOutcome, names: Sequence[str]) -> list[Separatio
         Separation(
             first=names[x],
             second=names[z],
-            given=named(own, names),
-            support=supported(p_value, (x, z), own, outcome.fallen),
+            given=named(given, names),
+            support=support_of(p_value, (x, z), given, outcome.removed_untested),
         )
-        for (x, z), (own, p_value) in sorted(outcome.sepsets.items())
+        for (x, z), (given, p_value) in sorted(outcome.sepsets.items())
     ]

@@ -1,4 +1,4 @@
-"""RFCI: in place of Possible-D-SEP, tests of the triples and paths that direct something.
+"""RFCI replaces Possible-D-SEP by tests of the triples and paths that direct something.
 
 A triple or a discriminating path directs only if its edges stand given what separates its ends.
 Edges that do not are taken out, and what follows is looked for from the start, in rounds that ask
@@ -20,9 +20,9 @@ from itertools import chain, combinations, pairwise
 
 import numpy as np
 
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.evidence.source import EvidenceSource
-from cipherdag.algorithms.fedfci.search import Judge, Told, start_marks
-from cipherdag.algorithms.fedpc.pcstable import Pair
+from cipherdag.algorithms.fedfci.search import Judge, TripleConstraints, start_marks
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import deciding
@@ -43,13 +43,14 @@ class Refined:
         sets: A separating set of every other pair x < z, of which no subset separates it.
         p_values: The p-value of each.
         removed: How many edges were taken out.
+        triples: What its unshielded triples are.
     """
 
     skeleton: BoolMatrix
     sets: dict[Pair, frozenset[int]]
     p_values: dict[Pair, float]
     removed: int = 0
-    told: Told = field(default_factory=lambda: Told(()))
+    triples: TripleConstraints = field(default_factory=lambda: TripleConstraints(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +59,14 @@ class RFCI:
 
     Attributes:
         source: Tests.
-        known: What is known of p variables.
+        constraints: Background knowledge of p variables.
         alpha: Independent iff p > alpha.
         selection: As in `completed`.
-        judge: Says of a skeleton and separating sets what its unshielded triples are.
+        judge: Gives for a skeleton and separating sets the constraints on its triples.
     """
 
     source: EvidenceSource
-    known: Constraints
+    constraints: Constraints
     alpha: float
     selection: bool
     judge: Judge
@@ -79,11 +80,13 @@ class RFCI:
         while True:
             if (yield from self._thinned(found, _of_triples(found))):
                 continue
-            found.told = yield from self.judge(found.skeleton, found.sets)
-            start = with_colliders(start_marks(found.skeleton, self.known), found.told.colliders)
+            found.triples = yield from self.judge(found.skeleton, found.sets)
+            start = with_colliders(
+                start_marks(found.skeleton, self.constraints), found.triples.colliders
+            )
             paths: set[tuple[int, ...]] = set()
             while True:
-                grounds = Grounds(found.sets, found.told.ambiguous, paths)
+                grounds = Grounds(found.sets, found.triples.ambiguous, paths)
                 marks = completed(start, grounds, selection=self.selection)
                 new = set(deciding(marks)) - paths
                 if not new:
@@ -96,18 +99,18 @@ class RFCI:
         self, found: Refined, tests: Iterable[Test]
     ) -> Generator[Question, FloatVector, bool]:
         """Take out the edges that some of the tests separate; whether there are any."""
-        wanted = [own for own in tests if not self.known.joined[own[0], own[1]]]
-        fallen = yield from self._strongest(wanted)
-        smaller = fallen
+        joined = self.constraints.joined
+        removed = yield from self._strongest(test for test in tests if not joined[test[:2]])
+        smaller = removed
         while smaller:  # sets of which no subset separates, as the lemmas want
-            subsets = ((*pair, own - {v}) for pair, (own, _) in smaller.items() for v in own)
+            subsets = ((*pair, sep - {v}) for pair, (sep, _) in smaller.items() for v in sep)
             smaller = yield from self._strongest(subsets)
-            fallen |= smaller
-        for pair, (given, p_value) in fallen.items():
+            removed |= smaller
+        for pair, (given, p_value) in removed.items():
             found.skeleton[pair] = found.skeleton[pair[::-1]] = False
             found.sets[pair], found.p_values[pair] = given, p_value
-        found.removed += len(fallen)
-        return bool(fallen)
+        found.removed += len(removed)
+        return bool(removed)
 
     def _strongest(
         self, tests: Iterable[Test]
@@ -125,8 +128,8 @@ class RFCI:
         ]
         answers = yield from self.source.p_values(rows)
         best: dict[Pair, tuple[frozenset[int], float]] = {}
-        for own, p_values in zip(rows, answers, strict=True):
-            for (x, y, *members), p_value in zip(own.tolist(), p_values.tolist(), strict=True):
+        for tested, p_values in zip(rows, answers, strict=True):
+            for (x, y, *members), p_value in zip(tested.tolist(), p_values.tolist(), strict=True):
                 if p_value > self.alpha and ((x, y) not in best or p_value > best[x, y][1]):
                     best[x, y] = frozenset(members), p_value
         return best
@@ -148,5 +151,5 @@ def _of_paths(paths: Iterable[tuple[int, ...]], found: Refined) -> Iterator[Test
         for x, y in pairwise(path):
             rest = sorted(given - {x, y})
             sizes = (combinations(rest, size) for size in range(len(rest) + 1))
-            for own in chain.from_iterable(sizes):
-                yield x, y, frozenset(own)
+            for subset in chain.from_iterable(sizes):
+                yield x, y, frozenset(subset)

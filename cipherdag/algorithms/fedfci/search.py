@@ -1,4 +1,4 @@
-"""The tests of FCI beyond those of PC: more sets of every edge left, and what is told of triples.
+"""The tests of FCI beyond those of PC: more sets of every edge left, and constraints on triples.
 
 Sources: Spirtes, Glymour and Scheines, "Causation, Prediction, and Search", MIT Press 2000, section
 6.7 (Possible-D-SEP); Colombo, Maathuis, Kalisch and Richardson, "Learning high-dimensional directed
@@ -16,18 +16,18 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.source import EvidenceSource
-from cipherdag.algorithms.fedpc.colliders import JudgingRule, judge_triples
-from cipherdag.algorithms.fedpc.pcstable import (
-    Pair,
+from cipherdag.algorithms.constraint_based.colliders import CollidersBy, judge_triples
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
+from cipherdag.algorithms.constraint_based.skeleton import (
     StableSkeleton,
+    possible_dsep_refinement,
     stable_skeleton,
-    wider_skeleton,
 )
+from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.ancestral.orientation import with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep, possibly_directed, reached
@@ -38,12 +38,10 @@ from cipherdag.questions.presence import EVERYWHERE, Measured, Presence
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import SeparatorSearch
 
-Sets = dict["Pair", frozenset[int]]
-
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What tests say of the unshielded triples (x, y, z), x < z.
+class TripleConstraints:
+    """Constraints that tests put on the unshielded triples (x, y, z), x < z.
 
     Attributes:
         colliders: Those that are colliders.
@@ -56,39 +54,39 @@ class Told:
     ambiguous: Collection[Triple] = ()
     no_causes: Collection[Triple] = ()
 
-    def without(self, doubtful: Collection[Triple]) -> Told:
+    def without(self, doubtful: Collection[Triple]) -> TripleConstraints:
         """The same where some triples are open, whatever tests of their ends say."""
-        kept = [own for own in self.colliders if own not in doubtful]
+        colliders = [triple for triple in self.colliders if triple not in doubtful]
         ambiguous = [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})]
-        return Told(kept, ambiguous, self.no_causes)
+        return replace(self, colliders=colliders, ambiguous=ambiguous)
 
 
 Judge = Callable[
-    ["BoolMatrix", "Mapping[Pair, frozenset[int]]"],
-    Generator["Question", "FloatVector", Told],
+    [BoolMatrix, Mapping[Pair, frozenset[int]]],
+    Generator[Question, FloatVector, TripleConstraints],
 ]
-"""Says of a skeleton and separating sets what its unshielded triples are."""
+"""Gives for a skeleton and separating sets the constraints on its unshielded triples."""
 
 
-def tested_pairs(known: Constraints) -> Constraints:
-    """What the skeleton search may rest on: an edge that no direction is left of stays possible.
+def testable(constraints: Constraints) -> Constraints:
+    """The knowledge that a skeleton may rest on: an edge that no direction is left of is possible.
 
     Two variables of which neither causes the other may have an unmeasured cause.
     """
-    return Constraints(known.forbidden & ~known.apart, known.required)
+    return Constraints(constraints.forbidden & ~constraints.apart, constraints.required)
 
 
-def start_marks(skeleton: BoolMatrix, known: Constraints) -> Endpoints:
-    """Circles, but an arrowhead at what is no cause, and a tail at what is known as one."""
-    found = circles(skeleton)
-    found[(found == CIRCLE) & known.forbidden.T] = ARROW
-    found[(found == CIRCLE) & known.required.T] = TAIL
-    return found
+def start_marks(skeleton: BoolMatrix, constraints: Constraints) -> Endpoints:
+    """Circles, but an arrowhead at what is no cause by knowledge, and a tail at a cause."""
+    marks = circles(skeleton)
+    marks[(marks == CIRCLE) & constraints.forbidden.T] = ARROW
+    marks[(marks == CIRCLE) & constraints.required.T] = TAIL
+    return marks
 
 
 def fci_skeleton(
     source: EvidenceSource,
-    known: Constraints,
+    constraints: Constraints,
     *,
     alpha: float,
     max_cond_size: int | None,
@@ -100,61 +98,63 @@ def fci_skeleton(
 
     Args:
         source: Tests.
-        known: What is known of p variables.
+        constraints: Background knowledge of p variables.
         alpha: Independent iff p > alpha.
         max_cond_size: Largest conditioning set; None for no limit.
         selection: Whether variables may stand behind which rows there are. Without, a set that
             separates two variables has only what may be a cause of one of them.
-        judge: Says what the triples of the first skeleton are, hence what Possible-D-SEP is.
+        judge: Judges the triples of the first skeleton, hence what Possible-D-SEP is.
         shown: Where the skeleton is shown after every layer, if it is.
 
     Returns:
-        The skeleton. Rounds: those of `stable_skeleton`, `judge` and `wider_skeleton`.
+        The skeleton. Rounds: those of `stable_skeleton`, `judge` and `possible_dsep_refinement`.
     """
-    found = yield from stable_skeleton(
-        source, tested_pairs(known), alpha=alpha, max_cond_size=max_cond_size, shown=shown
+    first = yield from stable_skeleton(
+        source, testable(constraints), alpha=alpha, max_cond_size=max_cond_size, shown=shown
     )
-    told = yield from judge(found.skeleton, found.separations.sets)
-    start = start_marks(found.skeleton, known)
-    marks, blocks = with_colliders(start, told.colliders), blocks_of(found.skeleton)
-    sure = start if selection else with_colliders(start, told.no_causes)
-    causes = selection | reached(possibly_directed(sure))
-    wider = {
+    judged = yield from judge(first.skeleton, first.separations.sets)
+    start = start_marks(first.skeleton, constraints)
+    marks, blocks = with_colliders(start, judged.colliders), blocks_of(first.skeleton)
+    certain = start if selection else with_colliders(start, judged.no_causes)
+    causes = selection | reached(possibly_directed(certain))
+    candidates = {
         (x, y): possible_d_sep(
             marks, x, y, (blocks == blocks[x, y]).any(axis=0) & (causes[:, x] | causes[:, y])
         )
-        for x, y in np.argwhere(found.skeleton & ~known.joined).tolist()
+        for x, y in np.argwhere(first.skeleton & ~constraints.joined).tolist()
     }
     return (
-        yield from wider_skeleton(source, found, wider, alpha=alpha, max_cond_size=max_cond_size)
+        yield from possible_dsep_refinement(
+            source, first, candidates, alpha=alpha, max_cond_size=max_cond_size
+        )
     )
 
 
-def told_of_triples(
+def triple_constraints(
     source: EvidenceSource,
     search: SeparatorSearch,
     sets: Mapping[Pair, frozenset[int]],
-    rule: JudgingRule | None,
+    rule: CollidersBy,
     measured: Measured = EVERYWHERE,
-) -> Generator[Question, FloatVector, Told]:
+) -> Generator[Question, FloatVector, TripleConstraints]:
     """Which unshielded triples of a skeleton are colliders.
 
     Args:
         source: Tests.
         search: All unshielded pairs of the skeleton.
         sets: A separating set of each.
-        rule: Judges by all sets of neighbours of the ends; what none of those separates is told by
-            the separating set. None for that set alone.
+        rule: ``sepset`` for that set alone. Others judge by all sets of neighbours of the ends;
+            what none of those separates is told by the separating set.
         measured: Which variables the sites measured. That a separating set lacks y says nothing of
             y where no site has all of it.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)
-    if rule is None:
-        return Told(by_set)
+    if rule == "sepset":
+        return TripleConstraints(by_set)
     judged = yield from judge_triples(source, search, rule)
-    more = [own for own in by_set if (own[0], own[2]) not in judged.separated]
-    ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) in judged.separated]
-    told = Told([*judged.colliders, *more], ambiguous, tuple(judged.colliders))
-    apart = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
-    return told.without(apart | triples_over(skeleton, measured.never(skeleton)))
+    more = [triple for triple in by_set if triple[::2] not in judged.separated]
+    ambiguous = [triple for triple in judged.ambiguous if triple[::2] in judged.separated]
+    constraints = TripleConstraints([*judged.colliders, *more], ambiguous, tuple(judged.colliders))
+    unmeasured = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
+    return constraints.without(unmeasured | triples_over(skeleton, measured.never(skeleton)))

@@ -2,63 +2,81 @@
 
 By default PC-stable runs on the evidence of all sites (`cipherdag.algorithms.evidence`). With the
 paper's votes FedSkele decides on every edge layer by layer, and FedOrien asks for separating sets
-of the unshielded pairs. Either way colliders and Meek's rules direct. The sites' half of the votes
-is ``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
+of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half of the votes is
+``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
+import msgspec
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.bootstrap import arcs_counted, replicated
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.bootstrap import arcs_counted
+from cipherdag.algorithms.constraint_based.colliders import CollidersBy, separate_and_judge
+from cipherdag.algorithms.constraint_based.report import report_on_tests
+from cipherdag.algorithms.constraint_based.settings import (
+    ENDS_WITHOUT_MIDDLE,
+    GraphFromTests,
+    compare_sites_meanwhile,
+)
+from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
+from cipherdag.algorithms.constraint_based.untested import removed_untested
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.settings import (
-    check_measured,
-    check_sites,
-    settings_of,
-    test_of,
-)
-from cipherdag.algorithms.evidence.site_differences import (
-    differences_given_neighbours,
-    marginal_differences,
-)
-from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
-from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgingRule, separated
-from cipherdag.algorithms.fedpc.orientation import oriented, oriented_in_code_order
+from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.algorithms.fedpc.orientation import Conflicts, oriented, oriented_in_code_order
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
-from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
-from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
-from cipherdag.algorithms.fedpc.untested import fallen_untested
-from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
-from cipherdag.algorithms.parameters import Reveal, one_of, row_bound, within
+from cipherdag.algorithms.fedpc.reference import REFERENCES, Reference
+from cipherdag.algorithms.fedpc.report import concluded
+from cipherdag.algorithms.fedpc.voting import (
+    UNDECIDED,
+    VoteRule,
+    by_maximum,
+    by_scores,
+    voted_skeleton,
+)
+from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import triples_over, unshielded_pairs
-from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
-from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.gather import gather_two
-from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import MAX_REPLICATES, Question
+from cipherdag.questions.question import Question
 from cipherdag.questions.separators import MAX_GRID_BITS, SeparatorSearch
-from cipherdag.questions.skeleton import Skeleton
 
 Asking = Generator[Question, FloatVector, FedPCOutcome]
 
+VOTE_SHARE = 0.3
+"""The paper's."""
+VOTES = (
+    "For every layer, how many sites can test each edge, and if those are enough, how many of them "
+    "keep it."
+)
+CLOSED_VOTES = (
+    "For every layer, which edges fall by the votes; not how many votes there were, nor how many "
+    "sites can test an edge."
+)
+SEPARATORS = {
+    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
+    "which, and the separating set that has it.",
+    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
+    "of all sites together.",
+    "vote": "For every candidate separating set, how many sites find the pair independent.",
+}
+"""What a choice of separating sets opens where sites vote."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
-    """FedPC's parameters; `ask` is the algorithm.
+class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
+    """FedPC's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
 
     Attributes:
-        alpha: Significance level of every test.
         reveal: What is opened of a test: ``bits``: whether it says dependent, or whether an edge
             falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
             ``sums``: the sums over the sites that the evidence needs. ``bits`` needs evidence
@@ -76,7 +94,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             which nothing more is asked.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
             (with ``max``, that of largest p: Ramsey, 2016). The others need other evidence than
-            ``vote``, look at all sets, and say what is not clear (`fedpc.colliders`):
+            ``vote``, look at all sets, and say what is not clear (`constraint_based.colliders`):
             ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
             x and z have y; ``p_value_drop``: p falls, on average to less than half, as y joins the
             sets. ``auto``: ``p_value_drop``, or ``sepset`` with votes and where sets come from the
@@ -87,7 +105,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
             least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
             means a collider, a site that cannot test keeps the edge, and the DAG is made by its own
-            rule, which may leave cycles.
+            rule, which may leave cycles (`fedpc.reference`).
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge, of those that can test it; a site whose
             tests of an edge are all impossible abstains, and an edge that too few sites can test
@@ -96,33 +114,13 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             columns, as does ``regression-interactions`` (see `interactions`); ``kci`` is the kernel
             test of continuous columns, for dependences of any form (the paper's FedPC-KBT), with
             evidence of p-values alone.
-        kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
-            own. Time grows with its cube.
-        dof: Degrees of freedom of the table tests.
         collider_conflicts: Which colliders are taken first, where no DAG has all: ``strongest``:
             those of largest support; ``keep``: the first; ``overwrite``: the last; ``auto``:
             ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
-        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one is
-            done by ``stratified`` with its sums opened (see `FedPCOutcome.tests`).
-        max_rows: Declared bound of a site's rows, a power of two, for other evidence than ``vote``.
-        site_effect: With ``glm`` every site has constants of its own in every regression: sites
-            may differ in level. Each takes its own out before it answers.
-        interactions: With ``glm`` the variables that a test conditions on interact: every
-            combination of their categories has a constant and slopes of its own. Without it they
-            have main effects alone, and what only their interplay explains (both x and y depend on
-            whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
-            needs five per coefficient, and one with fewer counts as dependent. Products of two
-            continuous variables are in neither.
-        compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
-            distributed differently at the sites, and once more given their neighbours; not where
-            ``bits`` are opened.
-        knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
+        knowledge: Background knowledge of the edges: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
-        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
-            edges: the run is repeated in the same rounds, and `FedPCOutcome.bootstrap` counts in
-            how many replicates each edge occurs.
 
     Leaks:
         With `reveal` ``bits`` everybody learns which edges fall, or which tests say dependent, and
@@ -141,223 +139,232 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedpc"
     title: ClassVar[str] = "FedPC"
-    takes_overlap: ClassVar[bool] = True
-    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
+    other_evidence: ClassVar[tuple[str, ...]] = ("vote",)
 
-    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
-    reveal: Reveal = "auto"
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
-    colliders: ColliderRule = "auto"
     reference: Literal["auto", "paper", "code"] = "auto"
-    max_cond_size: int | None = within(3, 0)
     vote_share: float = within(VOTE_SHARE, 0.0, 1.0, above=True, below=True)
-    test: str = one_of("auto", offered_tests("fedpc"))
-    kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
-    dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = within(20, 1, MAX_GRID_BITS)
-    max_cells: int = within(4096, 1, MAX_CELLS)
-    max_rows: int = row_bound()
-    site_effect: bool = False
-    interactions: bool = False
-    compare_sites: bool = True
-    knowledge: Knowledge | None = None
-    bootstrap: int = within(0, 0, MAX_REPLICATES)
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
-        check_choices(self)
+        voting, program = self.decided_by == "vote", self.reference == "code"
+        self.check_bits()
+        require(
+            not (self.closed and voting) or self.sepset == "max",
+            f"reveal bits needs sepset max: for {self.sepset} sums over all candidate sets are "
+            "opened",
+        )
+        choices = ("max", "mean", "vote") if voting else ("max", "search")
+        require(
+            self.sepset in choices,
+            f"sepset must be one of {', '.join(choices)} with evidence {self.decided_by}",
+        )
+        require(
+            not voting or self.colliders in ("auto", "sepset"),
+            f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
+            "learns no set but the chosen one",
+        )
+        require(
+            voting or not program,
+            "reference code is the original program, whose evidence is the vote",
+        )
+        require(
+            self.knowledge is None or not program,
+            "reference code is the original program, which takes no knowledge",
+        )
+        self.check_test()
 
     def check_measured(self, measured: Measured) -> None:
-        """Take sites that lack variables where the evidence does."""
-        check_measured(self, measured)
+        """Take sites that lack variables where the evidence and the rule for colliders do."""
+        GraphFromTests.check_measured(self, measured)
+        require(measured.everywhere or self.sepset == "max", ENDS_WITHOUT_MIDDLE)
 
     @property
     def decided_by(self) -> str:
         """The evidence that is used: what `evidence` names, or what ``auto`` comes to."""
         if self.evidence != "auto":
             return self.evidence
-        if only_of_votes(self):
-            return "vote"
-        return "stratified"
+        of_votes = self.reference != "auto" or self.sepset in ("mean", "vote")
+        return "vote" if of_votes or self.vote_share != VOTE_SHARE else "stratified"
 
     @property
-    def closed(self) -> bool:
-        """Whether one bit a test is opened, and no sum."""
-        return self.reveal == "bits" or (self.reveal == "auto" and self.decided_by == "stratified")
+    def rule(self) -> CollidersBy:
+        """The rule for colliders that ``auto`` stands for."""
+        if self.colliders != "auto":
+            return self.colliders
+        all_sets = self.decided_by != "vote" and self.sepset == "max"
+        return "p_value_drop" if all_sets else "sepset"
 
-    def ask(self, facts: Facts) -> Asking:
-        """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
-
-        Args:
-            facts: The names are for `knowledge`, the seed for `bootstrap`.
-
-        Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, the seed is
-                negative, or bits are to be found by fewer than two sites.
-
-        Returns:
-            The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits
-            + log2 of the number of candidates) / 4, else one per 250,000 candidates. With other
-            evidence than ``vote``: those of its kind, of `stable_skeleton` and
-            `strongest_separators`. With `bootstrap` those of the replicate that needs most, or more
-            where a round would have more than 2,000,000 values.
-
-        Leaks:
-            See the class.
-        """
-        check_sites(self, facts.n_sites)
-        known = (self.knowledge or Knowledge()).over(facts.names)
-        return (
-            yield from replicated(
-                self._learn(known, facts),
-                lambda: self._learn(known, facts, drawn=True),
-                replicates=self.bootstrap,
-                seed=facts.seed,
-                counted=arcs_counted,
-            )
+    def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
+        """The candidate separating sets of all unshielded pairs of a skeleton."""
+        return msgspec.structs.replace(
+            GraphFromTests.separator_search(self, skeleton),
+            pool=self._followed.pool,
+            measure=self._followed.measure if self.sepset == "max" else "p_value",
+            grid_bits=self.grid_bits,
         )
 
     def conclude(self, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
-        """The CPDAG by name, why its edges stand, and what was drawn anew."""
-        return concluded(self, outcome, facts)
+        """The CPDAG by name, why its edges stand, and what was resampled."""
+        return concluded(self, outcome, facts, sepset=self.sepset, reference=self.reference)
 
-    def disclosures(self) -> tuple[str, ...]:
+    def evidence_disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and with votes what the choice of separating sets does."""
-        return disclosed(self)
+        if self.decided_by != "vote":
+            return GraphFromTests.evidence_disclosures(self)
+        return CLOSED_VOTES if self.closed else VOTES, SEPARATORS.get(self.sepset, "")
 
     def report(self, found: LearntGraph) -> Report:
         """Confidence of edges, triples that stay open, and differences between sites."""
-        return reported(self, found)
+        return report_on_tests(found, self.decided_by, site_effect=self.site_effect)
 
-    def _learn(self, known: Constraints, facts: Facts, *, drawn: bool = False) -> Asking:
-        """The run on the sites' rows, as they are or drawn from them."""
-        if self.decided_by != "vote":
-            return (yield from self._ask_evidence(known, facts, drawn=drawn))
-        voted = yield from self._skeleton(known, facts)
-        skeleton = voted.skeleton
-        search = self._search(skeleton)
-        if self.sepset in ("mean", "vote"):
-            index, support = yield from by_scores(search, self.sepset, facts.present, facts.fewest)
-        else:
-            index, support = yield from by_maximum(search, facts.present)
-        candidates = search.candidates()
-        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
-        separators = {
-            pair: candidates.at(group, int(index[group])) if index[group] >= 0 else None
-            for group, pair in enumerate(pairs)
-        }
-        strengths = {pair: float(support[group]) for group, pair in enumerate(pairs)}
-        open_triples = [
-            (x, y, z)
-            for group, (x, z) in enumerate(pairs)
-            if index[group] == UNDECIDED
-            for y in np.flatnonzero(skeleton[x] & skeleton[z]).tolist()
-        ]
-        undirected = facts.determined.without_direction(known.open(skeleton))
-        open_triples = [*open_triples, *triples_over(skeleton, undirected) - {*open_triples}]
-        outcome = FedPCOutcome(
-            skeleton=skeleton,
-            arcs=skeleton,
-            separators=separators,
-            support=strengths,
-            layers=voted.layers,
-            votes=voted.votes,
-            ambiguous=tuple(sorted(open_triples)),
-            known=known,
-            undirected=undirected,
-        )
-        if self.reference == "code":
-            return replace(outcome, arcs=oriented_in_code_order(self, outcome))
-        standing = voted.standing(strengths)
-        return outcome.with_class(
-            oriented(self, outcome, None, open_triples=open_triples, standing=standing)
-        )
+    @staticmethod
+    def count_edges(outcomes: Sequence[FedPCOutcome]) -> EdgeCounts:
+        """In how many CPDAGs each edge stands."""
+        return arcs_counted(outcomes)
 
-    def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
-        """PC-stable on one test over all sites."""
-        settings = settings_of(self, facts)
+    def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Asking:
+        """The run on the sites' rows, as they are or resampled.
+
+        Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits + log2 of the
+        number of candidates) / 4, else one per 250,000 candidates. With other evidence than
+        ``vote``: those of its kind, of `stable_skeleton` and `strongest_separators`.
+        """
+        if self.decided_by == "vote":
+            return (yield from self._learn_by_votes(facts, constraints))
+        settings = self.evidence_settings(facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
-        comparing = self.compare_sites and not self.closed and not drawn
-        kinds = source.kinds if comparing else None
-        shown = None if drawn else facts.present
-        size = self.max_cond_size
-        found, marginal = yield from gather_two(
-            stable_skeleton(source, known, alpha=self.alpha, max_cond_size=size, shown=shown),
-            marginal_differences(kinds, settings),
-        )
-        search = self._search(found.skeleton)
-        (chosen, judged), given = yield from gather_two(
-            separated(
+        compared = self.compare_sites and not (self.closed or resampled)
+        outcome, differences = yield from compare_sites_meanwhile(
+            source.kinds if compared else None,
+            settings,
+            stable_skeleton(
                 source,
-                search,
-                None if self.sepset == "max" else found.separations,
-                None if self.rule == "sepset" else self.rule,
+                constraints,
+                alpha=self.alpha,
+                max_cond_size=self.max_cond_size,
+                shown=None if resampled else facts.present,
             ),
-            differences_given_neighbours(kinds, settings, marginal, found.skeleton),
+            partial(self._orient, source, constraints, facts),
         )
-        untested = facts.measured.never(found.skeleton & ~known.joined)
-        undirected = untested | facts.determined.without_direction(known.open(found.skeleton))
+        return replace(
+            outcome,
+            tests=dict(source.tally),
+            differences=differences,
+            separated_pairs=() if resampled else outcome.separated_pairs,
+            removed_untested=removed_untested(source.untestable_pairs(), constraints),
+        )
+
+    def _orient(
+        self,
+        source: EvidenceSource,
+        constraints: Constraints,
+        facts: Facts,
+        found: StableSkeleton,
+    ) -> Asking:
+        """Separating sets, and the class that they and the rule for colliders tell."""
+        search = self.separator_search(found.skeleton)
+        chosen, judged = yield from separate_and_judge(
+            source,
+            search,
+            None if self.sepset == "max" else found.separations,
+            None if self.rule == "sepset" else self.rule,
+        )
+        untested = facts.measured.never(found.skeleton & ~constraints.joined)
+        open_edges = constraints.open(found.skeleton)
+        undirected = untested | facts.determined.without_direction(open_edges)
         doubtful = triples_over(found.skeleton, undirected)
         judged = None if judged is None else judged.without(doubtful)
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
-        separators = {pair: chosen.sets.get(pair) for pair in pairs}
-        support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
         reasons = source, facts.measured, facts.determined
         outcome = FedPCOutcome(
             skeleton=found.skeleton,
             arcs=found.skeleton,
-            separators=separators,
-            support=support,
+            separators={pair: chosen.sets.get(pair) for pair in pairs},
+            support={pair: chosen.p_values.get(pair, 0.0) for pair in pairs},
             layers=found.layers,
-            tests=dict(source.tally),
             ambiguous=tuple(sorted(doubtful)) if judged is None else tuple(judged.ambiguous),
             colliders=None if judged is None else judged.colliders,
             clarity={} if judged is None else judged.clarity,
-            differences=(*marginal, *given),
             weakest=found.tested(source),
-            decisive=found.decisive.of(found.skeleton, known.joined, *reasons),
-            apart=() if drawn else found.apart,
+            decisive=found.decisive.of(found.skeleton, constraints.joined, *reasons),
+            separated_pairs=found.separated_pairs,
             rows=0 if source.kinds is None else source.kinds.rows,
-            known=known,
+            constraints=constraints,
             untested=untested,
             undirected=undirected,
-            fallen=fallen_untested(source.untestable_pairs(), known),
         )
-        return outcome.with_class(
-            oriented(self, outcome, judged, open_triples=doubtful, standing=found.standing)
+        return oriented(
+            outcome,
+            constraints,
+            judged,
+            open_triples=doubtful,
+            by_clarity=self.closed or self.rule == "p_value_drop",
+            conflicts=self._conflicts,
+            tie_break_score=found.tie_break_score,
         )
 
-    def _skeleton(
-        self, known: Constraints, facts: Facts
-    ) -> Generator[Question, FloatVector, VotedSkeleton]:
-        """FedSkele (section 3.2.1)."""
+    def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking:
         rule = VoteRule(
             share=self.vote_share,
-            reference="code" if self.reference == "code" else "paper",
+            reference=self._followed,
             max_cond_size=self.max_cond_size,
             closed=self.closed,
         )
-        return (yield from voted_skeleton(known, test_of(self), rule, facts.present, facts.fewest))
+        present, fewest = facts.present, facts.fewest
+        voted = yield from voted_skeleton(constraints, self.test_spec, rule, present, fewest)
+        skeleton = voted.skeleton
+        search = self.separator_search(skeleton)
+        if self.sepset in ("mean", "vote"):
+            index, support = yield from by_scores(search, self.sepset, present, fewest)
+        else:
+            index, support = yield from by_maximum(search, present)
+        candidates = search.candidates()
+        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+        chosen = dict(zip(pairs, index.tolist(), strict=True))
+        open_triples = {
+            (x, y, z)
+            for (x, z), candidate in chosen.items()
+            if candidate == UNDECIDED
+            for y in np.flatnonzero(skeleton[x] & skeleton[z]).tolist()
+        }
+        undirected = facts.determined.without_direction(constraints.open(skeleton))
+        open_triples |= triples_over(skeleton, undirected)
+        outcome = FedPCOutcome(
+            skeleton=skeleton,
+            arcs=skeleton,
+            separators={
+                pair: candidates.at(group, candidate) if candidate >= 0 else None
+                for group, (pair, candidate) in enumerate(chosen.items())
+            },
+            support=dict(zip(pairs, support.tolist(), strict=True)),
+            layers=voted.layers,
+            votes=voted.votes,
+            ambiguous=tuple(sorted(open_triples)),
+            constraints=constraints,
+            undirected=undirected,
+        )
+        if not self._followed.makes_class:
+            arcs = oriented_in_code_order(outcome, constraints, self._conflicts)
+            return replace(outcome, arcs=arcs)
+        return oriented(
+            outcome,
+            constraints,
+            None,
+            open_triples=open_triples,
+            by_clarity=False,
+            conflicts=self._conflicts,
+            tie_break_score=voted.tie_break_score(outcome.support),
+        )
 
     @property
-    def rule(self) -> Literal["sepset"] | JudgingRule:
-        """The rule for colliders that ``auto`` stands for."""
-        rule = self.colliders
-        if rule == "auto":
-            told_all = self.decided_by != "vote" and self.sepset == "max"
-            return "p_value_drop" if told_all else "sepset"
-        return rule
+    def _followed(self) -> Reference:
+        return REFERENCES[self.reference]
 
-    def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
-        code = self.reference == "code"
-        return SeparatorSearch(
-            skeleton=Skeleton.from_matrix(skeleton),
-            pairs=pack_integers(unshielded_pairs(skeleton)),
-            test=test_of(self),
-            pool="union" if code else "either",
-            max_cond_size=self.max_cond_size,
-            measure="correlation" if code and self.sepset == "max" else "p_value",
-            grid_bits=self.grid_bits,
-        )
+    @property
+    def _conflicts(self) -> Conflicts:
+        taken = self.collider_conflicts
+        return self._followed.conflicts if taken == "auto" else taken

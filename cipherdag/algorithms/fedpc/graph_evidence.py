@@ -6,15 +6,27 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedpc.edges_on_tests import named, on_tests, undone_fact
+from cipherdag.algorithms.constraint_based.edge_tests import (
+    P_VALUE,
+    VERDICT,
+    clarity_phrase,
+    edge_tests,
+    named,
+    remarks_on_tests,
+    set_of,
+    skipped_fact,
+)
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
+from cipherdag.algorithms.constraint_based.untested import support_of, support_phrase
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.algorithms.fedpc.untested import support_told, supported
+from cipherdag.algorithms.fedpc.reference import PAPER, REFERENCES, Reference
+from cipherdag.findings.unresolved import Saying, UnresolvedTriple
 from cipherdag.graphs.edge_evidence import (
     NO_EVIDENCE,
     EdgeEvidence,
@@ -24,24 +36,17 @@ from cipherdag.graphs.edge_evidence import (
 )
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN
+from cipherdag.graphs.orientation import Triple
+from cipherdag.graphs.resolution import unshielded_colliders
 
 MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
-SUPPORTS = {
-    "max": "highest p-value at any site, on the grid of the secure maximum",
-    "mean": "mean p-value over the sites, weighted by rows",
-    "vote": "sites that found the two independent given the set",
-}
-CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
-UNDIRECTED = "Both directions imply the same independences, so the data cannot tell them apart."
 UNDIRECTED_OPEN = (
     "Without a direction in this graph, in which {0} - {1} - {2} stands as it does for want of "
     "clear tests: whether {1} is a common effect of the two is not resolved."
 )
-UNDIRECTED_BY_CODE = "The program that is followed gives it no direction."
 TOO_FEW = "too few sites could test it"
 FORCED = "Collider with {}, which tests do not say: every DAG with these edges has such a one."
 STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
-VERDICT = "1 where the test over all sites says independent, and no number beside it"
 
 
 def votes_evidence(
@@ -58,14 +63,14 @@ def votes_evidence(
     Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer; there
     are none where votes stayed ``closed``. ``sepset`` and ``reference`` are FedPC's parameters.
     """
-    code = reference == "code"
-    reader = _Reader(outcome, names, n_sites, code=code)
+    reader = _Reader(outcome, names, REFERENCES[reference], closed=closed)
+    votes = None if closed else _Votes(outcome, n_sites)
     return GraphEvidence(
         measure="" if closed else MEASURE,
-        edges=reader.edges(),
-        support=CODE_SUPPORT if code and sepset == "max" else SUPPORTS[sepset],
+        edges=reader.edges(_on_closed_votes if votes is None else votes.on),
+        support=REFERENCES[reference].supports[sepset],
         separations=reader.separations(),
-        remarks=(STAYED_CLOSED,) if closed else reader.remarks(),
+        remarks=(STAYED_CLOSED,) if votes is None else votes.remarks(),
     )
 
 
@@ -76,195 +81,213 @@ def joint_evidence(
 
     ``kind`` is what decided the tests; where ``closed`` nobody has their p-values.
     """
-    ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
-    reader = _Reader(outcome, names, n_sites=1, code=False, closed=closed)
+    reader = _Reader(outcome, names, PAPER, closed=closed)
     return GraphEvidence(
         edges=reader.edges(),
-        support=VERDICT if closed else "p-value of the test over all sites",
+        support=VERDICT if closed else P_VALUE,
         separations=reader.separations(),
-        remarks=(
-            f"Evidence: {kind}.",
-            f"Tests over all sites: {ways}.",
-            *((EVIDENCE[kind].stayed_closed,) if closed else ()),
-        ),
+        remarks=remarks_on_tests(outcome, kind, closed=closed),
     )
 
 
-class _Reader:
-    """Puts names and sentences to an outcome."""
+class _Votes:
+    """Counts the votes on every edge, over all layers in which it was tested."""
 
-    def __init__(
-        self,
-        outcome: FedPCOutcome,
-        names: Sequence[str],
-        n_sites: int,
-        *,
-        code: bool,
-        closed: bool = False,
-    ) -> None:
-        self._outcome = outcome
-        self._code = code
-        self._closed = closed
-        self._names = names
-        self._n_sites = n_sites
+    def __init__(self, outcome: FedPCOutcome, n_sites: int) -> None:
         self._skeleton = outcome.skeleton
-        self._votes: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        self._n_sites = n_sites
+        self._of_edge: dict[Pair, list[tuple[int, int, int]]] = {}
+        self._skipped: dict[Pair, int] = {}
         self._cast = self._unanimous = 0
-        self._cast_on: dict[tuple[int, int], tuple[int, int]] = {}
-        classed = outcome.in_class
-        against = () if classed is None else (*classed.set_aside, *classed.forced)
-        self._doubtful = sorted({*against, *outcome.ambiguous})
         for size, layer in enumerate(outcome.votes):
             # without so many neighbours an edge is not tested, and its votes say nothing
             degree = np.bincount(layer.pairs.ravel(), minlength=len(self._skeleton))
             asked = degree[layer.pairs].max(axis=1, initial=0) > size
-            tested = (layer.able > 0) & asked
+            tested = (layer.voters > 0) & asked
             for x, z in layer.pairs[asked & ~tested].tolist():
-                cast, undone = self._cast_on.get((x, z), (0, 0))
-                self._cast_on[x, z] = cast, undone + 1
-            cast, able = layer.votes[tested], layer.able[tested]
-            self._cast += len(cast)
-            self._unanimous += int(((cast == 0) | (cast == able)).sum())
-            kept = tested & self._skeleton[layer.pairs[:, 0], layer.pairs[:, 1]]
-            for (x, z), votes, of in zip(
-                layer.pairs[kept].tolist(),
-                layer.votes[kept].tolist(),
-                layer.able[kept].tolist(),
-                strict=True,
-            ):
-                self._votes.setdefault((x, z), []).append((votes, of, size))
-                cast, undone = self._cast_on.get((x, z), (0, 0))
-                self._cast_on[x, z] = cast + 1, undone
+                self._skipped[x, z] = self._skipped.get((x, z), 0) + 1
+            votes, voters = layer.votes[tested], layer.voters[tested]
+            self._cast += len(votes)
+            self._unanimous += int(((votes == 0) | (votes == voters)).sum())
+            x, z = layer.pairs[tested].T
+            for pair in np.column_stack([x, z, votes, voters])[self._skeleton[x, z]].tolist():
+                self._of_edge.setdefault((pair[0], pair[1]), []).append((pair[2], pair[3], size))
 
-    def edges(self) -> tuple[EdgeEvidence, ...]:
-        place = {name: position for position, name in enumerate(self._names)}
-        found = []
-        for edge in CausalGraph.from_arcs(self._names, self._outcome.arcs).edges:
-            a, b = place[edge.source], place[edge.target]
-            votes = self._votes.get((min(a, b), max(a, b)), [])
-            least, of, _ = min(
-                votes, default=(self._n_sites, self._n_sites, 0), key=lambda own: own[0] / own[1]
-            )
-            told = on_tests(self._outcome, self._names, a, b, closed=self._closed)
-            direction = self._direction(a, b) if edge.mark == "-->" else [self._undirected(a, b)]
-            direction = [KNOWN[told["known"]]] if told["known"] else direction
-            voted = self._voted(a, b) if not self._outcome.tests else None
-            if voted is not None:
-                told["status"], told["tests"], told["facts"] = voted.status, voted, ()
-                if voted.status != "tested":
-                    told["facts"] = (undone_fact(voted),)
-            told["facts"] = (*self._layers(votes), *told["facts"], *direction)
-            sure = bool(votes) and told["status"] not in NO_EVIDENCE
-            found.append(
-                EdgeEvidence(
-                    source=edge.source,
-                    target=edge.target,
-                    strength=least / of if sure else 0.0,
-                    shown=f"{least}/{of}" if sure else "",
-                    **told,
-                )
-            )
-        return tuple(found)
-
-    def separations(self) -> tuple[Separation, ...]:
-        """Pairs with a common neighbour first, then all others that were separated."""
-        chosen, support = self._outcome.separators, self._outcome.support
-        first = ((pair, given, support[pair]) for pair, given in chosen.items())
-        others = (own for own in self._outcome.apart if own[0] not in chosen)
-        return tuple(
-            Separation(
-                first=self._names[x],
-                second=self._names[z],
-                given=None if given is None else self._named(given),
-                support=supported(p_value, (x, z), given, self._outcome.fallen),
-            )
-            for (x, z), given, p_value in chain(first, others)
+    def on(self, edge: EdgeEvidence, pair: Pair) -> EdgeEvidence:
+        """The evidence of an edge with the votes on it."""
+        votes = self._of_edge.get(pair, [])
+        skipped = self._skipped.get(pair, 0)
+        asked = max(len(votes) + skipped, 1)
+        tests: TestsOfEdge[str] = TestsOfEdge(
+            asked, skipped if votes else max(skipped, 1), given=None, why=TOO_FEW
         )
+        counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
+        facts = [f"Kept by {', '.join(counts)}."] if counts else []
+        if tests.status != "tested":
+            facts.append(skipped_fact(tests))
+        edge = replace(edge, status=tests.status, tests=tests, facts=tuple(facts))
+        if not votes or tests.status in NO_EVIDENCE:
+            return edge
+        least, of, _ = min(votes, key=lambda vote: vote[0] / vote[1])
+        return replace(edge, strength=least / of, shown=f"{least}/{of}")
 
     def remarks(self) -> tuple[str, ...]:
         counted = (
             f"{self._cast} votes on edges were counted; {self._unanimous} of them were unanimous, "
             "and a unanimous count tells how every site voted that did."
         )
-        untold = int(np.triu(self._skeleton).sum()) - len(self._votes)
-        if not untold:
+        without = int(np.triu(self._skeleton).sum()) - len(self._of_edge)
+        if not without:
             return (counted,)
         stays = (
-            f"{untold} edges were not put to the vote in any layer: they stand since too few sites "
-            "have rows enough to test them, not since the data speak for them."
+            f"{without} edges were not put to the vote in any layer: they stand since too few "
+            "sites have rows enough to test them, not since the data speak for them."
         )
         return (counted, stays)
 
-    def _voted(self, a: int, b: int) -> TestsOfEdge[str] | None:
-        """How many layers could take an edge away, and in how many too few sites could test it."""
-        if self._closed:
-            return None
-        cast, undone = self._cast_on.get((min(a, b), max(a, b)), (0, 0))
-        asked = max(cast + undone, 1)
-        return TestsOfEdge(asked, undone if cast else max(undone, 1), given=None, why=TOO_FEW)
+
+def _on_closed_votes(edge: EdgeEvidence, _: Pair) -> EdgeEvidence:
+    """The evidence of an edge where votes stayed closed: that it stands."""
+    return replace(edge, status=edge.status if edge.known == "edge" else "", tests=None, facts=())
+
+
+class _Reader:
+    """Puts names and sentences to an outcome."""
+
+    def __init__(
+        self, outcome: FedPCOutcome, names: Sequence[str], reference: Reference, *, closed: bool
+    ) -> None:
+        self._outcome = outcome
+        self._reference = reference
+        self._closed = closed
+        self._names = names
+        classed = outcome.in_class
+        against = () if classed is None else (*classed.set_aside, *classed.forced)
+        self._doubtful = sorted({*against, *outcome.ambiguous})
+
+    def edges(
+        self, voted: Callable[[EdgeEvidence, Pair], EdgeEvidence] = lambda edge, _: edge
+    ) -> tuple[EdgeEvidence, ...]:
+        """Every edge with its tests, or with what is ``voted`` on it, and why its direction."""
+        index = {name: position for position, name in enumerate(self._names)}
+        edges = []
+        for edge in CausalGraph.from_arcs(self._names, self._outcome.arcs).edges:
+            a, b = index[edge.source], index[edge.target]
+            tests = edge_tests(self._outcome, self._names, a, b, closed=self._closed)
+            evidence = voted(tests, (min(a, b), max(a, b)))
+            why = self._direction(a, b) if edge.mark == "-->" else [self._undirected(a, b)]
+            why = [KNOWN[evidence.known]] if evidence.known else why
+            edges.append(replace(evidence, facts=(*evidence.facts, *why)))
+        return tuple(edges)
+
+    def separations(self) -> tuple[Separation, ...]:
+        """Pairs with a common neighbour first, then all others that were separated."""
+        chosen, support = self._outcome.separators, self._outcome.support
+        first = ((pair, given, support[pair]) for pair, given in chosen.items())
+        others = (own for own in self._outcome.separated_pairs if own[0] not in chosen)
+        return tuple(
+            Separation(
+                first=self._names[x],
+                second=self._names[z],
+                given=None if given is None else named(given, self._names),
+                support=support_of(p_value, (x, z), given, self._outcome.removed_untested),
+            )
+            for (x, z), given, p_value in chain(first, others)
+        )
 
     def _undirected(self, a: int, b: int) -> str:
         """Why an edge has no direction."""
-        if self._outcome.in_class is None:
-            return UNDIRECTED_BY_CODE
         near = [own for own in self._doubtful if {a, b} in (set(own[:2]), set(own[1:]))]
-        if not near:
-            return UNDIRECTED
+        if not near or not self._reference.makes_class:
+            return self._reference.undirected
         x, y, z = (self._names[v] for v in near[0])
         return UNDIRECTED_OPEN.format(x, y, z)
 
-    def _layers(self, votes: list[tuple[int, int, int]]) -> list[str]:
-        """One sentence on the layers in which the edge was tested."""
-        counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
-        return [f"Kept by {', '.join(counts)}."] if counts else []
-
     def _direction(self, a: int, b: int) -> list[str]:
         """Why a --> b: the colliders at b that a is part of, or Meek's rules."""
-        parents = np.flatnonzero(self._outcome.arcs[:, b] & ~self._outcome.arcs[b]).tolist()
-        found = []
-        for other in parents:
-            if other == a or self._skeleton[a, other]:
+        arcs, separators = self._outcome.arcs, self._outcome.separators
+        facts = []
+        for other in np.flatnonzero(arcs[:, b] & ~arcs[b]).tolist():
+            if other == a or self._outcome.skeleton[a, other]:
                 continue
             pair = (min(a, other), max(a, other))
             if self._outcome.colliders is not None:
-                found += self._judged((pair[0], b, pair[1]), other)
+                facts += self._judged((pair[0], b, pair[1]), other)
                 continue
-            given = self._outcome.separators.get(pair)
+            given, cause = separators.get(pair), self._names[other]
             if given is None:
-                if self._code and pair in self._outcome.separators:
-                    found.append(
-                        f"Collider with {self._names[other]}: no site found a separating set."
-                    )
+                if self._reference.unseparated_collides and pair in separators:
+                    facts.append(f"Collider with {cause}: no site found a separating set.")
             elif b not in given:
-                p_value, fallen = self._outcome.support[pair], self._outcome.fallen
-                found.append(
-                    f"Collider with {self._names[other]}: the two causes are independent given "
-                    f"{self._set(given)}, without {self._names[b]} "
-                    f"({support_told(p_value, pair, given, fallen)})."
+                removed = self._outcome.removed_untested
+                support = support_phrase(self._outcome.support[pair], pair, given, removed)
+                facts.append(
+                    f"Collider with {cause}: the two causes are independent given "
+                    f"{set_of(given, self._names)}, without {self._names[b]} ({support})."
                 )
-        return found or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
+        return facts or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
 
-    def _judged(self, triple: tuple[int, int, int], other: int) -> list[str]:
+    def _judged(self, triple: Triple, other: int) -> list[str]:
         """What was found of a triple by all sets of its ends."""
         clear = (self._outcome.colliders or {}).get(triple)
+        cause, classed = self._names[other], self._outcome.in_class
         if clear is None:
-            found = self._outcome.in_class
-            forced = found is not None and triple in found.forced
-            return [FORCED.format(self._names[other])] if forced else []
-        middle, cause = self._names[triple[1]], self._names[other]
-        shown = f"{clear:.0%} of the sets that separate the two causes are without {middle}"
-        if clear > 1.0 and self._closed:
-            shown = f"on balance the two causes turn dependent as {middle} joins"
-        elif clear > 1.0:
-            shown = f"p of the two causes falls {clear:.3g}-fold, on average, as {middle} joins"
-        return [f"Collider with {cause}: {shown}."]
-
-    def _named(self, given: Collection[int]) -> tuple[str, ...]:
-        return named(given, self._names) if given else ()
-
-    def _set(self, given: frozenset[int]) -> str:
-        return ", ".join(self._named(given)) or "nothing"
+            forced = classed is not None and triple in classed.forced
+            return [FORCED.format(cause)] if forced else []
+        rule = "p_value_drop" if clear > 1.0 else "majority"
+        middle = self._names[triple[1]]
+        said = clarity_phrase(clear, middle, rule, closed=self._closed, ends="the two causes")
+        return [f"Collider with {cause}: {said}."]
 
 
 def _given(layer: int) -> str:
     return "nothing" if layer == 0 else f"any {layer} neighbour{'s' if layer > 1 else ''}"
+
+
+def unresolved_triples(
+    outcome: FedPCOutcome, names: Sequence[str], rule: str, *, closed: bool
+) -> tuple[UnresolvedTriple, ...]:
+    """The triples that the graph has otherwise than tests say, or of which they do not clearly say.
+
+    Args:
+        outcome: The run's; one by the reference ``code`` has none of these.
+        names: Of the variables.
+        rule: What judged triples, of FedPC's `colliders`.
+        closed: Whether nothing but verdicts was opened.
+    """
+    if (classed := outcome.in_class) is None:
+        return ()
+    stands, open_triples = set(unshielded_colliders(classed.dag)), set(outcome.ambiguous)
+    against = {*classed.set_aside, *classed.forced, *open_triples}
+    rows = []
+    for x, y, z in sorted(against):
+        says: Saying = "collider" if (x, y, z) in classed.set_aside else "no collider"
+        rows.append(
+            UnresolvedTriple(
+                first=names[x],
+                middle=names[y],
+                last=names[z],
+                tests_say="open" if (x, y, z) in open_triples else says,
+                evidence=_evidence(outcome, names, (x, y, z), rule, closed=closed),
+                stands_as="collider" if (x, y, z) in stands else "no collider",
+            )
+        )
+    return tuple(rows)
+
+
+def _evidence(
+    outcome: FedPCOutcome, names: Sequence[str], triple: Triple, rule: str, *, closed: bool
+) -> str:
+    """What tests say of a triple, in words; "" where they say nothing."""
+    x, y, z = triple
+    if outcome.colliders is not None:
+        clear = outcome.clarity.get(triple)
+        if clear is None:
+            return ""
+        return clarity_phrase(clear, names[y], rule, closed=closed, ends="the two")
+    given = outcome.separators.get((x, z))
+    if given is None:
+        return ""
+    support = support_phrase(outcome.support[x, z], (x, z), given, outcome.removed_untested)
+    side = "with" if y in given else "without"
+    return f"the two are independent given {set_of(given, names)}, {side} {names[y]} ({support})"

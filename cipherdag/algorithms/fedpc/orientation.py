@@ -7,11 +7,12 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from cipherdag.algorithms.fedpc.colliders import JudgedTriples
+from cipherdag.algorithms.constraint_based.colliders import JudgedTriples
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
     Strengths,
     Triple,
@@ -19,28 +20,32 @@ from cipherdag.graphs.orientation import (
     meek_in_code_order,
     orient_colliders,
 )
-from cipherdag.graphs.resolution import ClassOfDags, class_of
+from cipherdag.graphs.resolution import class_of
 
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedpc.algorithm import FedPC
+Conflicts = Literal["strongest", "keep", "overwrite"]
 
 
 def oriented(
-    own: FedPC,
     outcome: FedPCOutcome,
+    constraints: Constraints,
     judged: JudgedTriples | None,
     *,
     open_triples: Collection[Triple],
-    standing: FloatVector,
-) -> ClassOfDags:
-    """The class with the strongest colliders, as far as a DAG has them; what is known comes first.
+    by_clarity: bool,
+    conflicts: Conflicts,
+    tie_break_score: FloatVector,
+) -> FedPCOutcome:
+    """The outcome with the class that has the strongest colliders, as far as a DAG has them.
 
     Args:
-        own: The rules.
-        outcome: Skeleton, separating sets, and what is known.
+        outcome: Skeleton and separating sets.
+        constraints: Background knowledge, which comes first.
         judged: What all sets say of the triples; None where the chosen set tells.
         open_triples: Where `judged` is None, triples that it does not tell of.
-        standing: A number of every variable, for what the graph leaves open, shape (p,).
+        by_clarity: Whether judged colliders are as strong as they are clear; else as the support
+            of the chosen set.
+        conflicts: Which colliders are taken first, where no DAG has all.
+        tie_break_score: A number of every variable, for what the graph leaves open, shape (p,).
     """
     if judged is None:
         by_set = colliders_by_sepset(outcome.skeleton, outcome.separators)
@@ -48,32 +53,34 @@ def oriented(
         strength: Strengths = outcome.support
     else:
         triples, open_triples = [*judged.colliders, *sorted(judged.effects)], judged.ambiguous
-        by_rule = own.closed or own.rule == "p_value_drop"
-        clear = {t: c if by_rule else outcome.support[t[::2]] for t, c in judged.colliders.items()}
+        support = outcome.support
         # what no end is caused by stands as a collider where no clear one speaks against it
-        strength = clear | {triple: -1.0 / judged.clarity[triple] for triple in judged.effects}
-    conflicts = own.collider_conflicts
-    return class_of(
-        outcome.skeleton,
-        triples,
-        outcome.constraints,
-        open_triples=open_triples,
-        strength=strength,
-        conflicts="strongest" if conflicts == "auto" else conflicts,
-        standing=standing,
+        strength = {t: c if by_clarity else support[t[::2]] for t, c in judged.colliders.items()}
+        strength |= {triple: -1.0 / judged.clarity[triple] for triple in judged.effects}
+    return outcome.with_class(
+        class_of(
+            outcome.skeleton,
+            triples,
+            constraints,
+            open_triples=open_triples,
+            strength=strength,
+            conflicts=conflicts,
+            standing=tie_break_score,
+        )
     )
 
 
-def oriented_in_code_order(own: FedPC, outcome: FedPCOutcome) -> BoolMatrix:
+def oriented_in_code_order(
+    outcome: FedPCOutcome, constraints: Constraints, conflicts: Conflicts
+) -> BoolMatrix:
     """The graph that the original program makes, shape (p, p), which may be no CPDAG."""
     empty = frozenset[int]()
     sets = {pair: empty if given is None else given for pair, given in outcome.separators.items()}
-    conflicts = own.collider_conflicts
     arcs = orient_colliders(
         outcome.skeleton,
         colliders_by_sepset(outcome.skeleton, sets),
-        conflicts="overwrite" if conflicts == "auto" else conflicts,
+        conflicts=conflicts,
         strength=outcome.support,
-        known=outcome.constraints.directed(outcome.skeleton),
+        known=constraints.directed(outcome.skeleton),
     )
     return meek_in_code_order(arcs)

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from cipherdag.algorithms.evidence.site_differences import SiteDifference
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.findings.confidence import EdgeCounts
-from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
-from cipherdag.graphs.knowledge import Constraints
+from cipherdag.graphs.orientation import Triple
 from cipherdag.graphs.resolution import ClassOfDags
 
 
@@ -21,26 +20,17 @@ class LayerVotes:
     Attributes:
         pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
         votes: How many sites keep each of them, shape (E,).
-        able: How many sites voted, as they could test the edge, shape (E,); 0 where too few could,
-            so that no votes were opened.
+        voters: How many sites voted, as they could test the edge, shape (E,); 0 where too few
+            could, so that no votes were opened.
     """
 
     pairs: IndexArray
     votes: IndexArray
-    able: IndexArray
+    voters: IndexArray
 
 
-@dataclass(frozen=True, slots=True)
-class WeakestTest:
-    """The test of largest p-value that an edge stood: that, the set, and the effect in it."""
-
-    p_value: float
-    given: tuple[int, ...]
-    effect: Effect | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FedPCOutcome:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FedPCOutcome(TestsOutcome):
     """What a FedPC run concludes, by position; p variables.
 
     Attributes:
@@ -52,65 +42,33 @@ class FedPCOutcome:
         separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
-        layers: Edges left after each layer.
-        tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
         votes: The votes of each layer.
-        ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
-            are colliders: by the rules other than ``sepset``, or as a site left while a separating
-            set was looked for.
-        colliders: The triples that are colliders by such a rule, and how clearly; None by the rule
-            ``sepset``, where the chosen sets tell.
+        colliders: The triples that are colliders by a rule other than ``sepset``, and how clearly;
+            None by the rule ``sepset``, where the chosen sets tell.
         clarity: Of every triple that such a rule judged the number that `colliders` have.
         in_class: The class of DAGs that `arcs` is, and what tests say otherwise; None by the
             reference ``code``.
-        differences: How clearly every variable is distributed differently at the sites, and those
-            that are, given their neighbours; empty where that was not asked.
-        bootstrap: In how many replicates every edge occurs, if there were any.
-        weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
-            empty with ``vote``.
-        decisive: Of every edge x < z that tests could have taken away, how many there are and which
-            were not done; empty where that is not known.
-        apart: Every pair x < z that tests over all sites separated, ascending, with the set that
-            did and its p-value; empty with ``vote``.
-        rows: Rows of all sites, where they were opened; else 0.
-        known: What was known before; None for nothing.
-        untested: Edges that stand since no site measured both variables, shape (p, p); None where
-            all sites measured all.
+        separated_pairs: Every pair x < z that tests over all sites separated, ascending, with the
+            set that did and its p-value; empty with ``vote``.
         undirected: All edges that have no direction whatever the tests say, shape (p, p); None for
             none.
-        fallen: Pairs that count as independent though too few sites could test them, shape (p, p);
-            None where there are none.
     """
 
     skeleton: BoolMatrix
     arcs: BoolMatrix
-    separators: dict[tuple[int, int], frozenset[int] | None]
-    support: dict[tuple[int, int], float]
-    layers: tuple[int, ...]
-    tests: dict[str, int] = field(default_factory=dict)
+    separators: dict[Pair, frozenset[int] | None]
+    support: dict[Pair, float]
     votes: tuple[LayerVotes, ...] = ()
-    ambiguous: tuple[tuple[int, int, int], ...] = ()
-    colliders: dict[tuple[int, int, int], float] | None = None
-    clarity: Mapping[tuple[int, int, int], float] = field(repr=False, default_factory=dict)
+    colliders: dict[Triple, float] | None = None
+    clarity: Mapping[Triple, float] = field(repr=False, default_factory=dict)
     in_class: ClassOfDags | None = field(repr=False, default=None)
-    differences: tuple[SiteDifference, ...] = ()
-    bootstrap: EdgeCounts | None = None
-    weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
-    decisive: Mapping[tuple[int, int], TestsOfEdge[int]] = field(repr=False, default_factory=dict)
-    apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
-    rows: int = 0
-    known: Constraints | None = field(repr=False, default=None)
-    untested: BoolMatrix | None = field(repr=False, default=None)
+    separated_pairs: Iterable[tuple[Pair, tuple[int, ...], float]] = ()
     undirected: BoolMatrix | None = field(repr=False, default=None)
-    fallen: BoolMatrix | None = field(repr=False, default=None)
 
-    @property
-    def constraints(self) -> Constraints:
-        """What was known before, be it nothing."""
-        return self.known or Constraints.none(len(self.skeleton))
-
-    def with_class(self, found: ClassOfDags) -> Self:
+    def with_class(self, classed: ClassOfDags) -> Self:
         """The same with the class of DAGs that was made of it, whose edges it then has."""
-        skeleton = found.arcs | found.arcs.T
-        arcs = found.arcs if self.undirected is None else found.arcs | self.undirected & skeleton
-        return replace(self, skeleton=skeleton, arcs=arcs, in_class=found)
+        skeleton = classed.arcs | classed.arcs.T
+        arcs = classed.arcs
+        if self.undirected is not None:
+            arcs = arcs | self.undirected & skeleton
+        return replace(self, skeleton=skeleton, arcs=arcs, in_class=classed)

@@ -1,8 +1,12 @@
-"""FedSkele: the sites vote, layer by layer, on which edges of the skeleton stay (section 3.2.1).
+"""The sites vote on the edges of the skeleton, and on separating sets of its unshielded pairs.
+
+FedSkele (section 3.2.1) decides layer by layer which edges stay, FedOrien (section 3.2.2) chooses
+separating sets from what the sites say of every candidate.
 
 Leaks:
     See `FedPC`: per layer, how many sites can test each edge, and how many of them keep it; the
-    latter only where as many can as a sum has to cover. By bits, which edges fall, and no more.
+    latter only where as many can as a sum has to cover. By bits, which edges fall, and no more. Of
+    separating sets the best p-value on the grid and its set, or sums over the sites per candidate.
 """
 
 from __future__ import annotations
@@ -15,14 +19,24 @@ from typing import Literal
 
 import numpy as np
 
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
+from cipherdag.algorithms.constraint_based.skeleton import layer_possible
 from cipherdag.algorithms.fedpc.outcome import LayerVotes
-from cipherdag.algorithms.fedpc.pcstable import layer_possible
+from cipherdag.algorithms.fedpc.reference import Reference
 from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.comparison import secure_max, secure_min
+from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
+from cipherdag.questions.separators import (
+    BestIndexPrecedes,
+    BestScoreExceeds,
+    CandidateScores,
+    SeparatorSearch,
+)
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.questions.verdicts import MOST_VERDICTS, EdgeVerdicts
@@ -31,6 +45,10 @@ TOO_MANY = (
     f"reveal bits with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "
     "asks for more in several rounds"
 )
+SLICE = 250_000
+"""Candidates whose scores are asked for in a round."""
+UNDECIDED = -2
+"""In the place of a candidate, where sites that left took the answer with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,43 +57,36 @@ class VoteRule:
 
     Attributes:
         share: Share of the sites that can test an edge that keeps it.
-        reference: ``paper``: strictly more than the share, of layers whose neighbourhoods are those
-            of their start. ``code``: the share rounded half up, of edits as a site goes, and a site
-            that cannot test an edge keeps it.
+        reference: The paper, or its program.
         max_cond_size: Largest conditioning set; None for the largest degree.
-        closed: Whether votes stay closed, and verdicts on them are found.
+        closed: Whether votes stay closed, and verdicts on them are computed.
     """
 
     share: float
-    reference: Literal["paper", "code"]
+    reference: Reference
     max_cond_size: int | None
     closed: bool = False
 
     def needed(self, voters: IndexArray) -> IndexArray:
         """Least votes of so many sites each that keep an edge, at least 1, shape (E,)."""
-        least = [self._least(int(own)) for own in range(int(voters.max(initial=0)) + 1)]
+        share, least_votes = Fraction(str(self.share)), self.reference.least_votes
+        least = [max(1, least_votes(share * n)) for n in range(int(voters.max(initial=0)) + 1)]
         return np.array(least, dtype=np.int64)[voters]
 
     def table(self, n_sites: int) -> tuple[int, ...]:
         """The same for 0, 1, ... sites; 0 of none, where an edge stands."""
         return 0, *self.needed(np.arange(1, n_sites + 1)).tolist()
 
-    def _least(self, voters: int) -> int:
-        share = Fraction(str(self.share)) * voters
-        if self.reference == "paper":
-            return math.floor(share) + 1
-        return max(1, math.floor(share + Fraction(1, 2)))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VotedSkeleton:
-    """What the votes leave.
+    """The skeleton that the votes leave.
 
     Attributes:
         skeleton: Symmetric adjacency, shape (p, p).
         layers: Edges left after each layer.
         votes: The votes of each layer; none where they stay closed.
-        first: The edges that the first layer leaves, likewise.
+        first: Where votes stay closed, the edges that the first layer leaves; else None.
     """
 
     skeleton: BoolMatrix
@@ -83,26 +94,26 @@ class VotedSkeleton:
     votes: tuple[LayerVotes, ...]
     first: BoolMatrix | None = None
 
-    def standing(self, support: Mapping[tuple[int, int], float]) -> FloatVector:
+    def tie_break_score(self, support: Mapping[Pair, float]) -> FloatVector:
         """Of every variable the votes given nothing and the support of its sets, shape (p,).
 
-        Where votes stay closed the edges that stand given nothing take their place.
+        Where votes stay closed the edges that stand given nothing count instead of them.
         """
         numbers: list[list[float]] = [[] for _ in self.skeleton]
         if self.first is not None:
-            numbers = [[float(own.sum())] for own in self.first]
+            numbers = [[float(row.sum())] for row in self.first]
         for layer in self.votes[:1]:
             for pair, votes in zip(layer.pairs.tolist(), layer.votes.tolist(), strict=True):
                 for variable in pair:
                     numbers[variable].append(votes)
-        for pair, own in support.items():
+        for pair, strength in support.items():
             for variable in pair:
-                numbers[variable].append(own)
-        return np.array([math.fsum(own) for own in numbers])
+                numbers[variable].append(strength)
+        return np.array(list(map(math.fsum, numbers)))
 
 
 def voted_skeleton(
-    known: Constraints,
+    constraints: Constraints,
     test: CITestSpec,
     rule: VoteRule,
     present: Presence,
@@ -111,7 +122,7 @@ def voted_skeleton(
     """One round per layer, or two where it is counted first who can test which edge.
 
     Args:
-        known: What is known of p variables before.
+        constraints: Background knowledge of p variables.
         test: The test of every site.
         rule: How votes decide.
         present: How many sites the last sum covers.
@@ -120,34 +131,28 @@ def voted_skeleton(
     Raises:
         ParameterError: There are too many edges for verdicts.
     """
-    kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
-    edges_left: list[int] = []
+    skeleton = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
+    layers: list[int] = []
     cast: list[LayerVotes] = []
-    first, n_sites, layer = None, present.n_sites, 0
-    while layer_possible(kept, layer, rule.max_cond_size):
-        packed = Skeleton.from_matrix(kept)
+    first, n_sites = None, present.n_sites
+    while layer_possible(skeleton, layer := len(layers), rule.max_cond_size):
+        packed = Skeleton.from_matrix(skeleton)
         edges = packed.edges()
-        question = _layer(packed, layer, test, rule)
+        reference = rule.reference
+        question = EdgeVotes(packed, layer, test, reference.order, reference.abstain)
         if rule.closed:
             require(packed.n_edges <= MOST_VERDICTS, TOO_MANY)
             falls = (yield EdgeVerdicts(question, rule.table(n_sites))) > 0
         else:
-            votes, able = yield from _counted(question, present, fewest)
-            cast.append(LayerVotes(edges, votes, able))
-            falls = (able > 0) & (votes < rule.needed(able))
-        dropped = edges[falls & ~known.joined[edges[:, 0], edges[:, 1]]]
-        kept[dropped[:, 0], dropped[:, 1]] = False
-        kept[dropped[:, 1], dropped[:, 0]] = False
-        edges_left.append(packed.n_edges - len(dropped))
-        first = kept.copy() if rule.closed and layer == 0 else first
-        layer += 1
-    return VotedSkeleton(kept, tuple(edges_left), tuple(cast), first)
-
-
-def _layer(skeleton: Skeleton, layer: int, test: CITestSpec, rule: VoteRule) -> EdgeVotes:
-    if rule.reference == "paper":
-        return EdgeVotes(skeleton=skeleton, layer=layer, test=test, abstain=True)
-    return EdgeVotes(skeleton=skeleton, layer=layer, test=test, order="sequential")
+            votes, voters = yield from _counted(question, present, fewest)
+            cast.append(LayerVotes(edges, votes, voters))
+            falls = (voters > 0) & (votes < rule.needed(voters))
+        dropped = edges[falls & ~constraints.joined[edges[:, 0], edges[:, 1]]]
+        skeleton[dropped[:, 0], dropped[:, 1]] = False
+        skeleton[dropped[:, 1], dropped[:, 0]] = False
+        layers.append(packed.n_edges - len(dropped))
+        first = skeleton.copy() if rule.closed and layer == 0 else first
+    return VotedSkeleton(skeleton, tuple(layers), tuple(cast), first)
 
 
 def _counted(
@@ -158,6 +163,83 @@ def _counted(
         sums = yield question
         return np.rint(sums).astype(np.int64), np.full(len(sums), present.n_sites)
     sums = yield from sum_with_threshold(question, fewest)
-    votes, able = np.split(np.rint(sums).astype(np.int64), 2)
-    able[able < fewest] = 0
-    return votes, able
+    votes, voters = np.split(np.rint(sums).astype(np.int64), 2)
+    voters[voters < fewest] = 0
+    return votes, voters
+
+
+def by_maximum(
+    search: SeparatorSearch, present: Presence
+) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+    """Highest score over all sites, then the first candidate attaining it (phase 3).
+
+    Returns:
+        The candidate of every pair, -1 for none and `UNDECIDED` where a site left meanwhile and the
+        others do not tell; and its score.
+    """
+    groups = search.n_groups
+    top = np.full(groups, search.top_score, dtype=np.int64)
+    peaks = yield from secure_max(
+        lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)),
+        top,
+        present=present,
+    )
+    doubtful = peaks < 0
+    peaks = np.maximum(peaks, 0)
+    candidates = search.candidates()
+    totals = [candidates.total(g) if peaks[g] else 0 for g in range(groups)]
+    index = yield from secure_min(
+        lambda t: BestIndexPrecedes(
+            search=search, thresholds=pack_integers(t), peaks=pack_integers(peaks)
+        ),
+        np.array(totals, dtype=np.int64),
+        present=present,
+    )
+    # none of the sites still there attains a peak that was another's
+    doubtful |= (peaks > 0) & ((index < 0) | (index >= totals))
+    chosen = np.where(doubtful, UNDECIDED, np.where(peaks > 0, index, -1))
+    return chosen, np.ldexp(peaks - 1.0, -search.grid_bits)
+
+
+def by_scores(
+    search: SeparatorSearch, score: Literal["mean", "vote"], present: Presence, fewest: int
+) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+    """Highest mean p or most votes; ties go to the first candidate (section 5)."""
+    candidates = search.candidates()
+    totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
+    scores = yield from _all_scores(search, score, int(totals.sum()), present, fewest)
+    index = np.full(search.n_groups, -1, dtype=np.int64)
+    support = np.zeros(search.n_groups)
+    least = search.test.alpha if score == "mean" else 0.0
+    for group, (start, total) in enumerate(zip(np.cumsum(totals) - totals, totals, strict=True)):
+        of_group = scores[start : start + total]
+        best = int(of_group.argmax()) if total else 0
+        if total and of_group[best] > least:
+            index[group], support[group] = best, of_group[best]
+    return index, support
+
+
+def _all_scores(
+    search: SeparatorSearch,
+    score: Literal["mean", "vote"],
+    total: int,
+    present: Presence,
+    fewest: int,
+) -> Generator[Question, FloatVector, FloatVector]:
+    parts: list[FloatVector] = [np.zeros(0)]
+    voters = 0
+    for first in range(0, total, SLICE):
+        count = min(SLICE, total - first)
+        question = CandidateScores(search=search, first=first, count=count, score=score)
+        # a vote is every site's
+        sums = yield from sum_with_threshold(question, fewest if score == "mean" else 1)
+        if score == "mean":
+            # Eq. 1 of FedCMFS: sum n_k p_k / sum n_k over the sites whose test is reliable
+            weighted, rows = sums[:count], sums[count:]
+            sums = np.divide(weighted, rows, out=np.zeros(count), where=rows > 0)
+        else:
+            # votes of fewer sites count for as many as in the first round
+            voters = voters or present.n_sites
+            sums = sums * (voters / present.n_sites)
+        parts.append(sums)
+    return np.concatenate(parts)

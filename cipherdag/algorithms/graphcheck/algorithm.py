@@ -13,9 +13,9 @@ from typing import ClassVar
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.constraint_based.settings import check_level
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.settings import check_level
 from cipherdag.algorithms.evidence.source import PValues
 from cipherdag.algorithms.evidence.within_sites import within_sites
 from cipherdag.algorithms.graphcheck.report import disclosed, reported

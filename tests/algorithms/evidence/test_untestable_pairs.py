@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from cipherdag import Federation, FedFCI, FedPC
-from cipherdag.algorithms.evidence.source import CONSTANT
-from cipherdag.algorithms.fedpc.untested import (
-    FALLEN_DETAIL,
-    fallen_untested,
+from cipherdag.algorithms.constraint_based.untested import (
+    REMOVED_DETAIL,
+    removed_untested,
     untested_details,
     untested_warnings,
 )
+from cipherdag.algorithms.evidence.source import CONSTANT
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 
 
@@ -55,7 +55,7 @@ def test_edges_that_fall_untested_are_told_without_support(
     assert result.separations["support"].isna().all()
     assert set(result.separations["given"]) == {""}
     assert "Too few sites could test a and b; b and c: at the others b does" in caplog.text
-    assert result.details[FALLEN_DETAIL]["variables"] == ["b"]
+    assert result.details[REMOVED_DETAIL]["variables"] == ["b"]
     folder = result.save(tmp_path / "result")
     assert "not tested" in (folder / "report.html").read_text(encoding="utf-8")
 
@@ -85,7 +85,7 @@ def test_what_falls_to_tests_has_support_and_no_warning(evidence, caplog):
     federation = Federation.simulate(sites_of(silent=None))
     result = federation.run(FedPC(evidence=evidence, reveal="sums"), seed=0)
     assert result.separations["support"].between(0.01, 1.0).all()
-    assert FALLEN_DETAIL not in result.details
+    assert REMOVED_DETAIL not in result.details
     assert CONSTANT not in result.details["tests"]
     assert "Too few sites could test" not in caplog.text
 
@@ -101,17 +101,17 @@ def test_pairs_known_to_have_no_edge_were_not_to_be_tested(caplog):
     known = Knowledge(forbidden=(("a", "b"), ("b", "a")))
     federation = Federation.simulate(sites_of(silent=np.nan))
     result = federation.run(FedPC(knowledge=known, reveal="sums"), seed=0)
-    assert result.details[FALLEN_DETAIL]["shown"] == [["b", "c"]]
+    assert result.details[REMOVED_DETAIL]["shown"] == [["b", "c"]]
     assert "Too few sites could test b and c: at the others b does" in caplog.text
 
 
 def test_of_many_pairs_the_variables_are_named():
     names = [f"v{i:02}" for i in range(40)]
     pairs = np.array([(min(v, 7), max(v, 7)) for v in range(40) if v != 7])
-    fallen = fallen_untested(pairs, Constraints.none(40))
-    details = untested_details(None, fallen, names)
-    assert details[FALLEN_DETAIL]["pairs"] == 39
-    assert details[FALLEN_DETAIL]["variables"] == ["v07"]
+    removed = removed_untested(pairs, Constraints.none(40))
+    details = untested_details(None, removed, names)
+    assert details[REMOVED_DETAIL]["pairs"] == 39
+    assert details[REMOVED_DETAIL]["variables"] == ["v07"]
     (said,) = untested_warnings(details)
     assert said.startswith("Too few sites could test 39 pairs with v07: at the others v07 does not")
-    assert fallen_untested(pairs[:0], Constraints.none(40)) is None
+    assert removed_untested(pairs[:0], Constraints.none(40)) is None

@@ -14,7 +14,7 @@ from test_fedfci_overlap import overlapping
 
 from cipherdag import Federation, FedFCI, Knowledge
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, UNTESTED_DETAIL
+from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, UNTESTED_DETAIL
 from cipherdag.errors import ParameterError
 from cipherdag.findings.integration import DETAIL, Integrated
 from cipherdag.graphs.endpoints import CIRCLE, NONE

@@ -70,7 +70,7 @@ def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewe
     kept = ~np.eye(5, dtype=bool)
     for layer, heard in enumerate(outcome.votes):
         start = kept.copy()
-        for (x, y), votes, able in zip(heard.pairs, heard.votes, heard.able, strict=True):
+        for (x, y), votes, able in zip(heard.pairs, heard.votes, heard.voters, strict=True):
             cast = [plain_vote(site, start, x, y, layer) for site in sites]
             voters = [vote for vote in cast if vote is not None]
             if len(voters) < fewest or not voters:

@@ -12,6 +12,7 @@ from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.fedpc.reference import PAPER, PROGRAM
 from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.orientation import cpdag_of
@@ -124,8 +125,8 @@ def test_votes_needed_follow_paper_and_code():
         rule = VoteRule(share=0.3, reference=reference, max_cond_size=3)
         return rule.needed(np.array([1, 3, 5, 10, 15])).tolist()
 
-    assert needed("paper") == [1, 1, 2, 4, 5]
-    assert needed("code") == [1, 1, 2, 3, 5]
+    assert needed(PAPER) == [1, 1, 2, 4, 5]
+    assert needed(PROGRAM) == [1, 1, 2, 3, 5]
 
 
 def test_rounds_do_not_grow_with_the_number_of_pairs():

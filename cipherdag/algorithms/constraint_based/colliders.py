@@ -7,19 +7,18 @@ faithfulness and conservative causal inference", UAI 2006), ``majority`` fewer o
 (Colombo and Maathuis, JMLR 15 (2014), section 4.2). ``p_value_drop`` asks what y does when it joins
 a set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
 every set S without y of which S or S with y separates the two, it takes log p without y less log p
-with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
-below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
-another middle of x and z only if no other set tells: were that a collider, it would make x and z
-dependent, and what y then does says nothing of y. By bits p is one of three (`graded`).
+with y, and their mean over S must be a factor of `CLEAR` or more, in either direction; p-values
+below alpha / 100 count as equal. A set counts only if both tests can be done, and one with another
+middle of x and z only if no other set tells: were that a collider, it would make x and z dependent,
+and what y then does says nothing of y. By bits p is one of three (`graded`).
 
 Triples in between are ambiguous, and so are those whose ends no set separates: as good as any other
 where a DAG needs a collider (`cipherdag.graphs.resolution`). So is a collider that is joined to
-another one of the same ends, if a test of x or z with it, given the other one, was left undone: it
-may be an effect of the other one alone, joined to the causes for want of the test that would part
-them. In half of all samples of a
-chain whose ends many sets separate, the highest p belongs to a set without the middle; and where a
-weak dependence through a collider goes undetected, some set with it separates. The mean over pairs
-of sets is robust to both.
+another one of the same ends, if a test of x or z with it, given the other one, was skipped: it may
+be an effect of the other one alone, joined to the causes for want of the test that would part them.
+In half of all samples of a chain whose ends many sets separate, the highest p belongs to a set
+without the middle; and where a weak dependence through a collider goes undetected, some set with it
+separates. The mean over pairs of sets is robust to both.
 
 Leaks:
     What the source of the evidence says of every candidate set of every unshielded pair: the tests
@@ -30,30 +29,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
 from typing import Literal
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import FLOOR, graded
-from cipherdag.algorithms.evidence.remembering import key_rows, triplet_keys
-from cipherdag.algorithms.evidence.source import EvidenceSource, Tests
-from cipherdag.algorithms.fedpc.pcstable import (
-    Hear,
-    Pair,
+from cipherdag.algorithms.constraint_based.pair_tests import Pair
+from cipherdag.algorithms.constraint_based.separations import (
+    OnResult,
     Separations,
     candidate_tests,
     strongest_of,
     strongest_separators,
 )
+from cipherdag.algorithms.evidence.closed import FLOOR, graded
+from cipherdag.algorithms.evidence.remembering import key_rows, triplet_keys
+from cipherdag.algorithms.evidence.source import EvidenceSource, Tests
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.orientation import Triple
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import SeparatorSearch
 
 JudgingRule = Literal["conservative", "majority", "p_value_drop"]
+CollidersBy = Literal["sepset", "conservative", "majority", "p_value_drop"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "p_value_drop"]
 Verdict = Literal["collider", "ambiguous", "other"]
 
@@ -61,7 +61,7 @@ CLEAR = 2.0
 """Factor by which p must change on average when a middle joins the sets."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class JudgedTriples:
     """The unshielded triples (x, y, z), x < z, that are colliders, and those that may be.
 
@@ -84,15 +84,15 @@ class JudgedTriples:
 
     def without(self, doubtful: Collection[Triple]) -> JudgedTriples:
         """The same where some triples may be colliders, whatever tests of their ends say."""
-        kept = {own: clear for own, clear in self.colliders.items() if own not in doubtful}
+        colliders = {t: clear for t, clear in self.colliders.items() if t not in doubtful}
         ambiguous = [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})]
-        return JudgedTriples(kept, ambiguous, self.effects, self.clarity, self.separated)
+        return replace(self, colliders=colliders, ambiguous=ambiguous)
 
 
-def separated(
+def separate_and_judge(
     source: EvidenceSource,
     search: SeparatorSearch,
-    known: Separations | None,
+    separations: Separations | None,
     rule: JudgingRule | None,
 ) -> Generator[Question, FloatVector, tuple[Separations, JudgedTriples | None]]:
     """Separating sets of the unshielded pairs, and what all sets say of their triples.
@@ -100,49 +100,49 @@ def separated(
     Args:
         source: Tests.
         search: The pairs.
-        known: Sets from the search for the skeleton; None to look for the strongest.
+        separations: Sets from the search for the skeleton; None to look for the strongest.
         rule: Judges the triples; None for the separating sets alone.
     """
-    if known is None and rule is not None and source.doubted is None:
-        known = Separations()  # both from the same p-values
-        also = strongest_of(search, known)
-        return known, (yield from judge_triples(source, search, rule, also))
-    if known is None:
-        known = yield from strongest_separators(source, search)
+    if separations is None and rule is not None and source.doubted is None:
+        separations = Separations()  # both from the same p-values
+        also = strongest_of(search, separations)
+        return separations, (yield from judge_triples(source, search, rule, also))
+    if separations is None:
+        separations = yield from strongest_separators(source, search)
     judged = None
     if rule is not None:
         judged = yield from judge_triples(source, search, rule)
-    return known, judged
+    return separations, judged
 
 
 def judge_triples(
     source: EvidenceSource,
     search: SeparatorSearch,
     rule: JudgingRule,
-    also: Hear = lambda *_: None,
+    also: OnResult = lambda *_: None,
 ) -> Generator[Question, FloatVector, JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`, and `graded` by bits; no test is asked twice. ``also`` is told
-    what the rule is.
+    Rounds: as `candidate_tests`, and `graded` by bits; no test is asked twice. ``also`` gets the
+    same results.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
     alpha = search.test.alpha
 
-    def hear(pairs: IndexArray, tests: Tests, p_values: list[FloatVector]) -> None:
+    def on_result(pairs: IndexArray, tests: Tests, p_values: list[FloatVector]) -> None:
         also(pairs, tests, p_values)
         triples = _triples(pairs, adjacent)
-        for rows, found in zip(tests, p_values, strict=True):
-            keys = np.unique(triplet_keys(rows[found > alpha, :2]))
+        for rows, p_value in zip(tests, p_values, strict=True):
+            keys = np.unique(triplet_keys(rows[p_value > alpha, :2]))
             judged.separated.update(map(tuple, key_rows(keys, 0).tolist()))
         if rule == "p_value_drop":
             verdicts = _by_p_value_drop(triples, tests, p_values, adjacent, alpha)
         else:
             verdicts = _by_share(triples, tests, p_values, adjacent, alpha, rule)
-        named = zip(triples.tolist(), verdicts, strict=True)
-        for (x, z), own in groupby(named, key=lambda told: told[0][:2]):
-            of_pair = [(y, *verdict) for (_, _, y), verdict in own]
+        listed = zip(triples.tolist(), verdicts, strict=True)
+        for (x, z), of_ends in groupby(listed, key=lambda item: item[0][:2]):
+            of_pair = [(y, *verdict) for (_, _, y), verdict in of_ends]
             colliders = [y for y, verdict, _ in of_pair if verdict == "collider"]
             for y, verdict, strength in of_pair:
                 others = [other for other in colliders if adjacent[other, y]]
@@ -155,8 +155,9 @@ def judge_triples(
                 elif verdict == "ambiguous":
                     judged.ambiguous.append((x, y, z))
 
-    ask = partial(graded, source, alpha=alpha) if rule == "p_value_drop" else source.p_values
-    yield from candidate_tests(ask, search, hear)
+    weighed = rule == "p_value_drop"
+    ask = partial(graded, source, alpha=alpha) if weighed else source.p_values
+    yield from candidate_tests(ask, search, on_result)
     return judged
 
 
@@ -169,7 +170,7 @@ def _may_be_effect(source: EvidenceSource, ends: Pair, y: int, others: list[int]
 def _triples(pairs: IndexArray, adjacent: BoolMatrix) -> IndexArray:
     """The middles of every pair, one after the other: rows (x, z, y)."""
     middles = [np.flatnonzero(adjacent[x] & adjacent[z]) for x, z in pairs.tolist()]
-    counts = [len(own) for own in middles]
+    counts = list(map(len, middles))
     return np.column_stack([np.repeat(pairs, counts, axis=0), np.concatenate(middles)])
 
 
@@ -180,24 +181,24 @@ def _by_p_value_drop(
     adjacent: BoolMatrix,
     alpha: float,
 ) -> list[tuple[Verdict, float]]:
-    """What p does as each middle joins the sets without it."""
+    """Verdicts by the change of p as each middle joins the sets without it."""
     if len(tests) == 1:  # nothing may join
-        return [_by_falls([])] * len(triples)
-    told = chain.from_iterable(
-        _falls(*of_two_sizes, adjacent, alpha)
+        return [_by_drops([])] * len(triples)
+    changes = chain.from_iterable(
+        _drops(*of_two_sizes, adjacent, alpha)
         for of_two_sizes in zip(tests, tests[1:], p_values, p_values[1:], strict=False)
     )
-    triplets, alone, falls = map(np.concatenate, zip(*told, strict=True))
-    owner = _among(triples)(triplets)
-    told_alone = np.zeros(len(triples), dtype=bool)
-    told_alone[owner[alone]] = True
-    kept = alone | ~told_alone[owner]
-    ends = np.cumsum(np.bincount(owner[kept], minlength=len(triples)))[:-1]
-    ordered = falls[kept][np.argsort(owner[kept], kind="stable")]
-    return [_by_falls(own.tolist()) for own in np.split(ordered, ends)]
+    joining, alone, drops = map(np.concatenate, zip(*changes, strict=True))
+    triple = _index_among(triples)(joining)
+    has_alone = np.zeros(len(triples), dtype=bool)
+    has_alone[triple[alone]] = True
+    counts = alone | ~has_alone[triple]
+    ends = np.cumsum(np.bincount(triple[counts], minlength=len(triples)))[:-1]
+    ordered = drops[counts][np.argsort(triple[counts], kind="stable")]
+    return [_by_drops(of_triple.tolist()) for of_triple in np.split(ordered, ends)]
 
 
-def _falls(
+def _drops(
     smaller: IndexArray,
     larger: IndexArray,
     p_smaller: FloatVector,
@@ -205,7 +206,7 @@ def _falls(
     adjacent: BoolMatrix,
     alpha: float,
 ) -> Iterator[tuple[IndexArray, BoolVector, FloatVector]]:
-    """How far p falls as a middle joins a set, where that tells; by the place where it joins.
+    """How far p drops as a middle joins a set, where that tells; by the index where it joins.
 
     Args:
         smaller: Tests of all sets of one size.
@@ -217,21 +218,21 @@ def _falls(
 
     Yields:
         Triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
-        logarithms of how far p falls, shape (K,).
+        logarithms of how far p drops, shape (K,).
     """
-    place_of, low = _among(smaller), FLOOR * alpha
+    index_of, low = _index_among(smaller), FLOOR * alpha
     middle = _are_middles(larger, adjacent)
-    for place, own in enumerate(middle.T, start=2):
-        rows = np.flatnonzero(own)
+    for column, is_middle in enumerate(middle.T, start=2):
+        rows = np.flatnonzero(is_middle)
         # all candidate sets without a member are candidates, too
-        rest = place_of(np.delete(larger[rows], place, axis=1))
+        rest = index_of(np.delete(larger[rows], column, axis=1))
         before, after = p_smaller[rest], p_larger[rows]
         # a comparison with NaN, a test that cannot be done, is False
-        told = (np.maximum(before, after) > alpha) & ~np.isnan(before + after)
-        ratio = np.maximum(before[told], low) / np.maximum(after[told], low)
-        joined = rows[told]
+        tells = (np.maximum(before, after) > alpha) & ~np.isnan(before + after)
+        ratio = np.maximum(before[tells], low) / np.maximum(after[tells], low)
+        joined = rows[tells]
         alone = middle[joined].sum(axis=1) == 1
-        yield larger[joined][:, [0, 1, place]], alone, np.log(ratio)
+        yield larger[joined][:, [0, 1, column]], alone, np.log(ratio)
 
 
 def _are_middles(rows: IndexArray, adjacent: BoolMatrix) -> BoolMatrix:
@@ -240,18 +241,18 @@ def _are_middles(rows: IndexArray, adjacent: BoolMatrix) -> BoolMatrix:
     return adjacent[x, members] & adjacent[z, members]
 
 
-def _among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
-    """Tells where tests stand among these, which have them all."""
+def _index_among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
+    """Gives the indices of tests among these, which have them all."""
     keys = triplet_keys(rows)
     order = np.argsort(keys)
     ordered = keys[order]
     return lambda wanted: order[np.searchsorted(ordered, triplet_keys(wanted))]
 
 
-def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
+def _by_drops(drops: list[float]) -> tuple[Verdict, float]:
     """What a middle is, and the factor by which p falls on average as it joins."""
     # summed exactly, so that the order of the variables is nothing to it
-    mean = math.fsum(falls) / len(falls) if falls else 0.0
+    mean = math.fsum(drops) / len(drops) if drops else 0.0
     clear = math.log(CLEAR)
     verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
     return verdict, math.exp(mean)
@@ -265,17 +266,17 @@ def _by_share(
     alpha: float,
     rule: str,
 ) -> list[tuple[Verdict, float]]:
-    """In how many of the sets that separate each middle stands."""
-    separating = [rows[found > alpha] for rows, found in zip(tests, p_values, strict=True)]
+    """Verdicts by the share of the separating sets in which each middle stands."""
+    separating = [rows[p_value > alpha] for rows, p_value in zip(tests, p_values, strict=True)]
     pairs, pair = np.unique(triplet_keys(triples[:, :2]), return_inverse=True)
-    own = np.searchsorted(pairs, np.concatenate([triplet_keys(rows[:, :2]) for rows in separating]))
-    totals = np.bincount(own, minlength=len(pairs))[pair]
+    ends = np.concatenate([triplet_keys(rows[:, :2]) for rows in separating])
+    totals = np.bincount(np.searchsorted(pairs, ends), minlength=len(pairs))[pair]
     having = [
-        rows[middle][:, [0, 1, place]]
+        rows[middle][:, [0, 1, column]]
         for rows in separating
-        for place, middle in enumerate(_are_middles(rows, adjacent).T, start=2)
+        for column, middle in enumerate(_are_middles(rows, adjacent).T, start=2)
     ]
-    members = _among(triples)(np.concatenate([triples[:0], *having]))
+    members = _index_among(triples)(np.concatenate([triples[:0], *having]))
     containing = np.bincount(members, minlength=len(triples))
     return [
         (_verdict(count, total, rule), 1.0 - count / total if total else 0.0)

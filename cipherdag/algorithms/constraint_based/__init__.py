@@ -1,0 +1,1 @@
+"""The core of constraint-based algorithms: skeleton, separating sets, colliders, report."""

@@ -1,0 +1,139 @@
+"""The evidence of an edge or a triple, from the tests over all sites.
+
+Leaks:
+    Nothing new: p-values and effects are what the run opened, and so is which tests were skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
+from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
+from cipherdag.graphs.knowledge import known_of
+
+NO_TEST = "No test over all sites was done: it stands for want of rows or sites."
+P_VALUE = "p-value of the test over all sites"
+VERDICT = "1 where the test over all sites says independent, and no number beside it"
+
+
+def edge_tests(
+    outcome: TestsOutcome, names: Sequence[str], a: int, b: int, *, closed: bool
+) -> EdgeEvidence:
+    """What tests tell of the edge between two variables, in whatever direction.
+
+    Args:
+        outcome: The run's.
+        names: Of the variables.
+        a: The one.
+        b: The other.
+        closed: Whether nothing but verdicts was opened.
+    """
+    pair = (min(a, b), max(a, b))
+    weakest, known = outcome.weakest.get(pair), known_of(outcome.constraints, a, b)
+    counted = outcome.decisive.get(pair)
+    tests = None if counted is None else _named(counted, names)
+    status: Status = "" if tests is None else tests.status
+    facts = _tested(weakest, names, closed=closed)
+    if known == "edge":
+        status, facts, tests = "required", (), None
+    elif outcome.untested is not None and outcome.untested[a, b]:
+        status, facts = "untested", (NEVER_TOGETHER,)
+    elif tests is not None and status != "tested":
+        facts = (skipped_fact(tests),)
+    opened = weakest if status in ("tested", "") and not closed else None
+    return EdgeEvidence(
+        source=names[a],
+        target=names[b],
+        strength=0.0,
+        shown="",
+        facts=facts,
+        p_value=None if opened is None else opened.p_value,
+        given=() if opened is None else named(opened.given, names),
+        effect=None if opened is None else opened.effect,
+        known=known,
+        status=status,
+        tests=tests,
+    )
+
+
+def skipped_fact(tests: TestsOfEdge[str]) -> str:
+    """Which tests of an edge were skipped, in a sentence."""
+    if tests.status == "untested":
+        return f"No {tests.unit} of it could be done ({tests.reason}): it stands for want of one."
+    return (
+        f"Kept because {tests.undone} of {tests.asked} {tests.unit}s that could take it away could "
+        f"not be done ({tests.reason}). It is dependent in the others."
+    )
+
+
+def _named(tests: TestsOfEdge[int], names: Sequence[str]) -> TestsOfEdge[str]:
+    given = None if tests.given is None else named(tests.given, names)
+    return TestsOfEdge(tests.asked, tests.undone, given, tests.why)
+
+
+def _tested(
+    weakest: MaxPValueTest | None, names: Sequence[str], *, closed: bool
+) -> tuple[str, ...]:
+    """What the test over all sites says that spoke least for an edge, in sentences."""
+    if weakest is None:
+        return (NO_TEST,)
+    said = "Dependent in all tests over all sites that could be done"
+    if closed:
+        return (f"{said}.",)
+    largest = f"the largest p-value is {weakest.p_value:.2g}, given {set_of(weakest.given, names)}"
+    if weakest.effect is None:
+        return (f"{said}; {largest}.",)
+    effect = str(weakest.effect)
+    return f"{said}; {largest}.", f"{effect[:1].upper()}{effect[1:]} in that test."
+
+
+def named(given: Iterable[int], names: Sequence[str]) -> tuple[str, ...]:
+    """The names of a set, in their order."""
+    return tuple(sorted(names[v] for v in given))
+
+
+def set_of(given: Iterable[int], names: Sequence[str]) -> str:
+    """The names of a set in words."""
+    return ", ".join(named(given, names)) or "nothing"
+
+
+def with_categories(
+    weakest: Mapping[Pair, MaxPValueTest], facts: Facts
+) -> dict[Pair, MaxPValueTest]:
+    """The tests of edges, whose effects say which categories their signs are of."""
+    return {
+        pair: replace(test, effect=facts.referred(test.effect, *pair))
+        for pair, test in weakest.items()
+    }
+
+
+def remarks_on_tests(
+    outcome: TestsOutcome, kind: str, *, closed: bool, more: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """What kind of evidence decided the tests, how many were done by each method, and more."""
+    counts = ", ".join(f"{count} {method}" for method, count in outcome.tests.items())
+    return (
+        f"Evidence: {kind}.",
+        f"Tests over all sites: {counts}.",
+        *more,
+        *((EVIDENCE[kind].stayed_closed,) if closed else ()),
+    )
+
+
+def clarity_phrase(clear: float, middle: str, rule: str, *, closed: bool, ends: str) -> str:
+    """What all sets of the ends say of a middle, in words; ``ends`` is what they are called."""
+    if rule != "p_value_drop":
+        return f"{clear:.0%} of the sets that separate {ends} are without {middle}"
+    if clear == 1.0:
+        return f"no set tells what {middle} does as it joins"
+    turns, change = ("dependent", "falls") if clear > 1.0 else ("independent", "rises")
+    if closed:
+        return f"on balance {ends} turn {turns} as {middle} joins"
+    fold = max(clear, 1.0 / clear)
+    return f"p of {ends} {change} {fold:.3g}-fold, on average, as {middle} joins"

@@ -1,0 +1,52 @@
+"""What every search for a graph by tests over all sites concludes, by position."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
+from cipherdag.algorithms.evidence.site_differences import SiteDifference
+from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.edge_evidence import TestsOfEdge
+from cipherdag.graphs.knowledge import Constraints
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TestsOutcome:
+    """The part of an outcome that tests over all sites tell; p variables.
+
+    Attributes:
+        layers: Edges left after each layer of tests, or of votes.
+        tests: How many distinct tests over all sites were done by each method; empty with votes.
+        ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
+            are colliders.
+        weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
+            empty with votes.
+        decisive: Of every edge x < z that tests could have removed, how many there are and which
+            were skipped; empty where that is not known.
+        differences: How clearly every variable is distributed differently at the sites, and those
+            that are, given their neighbours; empty where that was not asked.
+        bootstrap: In how many replicates every edge occurs, and how, if there were any.
+        rows: Rows of all sites, where they were opened; else 0.
+        constraints: The background knowledge; None for none.
+        untested: Edges that stand since no site measured both variables, shape (p, p); None where
+            all sites measured all.
+        removed_untested: Pairs that count as independent though too few sites could test them,
+            shape (p, p); None where there are none.
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    layers: tuple[int, ...] = ()
+    tests: Mapping[str, int] = field(default_factory=dict)
+    ambiguous: tuple[tuple[int, int, int], ...] = ()
+    weakest: Mapping[Pair, MaxPValueTest] = field(default_factory=dict)
+    decisive: Mapping[Pair, TestsOfEdge[int]] = field(repr=False, default_factory=dict)
+    differences: tuple[SiteDifference, ...] = ()
+    bootstrap: EdgeCounts | None = None
+    rows: int = 0
+    constraints: Constraints | None = field(repr=False, default=None)
+    untested: BoolMatrix | None = field(repr=False, default=None)
+    removed_untested: BoolMatrix | None = field(repr=False, default=None)

@@ -1,0 +1,199 @@
+"""What is remembered of the tests of every pair: the one of largest p-value, and the skipped ones.
+
+Leaks:
+    Nothing new: p-values, and that a test could not be done, were opened by the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.remembering import Keys, triplet_keys
+from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
+from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.questions.presence import Measured
+
+Pair = tuple[int, int]
+
+NO_SET = 2
+"""Columns of tests given nothing."""
+NOT_TOGETHER = "no site measured both"
+TOO_FEW_SITES = "too few sites have rows that tell"
+TOO_FEW_ROWS = "rows are too few, or do not vary"
+FOLLOWS = "one of the two follows from what is given"
+
+
+@dataclass(frozen=True, slots=True)
+class MaxPValueTest:
+    """The test of largest p-value that an edge stood: that, the set, and the effect in it."""
+
+    p_value: float
+    given: tuple[int, ...]
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TestedPairs:
+    """Pairs x < z, ascending, each with its set and p-value; made while they are iterated.
+
+    Attributes:
+        x: The one position, shape (K,).
+        z: The other, shape (K,).
+        p_values: Shape (K,).
+        sets: Those that are not empty.
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    x: IndexArray
+    z: IndexArray
+    p_values: FloatVector
+    sets: dict[Pair, tuple[int, ...]]
+
+    def __iter__(self) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
+        pairs = list(zip(self.x.tolist(), self.z.tolist(), strict=True))
+        sets = map(self.sets.get, pairs, repeat(()))
+        return zip(pairs, sets, self.p_values.tolist(), strict=True)
+
+
+class MaxPValueTests:
+    """Of each pair (x, z), x < z, the test of largest p-value, and its set; the first wins a tie.
+
+    Of a pair that was separated it is the test that separated it; an edge that stayed was dependent
+    in every test, and its largest p-value says how narrowly (pMax of the R package pcalg).
+
+    Args:
+        n_variables: Number of variables, p.
+    """
+
+    def __init__(self, n_variables: int) -> None:
+        # of (x, z) at x * (2 * p - x - 1) / 2 + z - x - 1: half of a square
+        self._n_variables = n_variables
+        self._p_values = np.full(n_variables * (n_variables - 1) // 2, -np.inf)
+        self._sets: dict[Pair, tuple[int, ...]] = {}
+
+    def on_result(self, rows: IndexArray, p_values: FloatVector) -> None:
+        """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
+        best = np.flatnonzero(~np.isnan(p_values))
+        x, z = np.sort(rows[best, :2], axis=1).T
+        pair = self._indices(x, z)
+        if (pair[1:] <= pair[:-1]).any():  # else every pair has one test, as given nothing
+            order = np.lexsort((-best, p_values[best], pair))
+            last = order[np.append(np.diff(pair[order]) > 0, True)[: len(order)]]
+            best, x, z, pair = best[last], x[last], z[last], pair[last]
+        better = p_values[best] > self._p_values[pair]
+        best, x, z = best[better], x[better], z[better]
+        self._p_values[pair[better]] = p_values[best]
+        if rows.shape[1] > NO_SET or self._sets:
+            pairs = zip(x.tolist(), z.tolist(), strict=True)
+            self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
+
+    def of(self, pairs: BoolMatrix) -> TestedPairs:
+        """Those of these pairs that were tested, shape (p, p)."""
+        x, z = np.nonzero(np.triu(pairs, k=1))
+        p_values = self._p_values[self._indices(x, z)]
+        tested = p_values > -np.inf
+        return TestedPairs(x[tested], z[tested], p_values[tested], dict(self._sets))
+
+    def summed(self) -> FloatVector:
+        """The p-values of every variable's pairs, summed exactly in whatever order, shape (p,)."""
+        sums = np.zeros(self._n_variables)
+        variables = np.arange(self._n_variables)
+        for v in variables.tolist():
+            before, itself, after = np.split(variables, [v, v + 1])
+            indices = [self._indices(before, itself), self._indices(itself, after)]
+            p_values = self._p_values[np.concatenate(indices)]
+            sums[v] = math.fsum(p_values[p_values > -np.inf].tolist())
+        return sums
+
+    def _indices(self, x: IndexArray, z: IndexArray) -> IndexArray:
+        return x * (2 * self._n_variables - x - 1) // 2 + z - x - 1
+
+
+@dataclass(slots=True)
+class DecisiveTests:
+    """Counts the distinct tests of every pair, and those that were skipped.
+
+    Each of an edge's tests is decisive: the edge would not stand if it said independent. A test
+    that is skipped counts as dependent, so an edge with one may stand for want of that test alone.
+
+    Attributes:
+        n_variables: Number of variables, p.
+    """
+
+    n_variables: int
+    _asked: dict[int, list[tuple[IndexArray, Keys]]] = field(default_factory=dict)
+    _skipped: dict[Pair, dict[tuple[int, ...], None]] = field(default_factory=dict)
+
+    def on_result(self, rows: IndexArray, p_values: FloatVector) -> None:
+        """Take tests, shape (B, 2 + l), and their p-values; NaN where one was skipped.
+
+        Those given nothing are not counted but where they were skipped: every pair has one.
+        """
+        if rows.shape[1] > NO_SET:
+            keys, first = np.unique(triplet_keys(rows), return_index=True)
+            low, high = np.sort(rows[first, :2], axis=1).T
+            codes = low * self.n_variables + high
+            self._asked.setdefault(rows.shape[1], []).append((codes, keys))
+        for x, z, *given in rows[np.isnan(p_values)].tolist():
+            sets = self._skipped.setdefault((min(x, z), max(x, z)), {})
+            sets[tuple(sorted(given))] = None
+
+    def of(
+        self,
+        skeleton: BoolMatrix,
+        joined: BoolMatrix,
+        source: EvidenceSource,
+        measured: Measured,
+        determined: Determined = NOTHING,
+    ) -> dict[Pair, TestsOfEdge[int]]:
+        """The tests of every edge x < z that was to be tested.
+
+        Args:
+            skeleton: The edges that stand, shape (p, p).
+            joined: Those that stand whatever tests say, shape (p, p).
+            source: Of the tests.
+            measured: Which variables the sites measured. Tests of those that no site measured
+                together are none of the plan's, but for that of the two given nothing.
+            determined: Which of them follow from others.
+        """
+        edges = np.argwhere(np.triu(skeleton & ~joined))
+        asked = self._counted(edges @ np.array([self.n_variables, 1]))
+        tests = {}
+        for (x, z), count in zip(edges.tolist(), asked.tolist(), strict=True):
+            skipped = self._skipped.get((x, z), {})
+            possible = [given for given in skipped if measured.has([x, z, *given])]
+            n_tests = count - len(skipped) + len(possible)
+            given = min(possible, key=len, default=())
+            why = _why((x, z, *given), source, determined) if possible else ""
+            if not measured.has([x, z]):
+                n_tests, possible, why = 1, [()], NOT_TOGETHER
+            tests[x, z] = TestsOfEdge(n_tests, len(possible), given, why)
+        return tests
+
+    def _counted(self, pairs: IndexArray) -> IndexArray:
+        """The distinct tests of pairs x p + z, ascending, shape (E,)."""
+        counts = np.ones(len(pairs), dtype=np.int64)  # given nothing
+        for of_size in self._asked.values() if len(pairs) else ():
+            codes, keys = (np.concatenate(part) for part in zip(*of_size, strict=True))
+            index = np.minimum(np.searchsorted(pairs, codes), len(pairs) - 1)
+            hit = pairs[index] == codes
+            first = np.unique(keys[hit], return_index=True)[1]
+            counts += np.bincount(index[hit][first], minlength=len(pairs))
+        return counts
+
+
+def _why(test: Sequence[int], source: EvidenceSource, determined: Determined) -> str:
+    """Why a test was skipped, in words."""
+    if determined.undone(np.array([test], dtype=np.int64)).any():
+        return FOLLOWS
+    x, y, *given = test
+    triplets = np.array([(x, y, s) for s in given], dtype=np.int64).reshape(-1, 3)
+    return TOO_FEW_SITES if source.skipped_tests(triplets).any() else TOO_FEW_ROWS

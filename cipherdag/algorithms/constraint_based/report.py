@@ -1,0 +1,80 @@
+"""The shared report of constraint-based searches: details, doubts, confidence and notes.
+
+Leaks:
+    Nothing new: all of it was opened by the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cipherdag.algorithms.bootstrap import DRAWN_TWICE
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.constraint_based.untested import (
+    REMOVED_DETAIL,
+    untested_details,
+    untested_warnings,
+)
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.site_differences import details_of
+from cipherdag.arrays import BoolMatrix
+from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Report
+from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.edge_status import undone_warnings
+from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
+from cipherdag.findings.site_differences import (
+    DETAIL,
+    OWN_DETAIL,
+    SiteDifferences,
+    own_note,
+    own_panel,
+)
+from cipherdag.findings.unresolved import unresolved_note, unresolved_of, unresolved_panel
+
+
+def details_of_tests(
+    outcome: TestsOutcome, names: Sequence[str], untested: BoolMatrix | None
+) -> dict[str, Any]:
+    """The entries of a conclusion's details: pairs without a test, rows, differences of sites."""
+    details = untested_details(untested, outcome.removed_untested, names)
+    details |= few_rows_detail(outcome.rows)
+    if outcome.differences:
+        details[DETAIL] = details_of(outcome.differences, names)
+    return details
+
+
+def report_on_tests(found: LearntGraph | LearntPAG, evidence: str, *, site_effect: bool) -> Report:
+    """The confidence of every edge, open triples, and variables that differ between sites.
+
+    Args:
+        found: The conclusion.
+        evidence: What decided the tests.
+        site_effect: Whether regressions have constants of every site's own.
+    """
+    notes, limits, panels = [], [], []
+    warnings: tuple[str, ...] = ()
+    if rows := found.details.get(DETAIL):
+        differences = SiteDifferences(rows)
+        mixes = EVIDENCE[evidence].mixes_sites and not site_effect
+        warnings = differences.warnings(evidence, taken_for_edges=mixes)
+        if not warnings and (note := differences.note()):
+            notes.append(note)
+        panels.append(differences.panel())
+    if outliers := found.details.get(OWN_DETAIL):
+        notes.append(own_note(outliers))
+        panels.append(own_panel(outliers))
+    if "bootstrap" in found.details:
+        notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
+        limits.append(DRAWN_TWICE)
+    removed = int(found.details.get(REMOVED_DETAIL, {}).get("pairs", 0))
+    warnings = (
+        *few_rows_warnings(found.details, len(found.graph.nodes)),
+        *undone_warnings(found.evidence.edges, removed),
+        *warnings,
+        *untested_warnings(found.details),
+    )
+    if triples := unresolved_of(found.details):
+        notes.append(unresolved_note(triples))
+        panels.append(unresolved_panel(triples))
+    return Report(notes=tuple(notes), limits=tuple(limits), panels=tuple(panels), warnings=warnings)

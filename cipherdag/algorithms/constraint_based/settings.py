@@ -1,0 +1,339 @@
+"""The settings that constraint-based algorithms share, each declared once, and what goes together.
+
+`ConstraintBased` has those of every such algorithm, `GraphFromTests` those of the ones that learn a
+graph, with the run that they share.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, TypeVar
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.bootstrap import once_more, replicated
+from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
+from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.site_differences import (
+    SiteDifference,
+    differences_given_neighbours,
+    marginal_differences,
+)
+from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
+from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.findings.conclusion import Finding, LearntGraph, LearntPAG
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.knowledge import Constraints, Knowledge
+from cipherdag.graphs.orientation import unshielded_pairs
+from cipherdag.questions.ci_tests import (
+    CI_TESTS,
+    FEWEST_KERNEL_ROWS,
+    MOST_KERNEL_ROWS,
+    CITestSpec,
+    offered_tests,
+)
+from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.gather import gather_two
+from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds
+from cipherdag.questions.presence import Measured
+from cipherdag.questions.question import MAX_REPLICATES, Question
+from cipherdag.questions.scores.score_bits import LEAST_LEVEL
+from cipherdag.questions.separators import SeparatorSearch
+from cipherdag.questions.skeleton import Skeleton
+from cipherdag.questions.verdicts import FEWEST_SITES
+
+DIFFERENCES = (
+    "Of every variable, and of those that differ between sites once more in every configuration of "
+    "their neighbours, how many sites have rows; where these are enough, how many rows all have, "
+    "about the mean share of every category, or of values up to common marks, and how widely the "
+    "sites scatter about it; of numbers, whether any site has what looks like a code for missing "
+    "values."
+)
+"""What looking for differences between sites opens."""
+ENDS_WITHOUT_MIDDLE = (
+    "sites lack variables; then colliders p_value_drop alone tells of a middle that it was "
+    "measured beside the ends"
+)
+
+Outcome = TypeVar("Outcome")
+Conclusion = TypeVar("Conclusion", bound=Finding)
+Tested = TypeVar("Tested", bound=TestsOutcome)
+Learnt = TypeVar("Learnt", LearntGraph, LearntPAG)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConstraintBased(Algorithm[Outcome, Conclusion]):
+    """The settings of every algorithm that runs on tests over all sites.
+
+    Attributes:
+        alpha: Significance level of every test.
+        reveal: What is opened of a test: ``bits``: whether it says dependent, computed by secure
+            multiparty computation (``docs/explanation/bits.md``); ``sums``: the sums over the sites
+            that the evidence needs; ``auto``: ``bits`` with the evidence that is the default,
+            ``sums`` with another that is named, as it was published. The policies of sites refuse
+            ``sums`` unless they say otherwise.
+        evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
+        max_cond_size: Largest conditioning set; None for no limit, which few rows allow.
+        test: CI test by name: ``auto`` follows the schema.
+        dof: Degrees of freedom of the table tests.
+        max_rows: Declared bound of a site's rows, a power of two.
+    """
+
+    reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
+    bits_by_default: ClassVar[tuple[str, ...]]
+
+    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    reveal: Reveal = "auto"
+    evidence: str = one_of("stratified", tuple(EVIDENCE))
+    max_cond_size: int | None = within(3, 0)
+    test: str = one_of("auto", offered_tests("fedpc"))
+    dof: Literal["adjusted", "plain"] = "adjusted"
+    max_rows: int = row_bound()
+
+    @property
+    def decided_by(self) -> str:
+        """The evidence that is used."""
+        return self.evidence
+
+    @property
+    def closed(self) -> bool:
+        """Whether one bit a test is opened, and no sum."""
+        by_default = self.reveal == "auto" and self.decided_by in self.bits_by_default
+        return self.reveal == "bits" or by_default
+
+    def check_sites(self, n_sites: int) -> None:
+        """Raise ParameterError where verdicts are to be computed by too few sites."""
+        require(
+            not self.closed or n_sites >= FEWEST_SITES,
+            f"reveal bits needs {FEWEST_SITES} sites, which hold shares of the sums",
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphFromTests(ConstraintBased[Tested, Learnt]):
+    """The settings of every algorithm that learns a graph from tests, and its run.
+
+    Attributes:
+        colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
+            x and z lacks y. The others look at all sets of neighbours, and say what is not clear
+            (`constraint_based.colliders`): ``conservative`` or ``majority``: no set, or less than
+            half of all sets, that separate x and z have y; ``p_value_drop``: p falls, on average to
+            less than half, as y joins the sets. ``auto``: ``p_value_drop``.
+        kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
+            rows. Time grows with its cube.
+        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one is
+            done by ``stratified`` with its sums opened (see `TestsOutcome.tests`).
+        site_effect: With ``glm`` every site has constants of its own in every regression: sites
+            may differ in level. Each takes its own out before it answers.
+        interactions: With ``glm`` the variables that a test conditions on interact: every
+            combination of their categories has a constant and slopes of its own. Without it they
+            have main effects alone, and what only their interplay explains (both x and y depend on
+            whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
+            needs five per coefficient, and one with fewer counts as dependent. Products of two
+            continuous variables are in neither.
+        compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
+            distributed differently at the sites, and once more given their neighbours; not where
+            ``bits`` are opened.
+        knowledge: Background knowledge: forbidden and required edges, and tiers.
+        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
+            edges: the run is repeated in the same rounds, and in how many replicates each edge
+            occurs is counted.
+    """
+
+    bits_by_default: ClassVar[tuple[str, ...]] = ("stratified",)
+    takes_overlap: ClassVar[bool] = True
+    other_evidence: ClassVar[tuple[str, ...]] = ()
+    """What decides instead of a test over all sites, and takes any test."""
+
+    colliders: ColliderRule = "auto"
+    kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
+    max_cells: int = within(4096, 1, MAX_CELLS)
+    site_effect: bool = False
+    interactions: bool = False
+    compare_sites: bool = True
+    knowledge: Knowledge | None = None
+    bootstrap: int = within(0, 0, MAX_REPLICATES)
+
+    @property
+    def rule(self) -> CollidersBy:
+        """The rule for colliders that is used."""
+        return "p_value_drop" if self.colliders == "auto" else self.colliders
+
+    @property
+    def test_spec(self) -> CITestSpec:
+        """The test that the parameters name."""
+        return CITestSpec(
+            alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
+        )
+
+    def evidence_settings(self, facts: Facts) -> EvidenceSettings:
+        """How the tests of a run are done."""
+        return EvidenceSettings(
+            spec=self.test_spec,
+            n_variables=facts.n_variables,
+            max_cells=self.max_cells,
+            max_rows=self.max_rows,
+            site_effect=self.site_effect,
+            interactions=self.interactions,
+            present=facts.present,
+            fewest=facts.fewest,
+            measured=facts.measured,
+            determined=facts.determined,
+        )
+
+    def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
+        """The candidate separating sets of all unshielded pairs of a skeleton."""
+        return SeparatorSearch(
+            skeleton=Skeleton.from_matrix(skeleton),
+            pairs=pack_integers(unshielded_pairs(skeleton)),
+            test=self.test_spec,
+            max_cond_size=self.max_cond_size,
+        )
+
+    def check_bits(self) -> None:
+        """Refuse evidence, or a level, of which verdicts alone cannot be opened."""
+        closable = (name for name, kind in EVIDENCE.items() if kind.close is not None)
+        takes = _alternatives(self.other_evidence, closable)
+        require(
+            not self.closed
+            or self.decided_by in self.other_evidence
+            or EVIDENCE[self.decided_by].close is not None,
+            f"reveal bits needs evidence {takes}; of {self.decided_by} sums are opened",
+        )
+        if self.closed and self.decided_by == "stratified":
+            check_level(self.alpha)
+
+    def check_test(self) -> None:
+        """Refuse a test that the evidence cannot take, and what only one kind of it has."""
+        for name in ("site_effect", "interactions"):
+            given = getattr(self, name)
+            require(not given or self.evidence == "glm", f"{name} needs evidence glm")
+        kind = EVIDENCE.get(self.decided_by)
+        others = (name for name, other in EVIDENCE.items() if not other.tests)
+        require(
+            kind is None or not kind.tests or self.test in kind.tests,
+            f"evidence {self.decided_by} has tests of its own, by the types of the columns; for "
+            f"test {self.test} choose evidence {_alternatives(self.other_evidence, others)}",
+        )
+        any_test = (name for name, other in EVIDENCE.items() if other.any_test)
+        require(
+            CI_TESTS[self.test].adds_up or kind is None or kind.any_test,
+            f"test {self.test} needs evidence {_alternatives(self.other_evidence, any_test)}: its "
+            "statistics do not add up over sites",
+        )
+
+    def check_measured(self, measured: Measured) -> None:
+        """Take sites that lack variables where the evidence and the rule for colliders do."""
+        if measured.everywhere:
+            return
+        kind = EVIDENCE.get(self.decided_by)
+        takes = _alternatives((), (name for name, other in EVIDENCE.items() if other.overlapping))
+        require(
+            kind is not None and kind.overlapping,
+            f"sites lack variables, which evidence {takes} can do without; {self.decided_by} "
+            "cannot",
+        )
+        require(self.rule == "p_value_drop", ENDS_WITHOUT_MIDDLE)
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What the evidence opens, and how often."""
+        said: tuple[str, ...] = self.evidence_disclosures()
+        return (*said, once_more(self.bootstrap)) if self.bootstrap else said
+
+    def evidence_disclosures(self) -> tuple[str, ...]:
+        """What tests over all sites open."""
+        kind = EVIDENCE[self.decided_by]
+        said = kind.told(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
+        compared = self.compare_sites and kind.asks_columns and not self.closed
+        return (said, DIFFERENCES) if compared else (said,)
+
+    def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
+        """The run as a generator: yields questions, receives sums, returns its outcome.
+
+        Args:
+            facts: The names are for `knowledge`, the seed for `bootstrap`.
+
+        Raises:
+            ParameterError: The knowledge contradicts itself or names other variables, bits are to
+                be computed by fewer than two sites, or the seed of replicates is no number of 64
+                bits.
+
+        Returns:
+            The outcome. Rounds: those of `learn`; with `bootstrap` those of the replicate that
+            needs most, or more where a round would have more than 2,000,000 values.
+
+        Leaks:
+            See the class.
+        """
+        self.check_sites(facts.n_sites)
+        constraints = (self.knowledge or Knowledge()).over(facts.names)
+        return (
+            yield from replicated(
+                self.learn(facts, constraints),
+                lambda: self.learn(facts, constraints, resampled=True),
+                replicates=self.bootstrap,
+                seed=facts.seed,
+                counted=self.count_edges,
+            )
+        )
+
+    @abstractmethod
+    def learn(
+        self, facts: Facts, constraints: Constraints, *, resampled: bool = False
+    ) -> Generator[Question, FloatVector, Tested]:
+        """The run on the sites' rows, as they are or resampled."""
+
+    @staticmethod
+    @abstractmethod
+    def count_edges(outcomes: Sequence[Tested]) -> EdgeCounts:
+        """In how many of some outcomes each edge stands."""
+
+
+class Adjacent(Protocol):
+    """What a search for a skeleton ends with."""
+
+    @property
+    def skeleton(self) -> BoolMatrix:
+        """Symmetric adjacency, shape (p, p)."""
+
+
+Searched = TypeVar("Searched", bound=Adjacent)
+Oriented = TypeVar("Oriented")
+
+
+def compare_sites_meanwhile(
+    columns: ColumnKinds | None,
+    settings: EvidenceSettings,
+    search: Generator[Question, FloatVector, Searched],
+    orient: Callable[[Searched], Generator[Question, FloatVector, Oriented]],
+) -> Generator[Question, FloatVector, tuple[Oriented, tuple[SiteDifference, ...]]]:
+    """A skeleton and its orientation, with comparisons of the sites in the same rounds.
+
+    Args:
+        columns: The columns that are compared between sites; None for no comparison.
+        settings: How tests are done.
+        search: Ends with a skeleton.
+        orient: Orients it; meanwhile variables are compared given their neighbours in it.
+    """
+    skeleton, marginal = yield from gather_two(search, marginal_differences(columns, settings))
+    oriented, given = yield from gather_two(
+        orient(skeleton),
+        differences_given_neighbours(columns, settings, marginal, skeleton.skeleton),
+    )
+    return oriented, (*marginal, *given)
+
+
+def check_level(alpha: float) -> None:
+    """Raise ParameterError where bits of scores are not computed at so low a level."""
+    require(
+        alpha >= LEAST_LEVEL,
+        f"reveal bits needs alpha {LEAST_LEVEL:g} or more, not {alpha:g}; reveal sums takes any",
+    )
+
+
+def _alternatives(first: tuple[str, ...], rest: Iterable[str]) -> str:
+    names = [*first, *rest]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

@@ -1,0 +1,296 @@
+"""The order-independent skeleton of PC-stable, and its refinement by larger candidate sets.
+
+Source: Colombo and Maathuis, JMLR 15 (2014), section 4.1.
+
+Leaks:
+    Sites see which tests are asked, hence the skeleton after every layer; the coordinator sees what
+    the source of the evidence says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cipherdag.algorithms.constraint_based.pair_tests import (
+    DecisiveTests,
+    MaxPValueTest,
+    MaxPValueTests,
+    Pair,
+)
+from cipherdag.algorithms.constraint_based.separations import LAYER_TESTS, Separations
+from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.questions.encodings import subsets
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import Question
+
+MOST_LISTED = 500
+"""Variables up to which the sets of all pairs without an edge are listed, not only of those that
+direct something."""
+PAIRS_AT_ONCE = 2_000_000
+"""Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is
+remembered. Three rounds of numbers are as many."""
+MOST_SETS = 2**53
+"""Of one size, beyond which they are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StableSkeleton:
+    """The skeleton that a search ends with, and the tests that decided it.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        layers: Edges left after each layer.
+        tie_break_score: The p-values of every variable's tests given nothing, summed, shape (p,).
+        weakest: The test of largest p-value of every pair.
+        decisive: How many tests every pair has, and which were skipped.
+    """
+
+    skeleton: BoolMatrix
+    layers: tuple[int, ...]
+    tie_break_score: FloatVector
+    weakest: MaxPValueTests
+    decisive: DecisiveTests
+
+    @property
+    def separations(self) -> Separations:
+        """Of every pair that tests separated, from the round that separated it."""
+        separations = Separations()
+        for pair, given, p_value in self.weakest.of(~self.skeleton):
+            separations.offer(pair, frozenset(given), p_value)
+        return separations
+
+    @property
+    def separated_pairs(self) -> Iterable[tuple[Pair, tuple[int, ...], float]]:
+        """Every pair that tests separated, the set and its p-value; none of too many to be read."""
+        if len(self.skeleton) > MOST_LISTED:
+            return ()
+        return self.weakest.of(~self.skeleton)
+
+    def tested(self, source: EvidenceSource) -> dict[Pair, MaxPValueTest]:
+        """The weakest test of every edge that was tested, with the effect that the source tells."""
+        return {
+            pair: MaxPValueTest(p_value, given, source.effect((*pair, *given)))
+            for pair, given, p_value in self.weakest.of(self.skeleton)
+        }
+
+
+def stable_skeleton(
+    source: EvidenceSource,
+    constraints: Constraints,
+    *,
+    alpha: float,
+    max_cond_size: int | None,
+    shown: Presence | None = None,
+) -> Generator[Question, FloatVector, StableSkeleton]:
+    """The skeleton that PC-stable finds; independent of the order of the variables.
+
+    Args:
+        source: Tests.
+        constraints: Background knowledge of p variables. Pairs without or with an edge by it are
+            not tested, and only a possible parent of x or y is conditioned on.
+        alpha: Independent iff p > alpha; NaN is dependent.
+        max_cond_size: Largest conditioning set; None for no limit.
+        shown: Where the skeleton is shown after every layer, if it is.
+
+    Returns:
+        The skeleton. Rounds: those of one batch of tests per layer. A layer of more than 1,000
+        tests takes several: each gives every remaining pair its next sets, and pairs that are
+        separated need no more. The separating set of largest p is then that of one such round.
+        Given nothing 2,000,000 pairs are asked at a time, in as many rounds as the source needs.
+    """
+    p = len(constraints.required)
+    skeleton = ~(np.eye(p, dtype=bool) | constraints.apart)
+    search = _Search(source, skeleton, alpha, MaxPValueTests(p), DecisiveTests(p))
+    layers: list[int] = []
+    tie_break_score = np.zeros(p)
+    while layer_possible(skeleton, layer := len(layers), max_cond_size):
+        if layer == 0:
+            yield from search.given_nothing(constraints.joined)
+            tie_break_score = search.weakest.summed()
+        else:
+            # [x, m]: m may be a parent of x
+            possible = skeleton & ~constraints.forbidden.T
+            yield from search.layer(
+                _Pools.of_neighbours(skeleton, possible, constraints.joined, layer)
+            )
+        layers.append(int(skeleton.sum()) // 2)
+        if shown is not None:
+            shown.skeleton = skeleton.copy()
+    return StableSkeleton(skeleton, tuple(layers), tie_break_score, search.weakest, search.decisive)
+
+
+def possible_dsep_refinement(
+    source: EvidenceSource,
+    before: StableSkeleton,
+    candidates: Mapping[Pair, IndexArray],
+    *,
+    alpha: float,
+    max_cond_size: int | None,
+) -> Generator[Question, FloatVector, StableSkeleton]:
+    """The rest of a skeleton where more than neighbours may be conditioned on.
+
+    Args:
+        source: Tests.
+        before: The skeleton; its weakest tests are continued.
+        candidates: Of ordered pairs (x, y) with an edge the variables that sets may have, in order;
+            other pairs are not tested.
+        alpha: As in `stable_skeleton`.
+        max_cond_size: Largest conditioning set; None for no limit.
+
+    Returns:
+        The skeleton. Rounds: as `stable_skeleton`, from sets of one variable on.
+    """
+    skeleton, layers = before.skeleton.copy(), list(before.layers)
+    search = _Search(source, skeleton, alpha, before.weakest, before.decisive)
+    most = max(map(len, candidates.values()), default=0)
+    for layer in range(1, (most if max_cond_size is None else min(most, max_cond_size)) + 1):
+        left = [pair for pair in candidates if skeleton[pair]]
+        directions = np.array(left, dtype=np.int64).reshape(-1, 2)
+        none, which = np.full(len(left), -1, dtype=np.int64), np.arange(len(left))
+        pools = [candidates[pair] for pair in left]
+        yield from search.layer(_Pools(directions, pools, which, none, layer))
+        layers.append(int(skeleton.sum()) // 2)
+    return replace(before, skeleton=skeleton, layers=tuple(layers))
+
+
+def layer_possible(skeleton: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
+    """Whether sets of this size may be conditioned on, and some variable has enough neighbours."""
+    allowed = max_cond_size is None or layer <= max_cond_size
+    return allowed and int(skeleton.sum(axis=0).max(initial=0)) > layer
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Tests the edges of a skeleton, which it changes, and remembers the tests."""
+
+    source: EvidenceSource
+    skeleton: BoolMatrix
+    alpha: float
+    weakest: MaxPValueTests
+    decisive: DecisiveTests
+
+    def given_nothing(self, joined: BoolMatrix) -> Generator[Question, FloatVector, None]:
+        """Remove the pairs that are independent given nothing, some at a time."""
+        pairs = np.flatnonzero(np.triu(self.skeleton & ~joined))
+        for start in range(0, len(pairs), PAIRS_AT_ONCE):
+            codes = pairs[start : start + PAIRS_AT_ONCE]
+            rows = np.column_stack(np.divmod(codes, len(self.skeleton)))
+            (p_value,) = yield from self.source.p_values([rows])
+            self._on_result(rows, p_value)
+
+    def layer(self, pools: _Pools) -> Generator[Question, FloatVector, None]:
+        """Remove what sets of one size separate, which come from the graph at the layer's start."""
+        pending = np.arange(len(pools.directions))
+        start = 0
+        while len(pending):
+            stop = start + _width(pools.counts[pending] - start)
+            rows = pools.tests(pending, start, stop)
+            tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
+            p_value = (yield from self.source.p_values([*tests, rows]))[-1]
+            self._on_result(rows, p_value)
+            start = stop
+            x, y = pools.directions[pending].T
+            pending = pending[self.skeleton[x, y] & (pools.counts[pending] > start)]
+
+    def _on_result(self, rows: IndexArray, p_value: FloatVector) -> None:
+        self.weakest.on_result(rows, p_value)
+        self.decisive.on_result(rows, p_value)
+        x, y = rows[p_value > self.alpha, :2].T
+        self.skeleton[x, y] = self.skeleton[y, x] = False
+
+
+def _width(left: FloatVector) -> int:
+    """How many sets each pair may have tested in a round of at most `LAYER_TESTS` tests."""
+    counts = np.sort(left)
+    pairs = np.arange(len(counts), 0, -1)
+    # with a width of counts[k] the smaller ones are tested whole and the others up to it
+    totals = np.cumsum(counts) - counts + counts * pairs
+    fits = int(np.searchsorted(totals, LAYER_TESTS, side="right"))
+    if fits == len(counts):
+        return int(counts[-1])
+    spare = LAYER_TESTS - float(counts[:fits].sum())
+    return max(int(spare // pairs[fits]), 1)
+
+
+class _Pools:
+    """The conditioning sets of one size that the pool of each pair gives.
+
+    Args:
+        directions: Ordered pairs (x, y) to test, shape (D, 2).
+        pools: The variables that sets are from, in order; each direction has one pool.
+        which: The index of that pool, shape (D,).
+        left_out: Which index of its pool a direction leaves out, or none, -1, shape (D,).
+        layer: Size of the sets, from 1.
+
+    Attributes:
+        layer: Size of the sets.
+        directions: Those pairs that some set is tested of.
+        counts: How many sets the pool of each gives, shape (D,).
+    """
+
+    def __init__(
+        self,
+        directions: IndexArray,
+        pools: Sequence[IndexArray],
+        which: IndexArray,
+        left_out: IndexArray,
+        layer: int,
+    ) -> None:
+        self.layer = layer
+        lengths = np.array([len(pool) for pool in pools], dtype=np.int64)
+        sizes = lengths[which] - (left_out >= 0)
+        wanted = sizes >= layer
+        self.directions = directions[wanted]
+        self._sizes, self._left_out = sizes[wanted], left_out[wanted]
+        self._first = (np.cumsum(lengths) - lengths)[which[wanted]]
+        self._members = np.concatenate([np.zeros(0, dtype=np.int64), *pools])
+        self._subsets: dict[int, IndexArray] = {}
+        most = int(sizes.max(initial=0))
+        n_sets = [min(math.comb(size, layer), MOST_SETS) for size in range(most + 1)]
+        self.counts: FloatVector = np.array(n_sets, dtype=np.float64)[self._sizes]
+
+    @classmethod
+    def of_neighbours(
+        cls, start: BoolMatrix, possible: BoolMatrix, joined: BoolMatrix, layer: int
+    ) -> _Pools:
+        """The pools of the first variable of each pair, the other one left out.
+
+        Args:
+            start: Adjacency at the start of the layer, shape (p, p).
+            possible: [x, m] is True where m is in the pool of x, shape (p, p).
+            joined: Pairs that are not tested, shape (p, p).
+            layer: Size of the sets.
+        """
+        x, y = np.nonzero(start & ~joined)
+        index = np.cumsum(possible, axis=1, dtype=np.int32)[x, y].astype(np.int64) - 1
+        left_out = np.where(possible[x, y], index, -1)
+        pools = [np.flatnonzero(row) for row in possible]
+        return cls(np.column_stack([x, y]), pools, x, left_out, layer)
+
+    def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
+        """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
+        sizes = self._sizes[which]
+        rows, positions = [], []
+        for size in np.unique(sizes).tolist():
+            of_size = np.flatnonzero(sizes == size)
+            pool, sets = which[of_size], self._subsets_of(size)[start:stop]
+            left_out = self._left_out[pool][:, None, None]
+            beyond = (sets >= left_out) & (left_out >= 0)
+            given = self._members[self._first[pool][:, None, None] + sets + beyond]
+            pairs = np.repeat(self.directions[pool], len(sets), axis=0)
+            rows.append(np.column_stack([pairs, given.reshape(-1, self.layer)]))
+            positions.append(np.repeat(of_size, len(sets)))
+        order = np.argsort(np.concatenate(positions), kind="stable")
+        return np.concatenate(rows)[order]
+
+    def _subsets_of(self, size: int) -> IndexArray:
+        """The sets that a pool of so many variables gives, as indices in it, shape (C, layer)."""
+        if size not in self._subsets:
+            self._subsets[size] = subsets(size, self.layer)
+        return self._subsets[size]

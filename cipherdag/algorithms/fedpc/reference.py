@@ -1,0 +1,83 @@
+"""Where the paper and its original program differ: all that `FedPC.reference` changes.
+
+Leaks:
+    As `FedPC` says; of the program that there are no counts of sites that could test an edge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+CLASS = "Both directions imply the same independences, so the data cannot tell them apart."
+SUPPORTS = {
+    "max": "highest p-value at any site, on the grid of the secure maximum",
+    "mean": "mean p-value over the sites, weighted by rows",
+    "vote": "sites that found the two independent given the set",
+}
+"""What the support of a separating set is, by how it was chosen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One of the two.
+
+    Attributes:
+        least_votes: Least votes that keep an edge, of the share of those who vote, before the
+            bound of 1.
+        order: Whether neighbours are those of the layer's start, or of the graph as a site edits
+            it.
+        abstain: Whether a site that can do no test of an edge abstains; else it keeps the edge.
+        pool: Where candidate sets are from: the neighbours of one end, or of both together.
+        measure: What the secure maximum compares.
+        unseparated_collides: Whether a triple is a collider whose ends no set separates.
+        makes_class: Whether the graph is the class of a DAG; else directions are made one after
+            the other, which may leave cycles.
+        conflicts: Which colliders are taken first by default.
+        supports: What the support of a separating set is, by how it was chosen.
+        undirected: Why an edge has no direction, in a sentence.
+    """
+
+    least_votes: Callable[[Fraction], int]
+    order: Literal["stable", "sequential"]
+    abstain: bool
+    pool: Literal["either", "union"]
+    measure: Literal["p_value", "correlation"]
+    unseparated_collides: bool
+    makes_class: bool
+    conflicts: Literal["strongest", "overwrite"]
+    supports: dict[str, str]
+    undirected: str
+
+
+PAPER = Reference(
+    least_votes=lambda share: math.floor(share) + 1,
+    order="stable",
+    abstain=True,
+    pool="either",
+    measure="p_value",
+    unseparated_collides=False,
+    makes_class=True,
+    conflicts="strongest",
+    supports=SUPPORTS,
+    undirected=CLASS,
+)
+PROGRAM = Reference(
+    least_votes=lambda share: math.floor(share + Fraction(1, 2)),
+    order="sequential",
+    abstain=False,
+    pool="union",
+    measure="correlation",
+    unseparated_collides=True,
+    makes_class=False,
+    conflicts="overwrite",
+    supports=SUPPORTS
+    | {
+        "max": "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
+    },
+    undirected="The program that is followed gives it no direction.",
+)
+REFERENCES = {"auto": PAPER, "paper": PAPER, "code": PROGRAM}
