@@ -1,7 +1,7 @@
 """Tests over all sites whose sums stay closed: of every test its verdict, and nothing else.
 
 A test that says independent may be asked again at a second level, `DOUBTED`: a p-value just above
-alpha and one near 1 are told apart where `cipherdag.algorithms.fedpc.colliders` weighs p-values.
+alpha and one near 1 are told apart where `constraint_based.colliders` weighs p-values.
 
 fisher       sum of -2 ln p below the chi-square's critical value for so many sites (Fisher, 1932)
 weighted_p   sum of n (p - alpha) above 0 (FedCMFS, Eq. 1)

@@ -64,6 +64,21 @@ def test_evidence_tells_a_divided_vote():
     assert evidence.remarks[0].startswith("6 votes on edges were counted; 1 of them were unanimous")
 
 
+def test_of_closed_votes_nothing_is_said_but_which_edges_stand():
+    chain = np.zeros((3, 3), dtype=bool)
+    chain[0, 1] = chain[2, 1] = True
+    outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
+    silent = replace(outcome, votes=())
+    evidence = votes_evidence(
+        silent, "abc", n_sites=3, sepset="max", reference="paper", closed=True
+    )
+    assert evidence.unsupported == ()
+    assert [(edge.status, edge.shown, edge.tests) for edge in evidence.edges] == [
+        ("", "", None)
+    ] * 2
+    assert all(edge.facts[0].startswith("Collider") for edge in evidence.edges)
+
+
 def test_tests_over_all_sites_have_no_votes_to_tell():
     chain = np.zeros((3, 3), dtype=bool)
     chain[0, 1] = chain[2, 1] = True
