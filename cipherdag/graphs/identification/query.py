@@ -150,11 +150,13 @@ def implied_independences(graph: MixedGraph) -> tuple[Independence, ...]:
     """
     names, arcs = _sorted_arcs(graph)
     dag = some_member(maximal_pattern(names, arcs))
-    pairs = [pair for pair in combinations(range(len(names)), 2) if not (arcs | arcs.T)[pair]]
-    separators = [(x, y, _smallest(moral_graph(dag, x, y), x, y)) for x, y in pairs]
-    return tuple(
-        (names[x], names[y], tuple(names[v] for v in members(s))) for x, y, s in separators
-    )
+    joined = arcs | arcs.T
+    independences = []
+    for x, y in combinations(range(len(names)), 2):
+        if not joined[x, y]:
+            separator = _smallest(moral_graph(dag, x, y), x, y)
+            independences.append((names[x], names[y], tuple(names[v] for v in members(separator))))
+    return tuple(independences)
 
 
 def implies_any(graph: MixedGraph) -> bool:
