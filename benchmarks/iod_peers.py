@@ -27,9 +27,8 @@ import numpy as np
 from markdown_table import table
 from measuring import parser, write_report
 
-from cipherdag.graphs.ancestral.integration import Local, integrated
-from cipherdag.graphs.ancestral.projection import pag_of
-from cipherdag.graphs.ancestral.representative import dag_behind
+from cipherdag.graphs.ancestral.integration import LocalPAG, integrate_pags
+from cipherdag.graphs.ancestral.projection import dag_of_pag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
 from cipherdag.graphs.pag import PAG
 
@@ -51,7 +50,7 @@ def cases(seeds: int) -> Iterator[tuple[str, np.ndarray, int, list[tuple[int, ..
     """A name, a DAG, how many of its variables somebody measured, and who measured which."""
     for name, edges in EXAMPLES.items():
         marks = PAG.from_marked(NAMES, [(own[0], own[-1], own[2:5]) for own in edges]).endpoints
-        yield name, dag_behind(marks), 5, [(0, 2, 3, 4), (0, 1, 2, 4)]
+        yield name, dag_of_pag(marks), 5, [(0, 2, 3, 4), (0, 1, 2, 4)]
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         measured, hidden = int(rng.integers(4, 6)), int(rng.integers(0, 3))
@@ -107,7 +106,9 @@ def compared(folder: Path, seeds: int) -> Iterator[dict[str, Any]]:
     """How many graphs both list, and one alone."""
     for name, dag, measured, groups in cases(seeds):
         began = time.process_time()
-        ours = integrated(measured, [Local(own, pag_of(dag, own)) for own in groups], most=10**6)
+        ours = integrate_pags(
+            measured, [LocalPAG(own, pag_of_dag(dag, own)) for own in groups], most=10**6
+        )
         seconds = time.process_time() - began
         row = {"case": name, "variables": measured, "groups": len(groups), "ours_s": seconds}
         row |= {"ours": len(ours.pags), "complete": ours.complete}

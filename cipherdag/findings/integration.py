@@ -13,7 +13,7 @@ from typing import Any
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.findings.rows import Rows
-from cipherdag.graphs.ancestral.integration import Integrations, Local
+from cipherdag.graphs.ancestral.integration import Integration, LocalPAG
 from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.pag import PAG, PartialMixedGraph
 
@@ -28,7 +28,7 @@ NO_EDGE = "no edge"
 
 
 def details_of(
-    found: Integrations, groups: Sequence[tuple[Local, bool]], names: Sequence[str]
+    found: Integration, groups: Sequence[tuple[LocalPAG, bool]], names: Sequence[str]
 ) -> dict[str, Any]:
     """What `Integrated` reads, in the form that JSON has.
 
@@ -44,7 +44,7 @@ def details_of(
         "groups": [
             {
                 "variables": (own := [names[v] for v in local.variables]),
-                "edges": _edges(PartialMixedGraph(tuple(own), local.marks)),
+                "edges": _edges(PartialMixedGraph(tuple(own), local.endpoints)),
                 "consistent": consistent,
             }
             for local, consistent in groups

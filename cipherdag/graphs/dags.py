@@ -130,13 +130,11 @@ def extensions_by_class(dag: Dag) -> Iterator[tuple[Dag, ClassKey]]:
     """
     p = len(dag)
     children = turned(dag)
-    beside = [parents | children[v] for v, parents in enumerate(dag)]
+    adjacent = [parents | children[v] for v, parents in enumerate(dag)]
     skeleton = sum(_pair(u, v, p) for v, parents in enumerate(dag) for u in members(parents))
     colliders = 0
-    for v, parents in enumerate(dag):
-        for u in members(parents):
-            apart = parents & ~beside[u] & ~((2 << u) - 1)
-            colliders |= sum(_pair(u, w, p) << v * p * p for w in members(apart))
+    for u, v, w in unshielded_colliders(dag, adjacent):
+        colliders |= _pair(u, w, p) << v * p * p
     for other in extensions(dag):
         v = next(v for v in range(p) if other[v] != dag[v])
         u = (other[v] ^ dag[v]).bit_length() - 1
@@ -144,7 +142,7 @@ def extensions_by_class(dag: Dag) -> Iterator[tuple[Dag, ClassKey]]:
         after = colliders
         for x in members(children[u] & children[v]):
             after &= ~(edge << x * p * p)
-        for w in members(dag[v] & ~beside[u]):
+        for w in members(dag[v] & ~adjacent[u]):
             after |= _pair(u, w, p) << v * p * p
         yield other, (skeleton | edge, after)
 
@@ -176,6 +174,26 @@ def matrix_of(dag: Dag) -> BoolMatrix:
     return matrix
 
 
+def row_masks(matrix: BoolMatrix) -> Dag:
+    """Every row as a bit mask."""
+    return tuple(mask_of(np.flatnonzero(row).tolist()) for row in matrix)
+
+
 def dag_of(matrix: BoolMatrix) -> Dag:
     """Inverse of `matrix_of`."""
-    return tuple(mask_of(np.flatnonzero(column).tolist()) for column in matrix.T)
+    return row_masks(matrix.T)
+
+
+def unshielded_colliders(
+    into: Sequence[int], adjacent: Sequence[int]
+) -> Iterator[tuple[int, int, int]]:
+    """Every x *-> y <-* z whose ends are not adjacent, as (x, y, z), x < z.
+
+    Args:
+        into: Bit masks of what has an edge with an arrowhead at every variable.
+        adjacent: Bit masks of the neighbours of every variable.
+    """
+    for y, heads in enumerate(into):
+        for x in members(heads):
+            for z in members(heads & ~adjacent[x] & ~((2 << x) - 1)):
+                yield x, y, z

@@ -99,8 +99,3 @@ def non_adjacent(skeleton: BoolMatrix) -> BoolMatrix:
     pairs = ~skeleton
     np.fill_diagonal(pairs, val=False)
     return pairs
-
-
-def bits(matrix: BoolMatrix) -> list[int]:
-    """Every row as a bit mask."""
-    return [sum(1 << int(v) for v in np.flatnonzero(row)) for row in matrix]

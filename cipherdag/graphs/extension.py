@@ -1,10 +1,13 @@
 """From a partially directed graph to a DAG, with and without a consistent one.
 
-Graphs are boolean matrices of shape (p, p): ``arcs[i, j]`` is True where i -> j or i - j.
+Graphs are boolean matrices of shape (p, p): ``arcs[i, j]`` is True where i -> j or i - j. What must
+choose between variables, such as which end of an undirected edge becomes the effect, goes by an
+order that does not depend on their names or positions (`ranks`); else it would follow the alphabet.
 
 Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially
 oriented graph", technical report R-185, UCLA 1992; Eades, Lin and Smyth, "A fast and effective
-heuristic for the feedback arc set problem", IPL 47 (1993).
+heuristic for the feedback arc set problem", IPL 47 (1993); Weisfeiler and Leman (1968), colour
+refinement.
 
 Leaks:
     Nothing: the graph is already the coordinator's.
@@ -23,7 +26,6 @@ from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.errors import GraphError
 from cipherdag.graphs.dags import dag_of, members
 from cipherdag.graphs.endpoints import checked_arcs
-from cipherdag.graphs.ranks import ranks
 
 Cost = tuple[int, int]
 NO_COST: Cost = (0, 0)
@@ -254,3 +256,46 @@ def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:
         children = children - directed[:, node]
         parents = parents - directed[node]
     return head + tail[::-1]
+
+
+def ranks(arcs: BoolMatrix, standing: ArrayLike | None = None) -> IndexArray:
+    """The place of every variable, 0 for the first, shape (p,).
+
+    Args:
+        arcs: A partially directed graph, shape (p, p).
+        standing: A number of every variable, shape (p,), where the graph tells two not apart.
+
+    Returns:
+        By the number of undirected edges, then by edges and those of neighbours, then by standing;
+        what is still alike by position, the last first.
+    """
+    colours = _colours(arcs)
+    numbers = np.zeros(len(arcs)) if standing is None else np.asarray(standing, dtype=np.float64)
+    order = np.lexsort((-np.arange(len(arcs)), numbers, colours))
+    places = np.empty(len(arcs), dtype=np.int64)
+    places[order] = np.arange(len(arcs))
+    return places
+
+
+def _colours(arcs: BoolMatrix) -> IndexArray:
+    """Classes of variables with like surroundings, by undirected edges first, shape (p,)."""
+    undirected, directed = arcs & arcs.T, arcs & ~arcs.T
+    kinds = (undirected, directed, directed.T)
+    around = [[np.flatnonzero(row).tolist() for row in own] for own in kinds]
+    colours = _classes([tuple(len(own[v]) for own in around) for v in range(len(arcs))])
+    while True:
+        finer = _classes(
+            [
+                (colours[v], *(tuple(sorted(colours[u] for u in own[v])) for own in around))
+                for v in range(len(arcs))
+            ]
+        )
+        if max(finer, default=0) == max(colours, default=0):
+            return np.array(finer, dtype=np.int64)
+        colours = finer
+
+
+def _classes(marks: list[tuple[object, ...]]) -> list[int]:
+    """Every mark's place among the distinct ones."""
+    distinct = {mark: place for place, mark in enumerate(sorted(set(marks)))}
+    return [distinct[mark] for mark in marks]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.ancestral.classes import check_pag, is_pag
-from cipherdag.graphs.ancestral.projection import pag_of
+from cipherdag.graphs.ancestral.projection import pag_of_dag
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import Mark
 from cipherdag.graphs.endpoints import Endpoints
@@ -107,7 +107,7 @@ class PAG(PartialMixedGraph):
         if not dag.is_dag or without - set(dag.nodes):
             raise GraphError("a PAG is made from a DAG and names of its variables")
         measured = [v for v, name in enumerate(dag.nodes) if name not in without]
-        endpoints = pag_of(dag.arcs, measured, [dag.nodes.index(name) for name in chosen])
+        endpoints = pag_of_dag(dag.arcs, measured, [dag.nodes.index(name) for name in chosen])
         return cls(tuple(dag.nodes[v] for v in measured), endpoints)
 
 

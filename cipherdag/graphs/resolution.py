@@ -16,18 +16,17 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.graphs.dags import dag_of, matrix_of, members
+from cipherdag.graphs.dags import dag_of, matrix_of, unshielded_colliders
 from cipherdag.graphs.equivalence import pattern_of
-from cipherdag.graphs.extension import cyclic_arrows, directed_to_the_end
+from cipherdag.graphs.extension import cyclic_arrows, directed_to_the_end, ranks
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Conflicts, Strengths, Triple, meek, strength_of
-from cipherdag.graphs.ranks import ranks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +78,7 @@ def class_of(
     arcs = _with_colliders(start, ordered)
     dag = directed_to_the_end(arcs, ranks(arcs, standing), open_triples)
     found = _class(dag, known)
-    have = set(unshielded_colliders(dag))
+    have = set(unshielded_colliders(dag_of(dag), dag_of(dag | dag.T)))
     return ClassOfDags(
         arcs=found,
         dag=dag,
@@ -87,15 +86,6 @@ def class_of(
         forced=tuple(sorted(have - set(colliders))),
         dropped=dropped,
     )
-
-
-def unshielded_colliders(dag: BoolMatrix) -> Iterator[Triple]:
-    """Every x -> y <- z of a DAG whose ends are not adjacent, as (x, y, z), x < z."""
-    parents, beside = dag_of(dag), dag_of(dag | dag.T)
-    for y, into in enumerate(parents):
-        for x in members(into):
-            for z in members(into & ~beside[x] & ~((2 << x) - 1)):
-                yield x, y, z
 
 
 def _directed(

@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError
-from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
-from cipherdag.graphs.ancestral.projection import pag_of, projected
+from cipherdag.graphs.ancestral.projection import mag_of_dag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.orientation import colliders_by_sepset
 
@@ -51,7 +51,7 @@ def learnt(n, mag, *, selection):
         skeleton[end] = True
     sepsets = sepsets_of(n, mag)
     marks = with_colliders(circles(skeleton), colliders_by_sepset(skeleton, sepsets))
-    return completed(marks, Grounds(sepsets=sepsets), selection=selection)
+    return apply_zhang_rules(marks, Grounds(sepsets=sepsets), selection=selection)
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
@@ -84,7 +84,7 @@ def graph_with(marks, sepsets, end, mark, *, selection):
     found = marks.copy()
     found[end] = mark
     while True:
-        found = completed(found, Grounds(sepsets), selection=selection)
+        found = apply_zhang_rules(found, Grounds(sepsets), selection=selection)
         half = (found == ARROW) & (found.T == CIRCLE)
         found[half.T] = TAIL
         if (half_tail := (found == CIRCLE) & (found.T == TAIL)).any():
@@ -128,12 +128,12 @@ def test_the_projection_of_a_dag_is_the_one_by_inducing_paths():
         dag, hidden, selected = random_case(seed)
         measured = [v for v in range(len(dag)) if v not in hidden and v not in selected]
         mag = mag_of(dag, hidden, selected)
-        marks, _ = projected(dag, measured, selected)
+        marks, _ = mag_of_dag(dag, measured, selected)
         assert {end: NUMBERS[mark] for end, mark in mag.items()} == {
             end: int(marks[end]) for end in map(tuple, np.argwhere(marks).tolist())
         }
         own = learnt(len(measured), mag, selection=bool(selected))
-        assert (pag_of(dag, measured, selected) == own).all()
+        assert (pag_of_dag(dag, measured, selected) == own).all()
 
 
 def causal_learns(dag, observed):
@@ -190,9 +190,9 @@ def test_marks_do_not_depend_on_the_order_of_variables_even_where_tests_err(seed
     found = []
     for own, sets in ((skeleton, sepsets), (relabelled(skeleton, order), moved)):
         marks = with_colliders(circles(own), colliders_by_sepset(own, sets))
-        done = completed(marks, Grounds(sets))
+        done = apply_zhang_rules(marks, Grounds(sets))
         assert ((done > 0) == own).all()
-        assert (completed(done, Grounds(sets)) == done).all()
+        assert (apply_zhang_rules(done, Grounds(sets)) == done).all()
         assert (done[marks != CIRCLE] == marks[marks != CIRCLE]).all()
         found.append(done)
     assert (relabelled(found[0], order) == found[1]).all()
@@ -201,8 +201,8 @@ def test_marks_do_not_depend_on_the_order_of_variables_even_where_tests_err(seed
 def test_a_triple_that_is_open_directs_nothing():
     arrow_into_b = np.array([[0, 2, 0], [1, 0, 1], [0, 1, 0]], dtype=np.int8)  # a o-> b o-o c
     sepsets = {(0, 2): frozenset({1})}
-    assert completed(arrow_into_b, Grounds(sepsets))[1, 2] == ARROW
-    held = completed(arrow_into_b, Grounds(sepsets, ambiguous={(0, 1, 2)}))
+    assert apply_zhang_rules(arrow_into_b, Grounds(sepsets))[1, 2] == ARROW
+    held = apply_zhang_rules(arrow_into_b, Grounds(sepsets, ambiguous={(0, 1, 2)}))
     assert (held == arrow_into_b).all()
 
 
@@ -217,14 +217,14 @@ def test_a_discriminating_path_needs_the_separating_set_of_its_ends():
     }.items():
         marks[j, i], marks[i, j] = at_i, at_j
     with pytest.raises(GraphError, match=r"separating set .* \(0, 3\)"):
-        completed(marks, Grounds())
-    out = completed(marks, Grounds({(0, 3): frozenset({1, 2}), (0, 2): frozenset()}))
+        apply_zhang_rules(marks, Grounds())
+    out = apply_zhang_rules(marks, Grounds({(0, 3): frozenset({1, 2}), (0, 2): frozenset()}))
     assert (out[2, 3], out[3, 2]) == (ARROW, TAIL)
-    into = completed(marks, Grounds({(0, 3): frozenset({1}), (0, 2): frozenset()}))
+    into = apply_zhang_rules(marks, Grounds({(0, 3): frozenset({1}), (0, 2): frozenset()}))
     assert (into[2, 3], into[3, 2], into[1, 2]) == (ARROW, ARROW, ARROW)
     # a collider and parent of c that the set lacks leaves t and c connected: nothing is told of b
     for lacking in (frozenset(), frozenset({2})):
-        held = completed(marks, Grounds({(0, 3): lacking, (0, 2): frozenset()}))
+        held = apply_zhang_rules(marks, Grounds({(0, 3): lacking, (0, 2): frozenset()}))
         assert (held[2, 3], held[3, 2]) == (ARROW, CIRCLE)
 
 

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from iod_peers import EXAMPLES
 from oracle import OracleTest, random_dag
 
-from cipherdag.graphs.ancestral.integration import Local, integrated
-from cipherdag.graphs.ancestral.projection import pag_of, projected
-from cipherdag.graphs.ancestral.representative import dag_behind
+from cipherdag.graphs.ancestral.integration import LocalPAG, integrate_pags
+from cipherdag.graphs.ancestral.projection import dag_of_pag, mag_of_dag, pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL
 from cipherdag.graphs.pag import PAG
 
@@ -81,10 +80,11 @@ def test_all_pags_of_four_variables_that_fit_and_no_others(cover):
     fitting = 0
     for chosen in choices:
         groups = [
-            Local(group, classes(len(group))[own]) for group, own in zip(cover, chosen, strict=True)
+            LocalPAG(group, classes(len(group))[own])
+            for group, own in zip(cover, chosen, strict=True)
         ]
         true = {own.tobytes() for key, own in everything.items() if told[key] == chosen}
-        found = integrated(4, groups, most=UNBOUNDED)
+        found = integrate_pags(4, groups, most=UNBOUNDED)
         assert found.complete
         assert len(found.pags) == len(true)
         assert as_set(found.pags) == true
@@ -134,11 +134,11 @@ def test_five_variables_against_all_graphs(cover):
         by_class = {}
         for mag in fitting_mags(5, cover, oracle):
             by_class.setdefault(separations(5, mag), []).append(mag)
-        found = integrated(5, groups_of(dag, cover), most=UNBOUNDED)
+        found = integrate_pags(5, groups_of(dag, cover), most=UNBOUNDED)
         assert found.complete
         assert as_set(found.pags) == {shared(5, mags).tobytes() for mags in by_class.values()}
         assert_true_of(found.common, [mag for mags in by_class.values() for mag in mags])
-        assert_true_of(found.sure, [mag for mags in by_class.values() for mag in mags])
+        assert_true_of(found.entailed, [mag for mags in by_class.values() for mag in mags])
         several += len(by_class) > 1
         if several == 6:
             return
@@ -153,20 +153,20 @@ def test_the_published_example_of_another_implementation(name):
     """
     edges = [(own[0], own[-1], own[2:5]) for own in EXAMPLES[name]]
     true = PAG.from_marked("ABCDE", edges).endpoints
-    dag = dag_behind(true)
-    assert (pag_of(dag, range(5)) == true).all()
+    dag = dag_of_pag(true)
+    assert (pag_of_dag(dag, range(5)) == true).all()
     cover = ((0, 2, 3, 4), (0, 1, 2, 4))
     by_class = {}
     for mag in fitting_mags(5, cover, OracleTest(dag)):
         by_class.setdefault(separations(5, mag), []).append(mag)
-    found = integrated(5, groups_of(dag, cover), most=UNBOUNDED)
+    found = integrate_pags(5, groups_of(dag, cover), most=UNBOUNDED)
     assert found.complete
     assert as_set(found.pags) == {shared(5, mags).tobytes() for mags in by_class.values()}
     assert true.tobytes() in as_set(found.pags)
 
 
 def groups_of(dag, cover):
-    return [Local(group, pag_of(dag, group)) for group in cover]
+    return [LocalPAG(group, pag_of_dag(dag, group)) for group in cover]
 
 
 def assert_true_of(marks, mags):
@@ -195,32 +195,32 @@ def overlapping(seed):
 @given(st.integers(0, 10**6))
 def test_the_truth_is_always_among_them(seed):
     dag, observed, cover = overlapping(seed)
-    true = pag_of(dag, range(observed))
-    found = integrated(observed, groups_of(dag, cover), most=BOUND)
-    mag, _ = projected(dag, range(observed))
+    true = pag_of_dag(dag, range(observed))
+    found = integrate_pags(observed, groups_of(dag, cover), most=BOUND)
+    mag, _ = mag_of_dag(dag, range(observed))
     signs = {ARROW: ">", TAIL: "-"}
     ends = {(a, b): signs[int(mag[a, b])] for a, b in np.argwhere(mag).tolist()}
     assert_true_of(found.common, [ends])
-    assert_true_of(found.sure, [ends])
+    assert_true_of(found.entailed, [ends])
     if found.complete:
         assert true.tobytes() in as_set(found.pags)
     else:
         assert found.looked_at == BOUND
-        assert (found.common == found.sure).all()
+        assert (found.common == found.entailed).all()
 
 
 @settings(max_examples=40)
 @given(st.integers(0, 10**6))
 def test_the_order_of_variables_and_groups_is_nothing_to_it(seed):
     dag, observed, cover = overlapping(seed)
-    found = integrated(observed, groups_of(dag, cover), most=BOUND)
+    found = integrate_pags(observed, groups_of(dag, cover), most=BOUND)
     rng = np.random.default_rng(seed)
     order = [*rng.permutation(observed).tolist(), *range(observed, len(dag))]
     place = {v: k for k, v in enumerate(order)}
     moved = [tuple(sorted(place[v] for v in group)) for group in reversed(cover)]
-    other = integrated(observed, groups_of(dag[np.ix_(order, order)], moved), most=BOUND)
+    other = integrate_pags(observed, groups_of(dag[np.ix_(order, order)], moved), most=BOUND)
     own = np.ix_(order[:observed], order[:observed])
-    assert (found.sure[own] == other.sure).all()
+    assert (found.entailed[own] == other.entailed).all()
     if found.complete and other.complete:
         assert {marks[own].tobytes() for marks in found.pags} == as_set(other.pags)
 
@@ -230,12 +230,12 @@ def test_the_order_of_variables_and_groups_is_nothing_to_it(seed):
 def test_a_search_that_ends_early_says_so_and_has_nothing_wrong(seed, most):
     dag, observed, cover = overlapping(seed)
     heard = []
-    short = integrated(
-        observed, groups_of(dag, cover), most=most, heard=lambda *own: heard.append(own)
+    short = integrate_pags(
+        observed, groups_of(dag, cover), most=most, progress=lambda *own: heard.append(own)
     )
     assert short.looked_at == len(heard) <= most
     assert [own[0] for own in heard] == list(range(1, len(heard) + 1))
-    whole = integrated(observed, groups_of(dag, cover), most=BOUND)
+    whole = integrate_pags(observed, groups_of(dag, cover), most=BOUND)
     if whole.complete:
         assert short.complete == (whole.looked_at <= most)
         assert as_set(short.pags) <= as_set(whole.pags)
@@ -246,14 +246,14 @@ def test_a_search_that_ends_early_says_so_and_has_nothing_wrong(seed, most):
 def test_what_was_measured_together_is_the_only_one(seed):
     dag, observed, cover = overlapping(seed)
     everything = tuple(range(observed))
-    found = integrated(observed, groups_of(dag, [*cover, everything]), most=BOUND)
+    found = integrate_pags(observed, groups_of(dag, [*cover, everything]), most=BOUND)
     assert found.complete
-    assert as_set(found.pags) == {pag_of(dag, everything).tobytes()}
+    assert as_set(found.pags) == {pag_of_dag(dag, everything).tobytes()}
     assert (found.common == found.pags[0]).all()
 
 
 def local_of(pag):
-    return Local(tuple(map(int, pag.nodes)), pag.endpoints.copy())
+    return LocalPAG(tuple(map(int, pag.nodes)), pag.endpoints.copy())
 
 
 def test_groups_that_contradict_one_another_fit_nothing():
@@ -265,16 +265,16 @@ def test_groups_that_contradict_one_another_fit_nothing():
     second = PAG.from_marked("1245", [("4", "2", "o->"), ("1", "2", "o->"), ("2", "5", "-->")])
     third = PAG.from_marked("125", [("1", "2", "o->"), ("5", "2", "o->")])
     groups = [local_of(own) for own in (first, second, third)]
-    found = integrated(6, groups, most=UNBOUNDED)
+    found = integrate_pags(6, groups, most=UNBOUNDED)
     assert found.complete
     assert not found.pags
-    assert (found.common == found.sure).all()
-    assert found.sure[0, 1] == found.sure[1, 2] == ARROW
-    assert found.sure[2, 1] == TAIL
-    assert found.sure[5, 2] == CIRCLE  # a cause here, none there
-    assert found.sure[2, 5] == ARROW
-    no_pag = Local((0, 1, 2), np.array([[0, 2, 0], [3, 0, 1], [0, 1, 0]], dtype=np.int8))
-    alone = integrated(3, [no_pag], most=UNBOUNDED)
+    assert (found.common == found.entailed).all()
+    assert found.entailed[0, 1] == found.entailed[1, 2] == ARROW
+    assert found.entailed[2, 1] == TAIL
+    assert found.entailed[5, 2] == CIRCLE  # a cause here, none there
+    assert found.entailed[2, 5] == ARROW
+    no_pag = LocalPAG((0, 1, 2), np.array([[0, 2, 0], [3, 0, 1], [0, 1, 0]], dtype=np.int8))
+    alone = integrate_pags(3, [no_pag], most=UNBOUNDED)
     assert (alone.pags, alone.complete, alone.looked_at) == ((), True, 0)
 
 
@@ -286,9 +286,9 @@ def test_a_dag_stands_behind_every_pag_and_behind_nothing_else():
         marks = np.zeros((3, 3), dtype=np.int8)
         for (a, b), kind in zip(combinations(range(3), 2), chosen, strict=True):
             marks[b, a], marks[a, b] = kind
-        arcs = dag_behind(marks)
+        arcs = dag_of_pag(marks)
         assert (arcs is not None) == (marks.tobytes() in pags)
         behind += arcs is not None
-        assert arcs is None or (pag_of(arcs, range(3)) == marks).all()
+        assert arcs is None or (pag_of_dag(arcs, range(3)) == marks).all()
     assert behind == len(pags)
-    assert all(dag_behind(own) is not None for own in classes(4).values())
+    assert all(dag_of_pag(own) is not None for own in classes(4).values())

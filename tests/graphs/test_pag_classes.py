@@ -15,7 +15,7 @@ from oracle import random_dag
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.classes import is_pag, nearest_pag, pag_of_mag
 from cipherdag.graphs.ancestral.orientation import with_colliders
-from cipherdag.graphs.ancestral.projection import pag_of
+from cipherdag.graphs.ancestral.projection import pag_of_dag
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 
@@ -78,7 +78,7 @@ def test_a_pag_is_nearest_to_itself(seed):
     rng = np.random.default_rng(seed)
     dag = random_dag(int(rng.integers(2, 9)), 2.5, rng)
     measured = [v for v in range(len(dag)) if rng.random() < 0.7]
-    true = pag_of(dag, measured)
+    true = pag_of_dag(dag, measured)
     assert is_pag(true)
     assert (nearest_pag(true) == true).all()
     assert type(graph_of_endpoints([f"v{v}" for v in measured], true)) is PAG

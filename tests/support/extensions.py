@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cipherdag.graphs.endpoints import checked_arcs
-from cipherdag.graphs.extension import _remove_sinks
-from cipherdag.graphs.ranks import ranks
+from cipherdag.graphs.extension import _remove_sinks, ranks
 
 
 def consistent_extension(arcs):

@@ -37,7 +37,7 @@ from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.ancestral.classes import nearest_pag
-from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import triples_over
@@ -125,7 +125,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def decisions(self, outcome: FedFCIOutcome, facts: Facts) -> bytes:
         """The graph of the run and every group's: what is integrated of them follows from these."""
-        of_groups = b"".join(local.marks.tobytes() for local in outcome.groups)
+        of_groups = b"".join(local.endpoints.tobytes() for local in outcome.groups)
         return self._concluded(outcome, facts, integrate=0).decisions + of_groups
 
     def report(self, found: LearntPAG) -> Report:
@@ -229,7 +229,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             grounds = Grounds(sets.sets, refined.triples.ambiguous, doubtful=doubtful)
             start = start_marks(found.skeleton, constraints)
             start = with_colliders(start, refined.triples.colliders)
-            marks = completed(start, grounds, selection=self.selection)
+            marks = apply_zhang_rules(start, grounds, selection=self.selection)
             if doubtful is None and self.knowledge is None:
                 marks = nearest_pag(marks, refined.triples.ambiguous)
         weakest = found.tested(source)

@@ -24,8 +24,8 @@ from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedfci.search import TripleConstraints
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
-from cipherdag.graphs.ancestral.integration import Local, followed
-from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.ancestral.integration import LocalPAG, entailed
+from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.endpoints import NONE, circles
 from cipherdag.graphs.knowledge import Constraints
@@ -95,7 +95,7 @@ class GroupGraph:
         weakest: Of every edge x < z the test of largest p-value.
     """
 
-    local: Local
+    local: LocalPAG
     sepsets: dict[Pair, tuple[frozenset[int], float]]
     weakest: dict[Pair, MaxPValueTest]
 
@@ -136,13 +136,13 @@ def _of_group(
     # what is open of all sets is told by the strongest: a PAG has no open triples
     by_set = [(x, y, z) for x, y, z in judged.ambiguous if y not in separations.sets[x, z]]
     start = with_colliders(circles(found.skeleton), [*judged.colliders, *by_set])
-    marks = completed(start, Grounds(separations.sets), selection=False)
+    marks = apply_zhang_rules(start, Grounds(separations.sets), selection=False)
 
     def among_all(pair: Pair) -> Pair:
         return variables[pair[0]], variables[pair[1]]
 
     return GroupGraph(
-        Local(variables, marks),
+        LocalPAG(variables, marks),
         {
             among_all(pair): (frozenset(variables[v] for v in given), separations.p_values[pair])
             for pair, given in separations.sets.items()
@@ -168,7 +168,7 @@ def _integrated(
             if pair not in weakest or test.p_value > weakest[pair].p_value:
                 weakest[pair] = test
     groups = tuple(graph.local for graph in graphs)
-    marks = followed(len(constraints.required), groups)
+    marks = entailed(len(constraints.required), groups)
     return FedFCIOutcome(
         marks=marks,
         sepsets=sepsets,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.arrays import BoolMatrix
-from cipherdag.graphs.ancestral.integration import Local
+from cipherdag.graphs.ancestral.integration import LocalPAG
 from cipherdag.graphs.endpoints import NONE, Endpoints
 from cipherdag.graphs.orientation import Triple
 
@@ -28,7 +28,7 @@ class FedFCIOutcome(TestsOutcome):
     removed: int = 0
     sepsets: dict[Pair, tuple[frozenset[int], float]]
     colliders: tuple[Triple, ...] = ()
-    groups: tuple[Local, ...] = field(repr=False, default=())
+    groups: tuple[LocalPAG, ...] = field(repr=False, default=())
 
     @property
     def skeleton(self) -> BoolMatrix:

@@ -32,8 +32,8 @@ from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
 from cipherdag.findings.unresolved import Saying, UnresolvedTriple, unresolved_details
-from cipherdag.graphs.ancestral.integration import integrated
-from cipherdag.graphs.ancestral.representative import dag_behind
+from cipherdag.graphs.ancestral.integration import integrate_pags
+from cipherdag.graphs.ancestral.projection import dag_of_pag
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.endpoints import ARROW
@@ -77,8 +77,8 @@ def concluded(
     details: dict[str, Any] = {"evidence": algorithm.evidence, "tests": dict(outcome.tests)}
     marks, fitting = outcome.marks, None
     if integrate:
-        found = integrated(len(names), outcome.groups, most=integrate, heard=_log_progress)
-        consistent = [(local, dag_behind(local.marks) is not None) for local in outcome.groups]
+        found = integrate_pags(len(names), outcome.groups, most=integrate, progress=_log_progress)
+        consistent = [(local, dag_of_pag(local.endpoints) is not None) for local in outcome.groups]
         marks, fitting = found.common, Integrated(fitting_details(found, consistent, names))
         details[INTEGRATED] = fitting.details
     graph = graph_of_endpoints(names, marks)

@@ -24,7 +24,7 @@ from cipherdag.algorithms.constraint_based.pair_tests import Pair
 from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.algorithms.fedfci.search import Judge, TripleConstraints, start_marks
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.ancestral.paths import deciding
 from cipherdag.graphs.endpoints import Endpoints
 from cipherdag.graphs.knowledge import Constraints
@@ -61,7 +61,7 @@ class RFCI:
         source: Tests.
         constraints: Background knowledge of p variables.
         alpha: Independent iff p > alpha.
-        selection: As in `completed`.
+        selection: As in `apply_zhang_rules`.
         judge: Gives for a skeleton and separating sets the constraints on its triples.
     """
 
@@ -87,7 +87,7 @@ class RFCI:
             paths: set[tuple[int, ...]] = set()
             while True:
                 grounds = Grounds(found.sets, found.triples.ambiguous, paths)
-                marks = completed(start, grounds, selection=self.selection)
+                marks = apply_zhang_rules(start, grounds, selection=self.selection)
                 new = set(deciding(marks)) - paths
                 if not new:
                     return marks

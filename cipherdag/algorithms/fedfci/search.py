@@ -30,7 +30,12 @@ from cipherdag.algorithms.constraint_based.skeleton import (
 from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.ancestral.orientation import with_colliders
-from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep, possibly_directed, reached
+from cipherdag.graphs.ancestral.paths import (
+    blocks_of,
+    possible_d_sep,
+    possibly_directed,
+    transitive_closure,
+)
 from cipherdag.graphs.endpoints import ARROW, CIRCLE, TAIL, Endpoints, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Triple, colliders_by_sepset, triples_over
@@ -116,7 +121,7 @@ def fci_skeleton(
     start = start_marks(first.skeleton, constraints)
     marks, blocks = with_colliders(start, judged.colliders), blocks_of(first.skeleton)
     certain = start if selection else with_colliders(start, judged.no_causes)
-    causes = selection | reached(possibly_directed(certain))
+    causes = selection | transitive_closure(possibly_directed(certain))
     candidates = {
         (x, y): possible_d_sep(
             marks, x, y, (blocks == blocks[x, y]).any(axis=0) & (causes[:, x] | causes[:, y])

@@ -27,6 +27,7 @@ from cipherdag.algorithms.constraint_based.untested import support_of, support_p
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.reference import PAPER, REFERENCES, Reference
 from cipherdag.findings.unresolved import Saying, UnresolvedTriple
+from cipherdag.graphs.dags import dag_of, unshielded_colliders
 from cipherdag.graphs.edge_evidence import (
     NO_EVIDENCE,
     EdgeEvidence,
@@ -37,7 +38,6 @@ from cipherdag.graphs.edge_evidence import (
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN
 from cipherdag.graphs.orientation import Triple
-from cipherdag.graphs.resolution import unshielded_colliders
 
 MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
 UNDIRECTED_OPEN = (
@@ -257,7 +257,9 @@ def unresolved_triples(
     """
     if (classed := outcome.in_class) is None:
         return ()
-    stands, open_triples = set(unshielded_colliders(classed.dag)), set(outcome.ambiguous)
+    dag = classed.dag
+    stands = set(unshielded_colliders(dag_of(dag), dag_of(dag | dag.T)))
+    open_triples = set(outcome.ambiguous)
     against = {*classed.set_aside, *classed.forced, *open_triples}
     rows = []
     for x, y, z in sorted(against):

@@ -1,4 +1,4 @@
-"""The paths that orienting a PAG looks for: discriminating, uncovered, and possible d-separation.
+"""Paths that orienting a PAG looks for: discriminating, uncovered, and possible d-separation.
 
 Sources: Zhang, "On the completeness of orientation rules for causal discovery in the presence of
 latent confounders and selection bias", Artificial Intelligence 172 (2008); Spirtes, Glymour and
@@ -16,30 +16,30 @@ from collections.abc import Iterator
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.graphs.dags import members, reachable
-from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, bits, directed
+from cipherdag.graphs.dags import members, reachable, row_masks, walk_steps
+from cipherdag.graphs.endpoints import ARROW, CIRCLE, NONE, TAIL, Endpoints, directed
 
 
-def discriminating(marks: Endpoints, b: int, c: int) -> Iterator[tuple[int, ...]]:
+def discriminating(endpoints: Endpoints, b: int, c: int) -> Iterator[tuple[int, ...]]:
     """Shortest paths (t, ..., a, b, c) that discriminate b, one for every start t and every a.
 
     t and c are not adjacent; every variable between t and b is a collider on the path and a parent
     of c.
     """
-    parents = directed(marks)[:, c]
-    for a in np.flatnonzero(parents & (marks[b] == ARROW)).tolist():
+    parents = directed(endpoints)[:, c]
+    for a in np.flatnonzero(parents & (endpoints[b] == ARROW)).tolist():
         before: dict[int, int] = {a: b}
         frontier, starts = [a], list[int]()
         while frontier and not starts:
             onward: list[int] = []
             for v in frontier:
-                for w in np.flatnonzero(marks[:, v] == ARROW).tolist():
+                for w in np.flatnonzero(endpoints[:, v] == ARROW).tolist():
                     if w in before or w in (b, c):
                         continue
-                    if marks[w, c] == NONE:
+                    if endpoints[w, c] == NONE:
                         before[w] = v
                         starts.append(w)
-                    elif parents[w] and marks[v, w] == ARROW:
+                    elif parents[w] and endpoints[v, w] == ARROW:
                         before[w] = v
                         onward.append(w)
             frontier = onward
@@ -50,23 +50,23 @@ def discriminating(marks: Endpoints, b: int, c: int) -> Iterator[tuple[int, ...]
             yield (*path, c)
 
 
-def deciding(marks: Endpoints) -> Iterator[tuple[int, ...]]:
+def deciding(endpoints: Endpoints) -> Iterator[tuple[int, ...]]:
     """The discriminating paths that could direct something."""
-    for c, b in np.argwhere(marks == CIRCLE).tolist():
-        yield from discriminating(marks, b, c)
+    for c, b in np.argwhere(endpoints == CIRCLE).tolist():
+        yield from discriminating(endpoints, b, c)
 
 
 class Uncovered:
-    """Looks for paths of which no two variables that are one apart are adjacent.
+    """Looks for paths of which no variable is adjacent to the second next.
 
     Args:
-        marks: The graph, shape (p, p).
+        endpoints: The graph, shape (p, p).
         steps: [i, j] is True where a path may go from i to j, shape (p, p).
     """
 
-    def __init__(self, marks: Endpoints, steps: BoolMatrix) -> None:
-        self.adjacent = bits(marks != NONE)
-        self.steps = bits(steps)
+    def __init__(self, endpoints: Endpoints, steps: BoolMatrix) -> None:
+        self.adjacent = row_masks(endpoints != NONE)
+        self.steps = row_masks(steps)
 
     def reaches(self, start: int, first: int, targets: int, *, last: int = -1) -> bool:
         """Whether such a path leads from a start over its first step to one of some targets.
@@ -79,46 +79,39 @@ class Uncovered:
         """
         if targets >> first & 1:
             return bool(last >> start & 1)
-        if not self._walks(start, first, targets):
+        # a walk, which may come to a variable twice, is far sooner seen not to be there
+        walk = walk_steps([(start, first)], self._onward)
+        if not any(self._onward(u, v) & targets for u, v in walk):
             return False
         waiting = deque([(start, first, 1 << start | 1 << first)])
         while waiting:
             u, v, seen = waiting.popleft()
-            onward = self.steps[v] & ~self.adjacent[u] & ~seen
+            onward = self._onward(u, v) & ~seen
             if onward & targets and last >> v & 1:
                 return True
             waiting.extend((v, w, seen | 1 << w) for w in members(onward & ~targets))
         return False
 
-    def _walks(self, start: int, first: int, targets: int) -> bool:
-        """Whether a walk does, which may come to a variable twice; far sooner found to be none."""
-        seen = {(start, first)}
-        waiting = [(start, first)]
-        while waiting:
-            u, v = waiting.pop()
-            onward = self.steps[v] & ~self.adjacent[u]
-            if onward & targets:
-                return True
-            new = [(v, w) for w in members(onward) if (v, w) not in seen]
-            seen.update(new)
-            waiting += new
-        return False
+    def _onward(self, u: int, v: int) -> int:
+        return self.steps[v] & ~self.adjacent[u]
 
 
-def possibly_directed(marks: Endpoints) -> BoolMatrix:
+def possibly_directed(endpoints: Endpoints) -> BoolMatrix:
     """[i, j] is True where i *-* j has no arrowhead at i and no tail at j, shape (p, p)."""
-    return (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
+    return (endpoints != NONE) & (endpoints.T != ARROW) & (endpoints != TAIL)
 
 
-def reached(steps: BoolMatrix) -> BoolMatrix:
+def transitive_closure(steps: BoolMatrix) -> BoolMatrix:
     """[i, j] is True where steps lead from i to j, or i is j, shape (p, p)."""
-    masks, found = bits(steps), np.zeros_like(steps)
+    masks, closure = row_masks(steps), np.zeros_like(steps)
     for v in range(len(steps)):
-        found[v, list(members(reachable(masks, 1 << v)))] = True
-    return found
+        closure[v, list(members(reachable(masks, 1 << v)))] = True
+    return closure
 
 
-def possible_d_sep(marks: Endpoints, x: int, y: int, among: BoolMatrix | None = None) -> IndexArray:
+def possible_d_sep(
+    endpoints: Endpoints, x: int, y: int, among: BoolMatrix | None = None
+) -> IndexArray:
     """Possible-D-SEP(x, y), in order: what may be in the set that separates the two, seen from x.
 
     A variable is in it if it is reached from x along edges of which every two that follow one
@@ -127,27 +120,22 @@ def possible_d_sep(marks: Endpoints, x: int, y: int, among: BoolMatrix | None = 
     would be an inducing one.
 
     Args:
-        marks: A graph with its colliders, shape (p, p).
+        endpoints: A graph with its colliders, shape (p, p).
         x: A variable.
         y: Another one.
         among: Where the path may go, shape (p,); everywhere, if None. See `blocks_of`.
     """
-    inside = np.ones(len(marks), dtype=bool) if among is None else among.copy()
+    inside = np.ones(len(endpoints), dtype=bool) if among is None else among.copy()
     inside[[x, y]] = False
-    adjacent = (marks != NONE) & inside
-    near, into = bits(adjacent), bits((marks == ARROW).T & inside)
-    seen = {(x, v) for v in members(near[x])}
-    waiting = list(seen)
-    while waiting:
-        a, b = waiting.pop()
-        onward = near[b] & near[a]
-        if into[b] >> a & 1 or (a == x and marks[x, b] == ARROW):
-            onward |= into[b]
-        for c in members(onward & ~(1 << a)):
-            if (b, c) not in seen:
-                seen.add((b, c))
-                waiting.append((b, c))
-    return np.array(sorted({v for _, v in seen}), dtype=np.int64)
+    near = row_masks((endpoints != NONE) & inside)
+    into = row_masks((endpoints == ARROW).T & inside)
+
+    def onward(a: int, b: int) -> int:
+        collider = into[b] >> a & 1 or (a == x and endpoints[x, b] == ARROW)
+        return (near[b] & near[a] | (into[b] if collider else 0)) & ~(1 << a)
+
+    steps = walk_steps([(x, v) for v in members(near[x])], onward)
+    return np.array(sorted({v for _, v in steps}), dtype=np.int64)
 
 
 def blocks_of(skeleton: BoolMatrix) -> IndexArray:
@@ -160,18 +148,18 @@ def blocks_of(skeleton: BoolMatrix) -> IndexArray:
 
     Source: Hopcroft and Tarjan, "Algorithm 447", Communications of the ACM 16 (1973).
     """
-    found = np.full(skeleton.shape, -1, dtype=np.int64)
+    blocks = np.full(skeleton.shape, -1, dtype=np.int64)
     near = [np.flatnonzero(row).tolist() for row in skeleton]
     depth: dict[int, int] = {}
     for root in range(len(skeleton)):
         if root not in depth:
             depth[root] = 0
-            _number_blocks(root, near, depth, found)
-    return found
+            _number_blocks(root, near, depth, blocks)
+    return blocks
 
 
 def _number_blocks(
-    root: int, near: list[list[int]], depth: dict[int, int], found: IndexArray
+    root: int, near: list[list[int]], depth: dict[int, int], blocks: IndexArray
 ) -> None:
     """Number the blocks of one component, walking in depth; `depth` has what was seen."""
     low, edges = {root: 0}, list[tuple[int, int]]()
@@ -187,7 +175,7 @@ def _number_blocks(
             if low[v] >= depth[parent]:  # parent parts v and what is below it from the rest
                 start = edges.index((parent, v))
                 a, b = np.array(edges[start:]).T
-                found[a, b] = found[b, a] = found.max() + 1
+                blocks[a, b] = blocks[b, a] = blocks.max() + 1
                 del edges[start:]
         elif w not in depth:
             edges.append((v, w))

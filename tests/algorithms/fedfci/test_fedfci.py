@@ -16,7 +16,7 @@ from cipherdag import Federation, FedFCI, FedPC, Knowledge, PAGResult
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
-from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
 from cipherdag.graphs.endpoints import ARROW, NONE, TAIL, circles
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.orientation import colliders_by_sepset
@@ -64,7 +64,7 @@ def true_pag(dag, observed, hidden):
         if (x, y) not in mag
     }
     marks = with_colliders(circles(skeleton), colliders_by_sepset(skeleton, sets))
-    return completed(marks, Grounds(sets), selection=bool(selected))
+    return apply_zhang_rules(marks, Grounds(sets), selection=bool(selected))
 
 
 @pytest.mark.parametrize("selection", [False, True])

@@ -68,7 +68,7 @@ def test_every_group_has_its_own_pag():
             first = [*own.variables, *(v for v in range(len(dag)) if v not in own.variables)]
             moved = dag[np.ix_(first, first)]
             k = len(own.variables)
-            assert (own.marks == true_pag(moved, k, len(dag) - k)).all()
+            assert (own.endpoints == true_pag(moved, k, len(dag) - k)).all()
             assert measured.has(own.variables)
 
 
@@ -97,7 +97,7 @@ def test_sites_agree_on_what_was_found_without_a_search():
     found, outcome, _, facts = found_of(dag, observed, measured)
     told = {replace(ALGORITHM, integrate=own).decisions(outcome, facts) for own in (1, 10, 10**7)}
     assert len(told) == 1
-    other = replace(outcome.groups[0], marks=np.zeros_like(outcome.groups[0].marks))
+    other = replace(outcome.groups[0], endpoints=np.zeros_like(outcome.groups[0].endpoints))
     changed = replace(outcome, groups=(other, *outcome.groups[1:]))
     assert ALGORITHM.decisions(changed, facts) not in told
     assert found.decisions

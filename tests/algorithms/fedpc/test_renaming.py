@@ -14,10 +14,9 @@ from mixed_sites import ALL_KINDS
 from oracle import random_dag
 
 from cipherdag import Federation, FedPC
-from cipherdag.graphs.extension import acyclic_extension
+from cipherdag.graphs.extension import acyclic_extension, ranks
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.graphs.ranks import ranks
 
 EVERY_COUNT = replace(ALL_KINDS, min_cell_size=0)
 

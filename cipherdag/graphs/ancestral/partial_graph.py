@@ -1,7 +1,7 @@
-"""A graph of which only some is known, and what follows: edges, ancestors, and middles of triples.
+"""A graph decided in part, and what follows: edges, ancestors, and middles of triples.
 
 Without selection the mark of an edge at b says whether b is an ancestor of the other end, so that
-marks are kept as such facts, of variables without an edge, too. All is in bit masks, since a search
+marks are held as such facts, of variables without an edge, too. All is in bit masks, since a search
 looks at thousands of such graphs.
 
 Leaks:
@@ -24,7 +24,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GroupConstraints:
     """What graphs over some of p variables each say of one over all.
 
     Attributes:
@@ -41,8 +41,8 @@ class Told:
 
 
 @dataclass(slots=True)
-class Partial:
-    """What is known of a graph over p variables; a bit mask of every variable.
+class PartialGraph:
+    """What is decided of a graph over p variables; a bit mask of every variable.
 
     Attributes:
         joined: Its neighbours.
@@ -59,14 +59,19 @@ class Partial:
     never: list[int]
     middles: dict[Triple, bool] = field(default_factory=dict)
 
-    def branches(self, told: Told) -> list[Partial]:
+    def branches(self, constraints: GroupConstraints) -> list[PartialGraph]:
         """The graphs in which one pair or triple more is decided; none where all are."""
-        open_pairs = ((x, (own & -own).bit_length() - 1) for x, own in enumerate(self.loose) if own)
+        open_pairs = ((x, (y & -y).bit_length() - 1) for x, y in enumerate(self.loose) if y)
         if (pair := next(open_pairs, None)) is not None:
-            return [self._with_edge(*pair, there=there) for there in (True, False)]
-        open_triples = (own for own in self.triples() if not any(self._said(own, told)))
-        if (triple := next(open_triples, None)) is not None:
-            return [self._with_middle(triple, collides=own) for own in (True, False)]
+            present, absent = self._copy(), self._copy()
+            present.decide(*pair, adjacent=True)
+            absent.decide(*pair, adjacent=False)
+            return [present, absent]
+        triples = (each for each in self.triples() if not any(self._implied(each, constraints)))
+        if (triple := next(triples, None)) is not None:
+            collider, other = self._copy(), self._copy()
+            collider.middles[triple], other.middles[triple] = True, False
+            return [collider, other]
         return []
 
     def triples(self) -> Iterator[Triple]:
@@ -77,56 +82,47 @@ class Partial:
                     yield x, y, z
 
     def marks(self) -> Endpoints:
-        """The marks of all edges that may be, circles where nothing or too much is known."""
-        found = np.zeros((len(self.joined),) * 2, dtype=np.int8)
+        """The marks of all edges that may be, circles where nothing or too much is decided."""
+        marks = np.zeros((len(self.joined),) * 2, dtype=np.int8)
         for b, (joined, loose) in enumerate(zip(self.joined, self.loose, strict=True)):
             for a in members(joined | loose):
                 tail, arrow = self.below[b] >> a & 1, self.never[b] >> a & 1
-                found[a, b] = CIRCLE if tail == arrow else TAIL if tail else ARROW
-        return found
+                marks[a, b] = CIRCLE if tail == arrow else TAIL if tail else ARROW
+        return marks
 
-    def settles(self, told: Told) -> bool:
-        """Add all that follows from what is known; whether that is without contradiction."""
+    def propagate(self, constraints: GroupConstraints) -> bool:
+        """Add all that follows from what is decided; whether that is without contradiction."""
         while True:
             before = (*self.joined, *self.loose, *self.below, *self.never)
-            if not (self._ancestors() and self._triples(told)):
+            if not (self._propagate_ancestors() and self._propagate_triples(constraints)):
                 return False
-            self._shielded(told)
+            self._remove_shields(constraints)
             if before == (*self.joined, *self.loose, *self.below, *self.never):
-                return self._induces(told)
+                return self._induces(constraints)
 
-    def decide(self, x: int, y: int, *, there: bool) -> None:
+    def decide(self, x: int, y: int, *, adjacent: bool) -> None:
         """Decide whether a loose pair is adjacent."""
         for a, b in ((x, y), (y, x)):
             self.loose[a] &= ~(1 << b)
-            if there:
+            if adjacent:
                 self.joined[a] |= 1 << b
 
-    def _said(self, triple: Triple, told: Told) -> tuple[bool, bool]:
+    def _implied(self, triple: Triple, constraints: GroupConstraints) -> tuple[bool, bool]:
         """Whether anything says that the middle of a triple is a collider, and that it is none."""
         x, y, z = triple
         pair, ends = (min(x, z), max(x, z)), 1 << x | 1 << z
         assumed = self.middles.get((pair[0], y, pair[1]))
-        yes = told.outside.get(pair, 0) >> y & 1 or not ends & ~self.never[y]
-        no = told.inside.get(pair, 0) >> y & 1 or self.below[y] & ends
+        yes = constraints.outside.get(pair, 0) >> y & 1 or not ends & ~self.never[y]
+        no = constraints.inside.get(pair, 0) >> y & 1 or self.below[y] & ends
         return bool(yes or assumed), bool(no or assumed is False)
 
-    def _copy(self) -> Partial:
-        """One that can be changed alone."""
+    def _copy(self) -> PartialGraph:
         joined, loose = self.joined.copy(), self.loose.copy()
-        return Partial(joined, loose, self.below.copy(), self.never.copy(), self.middles.copy())
+        return PartialGraph(
+            joined, loose, self.below.copy(), self.never.copy(), self.middles.copy()
+        )
 
-    def _with_edge(self, x: int, y: int, *, there: bool) -> Partial:
-        found = self._copy()
-        found.decide(x, y, there=there)
-        return found
-
-    def _with_middle(self, triple: Triple, *, collides: bool) -> Partial:
-        found = self._copy()
-        found.middles[triple] = collides
-        return found
-
-    def _ancestors(self) -> bool:
+    def _propagate_ancestors(self) -> bool:
         """Ancestors of ancestors; what is no ancestor for want of a path, or would be one else."""
         everything = (1 << len(self.below)) - 1
         for v in range(len(self.below)):
@@ -135,53 +131,49 @@ class Partial:
             (joined | loose) & ~never
             for joined, loose, never in zip(self.joined, self.loose, self.never, strict=True)
         ]
-        for v, own in enumerate(self.below):
+        for v, descendants in enumerate(self.below):
             self.never[v] |= everything & ~reachable(steps, 1 << v)
-            for w in members(own):
+            for w in members(descendants):
                 self.never[w] |= self.never[v] | 1 << v
         for v, never in enumerate(self.never):
-            above = sum(1 << w for w, own in enumerate(self.below) if own & never)
+            above = sum(1 << w for w, descendants in enumerate(self.below) if descendants & never)
             self.never[v] |= above & ~(1 << v)
         facts = zip(self.below, self.never, strict=True)
         return not any(a & (b | 1 << v) for v, (a, b) in enumerate(facts))
 
-    def _triples(self, told: Told) -> bool:
+    def _propagate_triples(self, constraints: GroupConstraints) -> bool:
         """What a collider or none says of ancestors."""
         for x, y, z in self.triples():
-            collides, other = self._said((x, y, z), told)
-            if collides and other:
+            collider, other = self._implied((x, y, z), constraints)
+            if collider and other:
                 return False
-            if collides:
+            if collider:
                 self.never[y] |= 1 << x | 1 << z
             elif other and self.never[y] & (1 << x | 1 << z):
                 self.below[y] |= (1 << z) if self.never[y] >> x & 1 else (1 << x)
         return True
 
-    def _plain(self, told: Told) -> dict[Pair, int]:
-        """By (u, v), what w makes u, v, w a triple whose middle is no collider."""
-        found: dict[Pair, int] = {}
-        for x, y, z in self.triples():
-            if self._said((x, y, z), told)[1]:
-                found[x, y] = found.get((x, y), 0) | 1 << z
-                found[z, y] = found.get((z, y), 0) | 1 << x
-        return found
-
-    def _shielded(self, told: Told) -> None:
-        """Take out loose pairs that cannot be adjacent: a triple would contradict what is told."""
+    def _remove_shields(self, constraints: GroupConstraints) -> None:
+        """Take out loose pairs that cannot be adjacent: a triple would contradict constraints."""
         for y, loose in enumerate(self.loose):
             for z in members(loose):
-                beside = self.joined[y] & ~(self.joined[z] | self.loose[z]) & ~(1 << z)
-                if any(all(self._said((x, y, z), told)) for x in members(beside)):
-                    self.decide(y, z, there=False)
+                others = self.joined[y] & ~(self.joined[z] | self.loose[z]) & ~(1 << z)
+                if any(all(self._implied((x, y, z), constraints)) for x in members(others)):
+                    self.decide(y, z, adjacent=False)
 
-    def _induces(self, told: Told) -> bool:
+    def _induces(self, constraints: GroupConstraints) -> bool:
         """Whether there may be an inducing path where groups have an edge and all have none."""
-        plain = self._plain(told)
+        # by (u, v), what w makes u, v, w a triple whose middle is no collider
+        plain: dict[Pair, int] = {}
+        for x, y, z in self.triples():
+            if self._implied((x, y, z), constraints)[1]:
+                plain[x, y] = plain.get((x, y), 0) | 1 << z
+                plain[z, y] = plain.get((z, y), 0) | 1 << x
         return all(
-            self._may_induce(*pair, lacking, plain)
-            for pair, own in told.induced.items()
-            if not (self.joined[pair[0]] | self.loose[pair[0]]) >> pair[1] & 1
-            for lacking in own
+            self._may_induce(x, y, lacking, plain)
+            for (x, y), masks in constraints.induced.items()
+            if not (self.joined[x] | self.loose[x]) >> y & 1
+            for lacking in masks
         )
 
     def _may_induce(self, x: int, y: int, lacking: int, plain: dict[Pair, int]) -> bool:
