@@ -113,7 +113,7 @@ def estimate(world: Any, whole: list[NDArray], estimator: str) -> tuple[float, .
         treatment="drug", outcome="cured", adjust="age,sex", estimator=estimator, between=False
     )
     found = driven(algorithm.ask(Facts(len(NAMES), len(sites), names=NAMES, fewest=1)), sites)
-    own = found.found[0].contrasts[0]
+    own = found.effects[0].contrasts[0]
     return own.estimate, own.error, own.low, own.high
 
 

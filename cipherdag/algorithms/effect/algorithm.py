@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
 from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
-from cipherdag.algorithms.effect.sets import PossibleSet, read_sets, written_sets
+from cipherdag.algorithms.effect.sets import read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import check_parameters, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector
@@ -29,7 +29,6 @@ from cipherdag.findings.effect import (
     AdjustedEffect,
     EstimatedEffect,
     LeftOut,
-    Refutation,
 )
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer
@@ -50,13 +49,13 @@ MOST_NAMED = 40
 
 @dataclass(frozen=True, slots=True)
 class EffectOutcome:
-    """What was found, by position.
+    """The effects, by position.
 
     Attributes:
         treatment: Position.
         outcome: Position.
         estimator: What ``auto`` came to.
-        found: The effect given each set.
+        effects: The effect given each set.
         adjust: What each set has.
         parents: Causes of the treatment in the DAGs of each set; None of the only one.
         all_rows: How many rows the sites hold.
@@ -66,7 +65,7 @@ class EffectOutcome:
     treatment: int
     outcome: int
     estimator: Estimator
-    found: tuple[AdjustedEffect, ...]
+    effects: tuple[AdjustedEffect, ...]
     adjust: tuple[tuple[int, ...], ...]
     parents: tuple[tuple[int, ...] | None, ...]
     all_rows: int
@@ -159,9 +158,10 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             self.site_effect or self.estimator != "standardise",
             "standardise compares rows within their sites: it goes with site_effect",
         )
+        truncations = ", ".join(map(str, TRUNCATIONS))
         require(
             self.truncate in TRUNCATIONS,
-            f"truncate must be one of {', '.join(map(str, TRUNCATIONS))}, not {self.truncate}",
+            f"truncate must be one of {truncations}, not {self.truncate}",
         )
         read_sets(self.adjust)
 
@@ -184,48 +184,55 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         return over_one_cohort(self._run(facts), facts.present)
 
     def _run(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
-        treatment, outcome = (_place(facts, own) for own in (self.treatment, self.outcome))
+        treatment, outcome = (_position(facts, name) for name in (self.treatment, self.outcome))
         sets = read_sets(self.adjust)
-        adjust = [tuple(sorted(_place(facts, name) for name in own.adjust)) for own in sets]
-        for own in adjust:
-            named = (treatment, outcome, *own)
+        adjust = [tuple(sorted(_position(facts, name) for name in one.adjust)) for one in sets]
+        for positions in adjust:
+            named = (treatment, outcome, *positions)
             twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
             hint = "; adjust names neither treatment nor outcome, which are in it anyway"
             require(twice is None, f"an effect names '{twice}' twice{hint}")
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = question.read((yield question))
         estimator = self._chosen(kinds, treatment, outcome)
-        self._check_strata(kinds, estimator, facts, treatment, adjust)
+        if estimator == "standardise":
+            self._check_strata(kinds, facts, treatment, adjust)
         scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
+        leave_out, first = self.withheld == "leave-out", self.outcome_category == 1
         estimations = {
             number: Estimation(
-                scope,
-                facts,
-                self.reference - 1,
-                self.withheld == "leave-out",
-                self.between,
-                first=self.outcome_category == 1,
+                scope, facts, self.reference - 1, leave_out, self.between, first=first
             )
-            for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
-            if not own.why
+            for number, (one, scope) in enumerate(zip(sets, scopes, strict=True))
+            if not one.why
         }
-        told, left = yield from gather_two(
-            gather([refuted(own, every=self.refute) for own in estimations.values()]),
+        effects, left = yield from gather_two(
+            gather([refuted(one, every=self.refute) for one in estimations.values()]),
             left_out(scopes[0], kinds, facts.fewest),
         )
-        by_number = dict(zip(estimations, told, strict=True))
-        found = [by_number.get(n, _untold(own)) for n, own in enumerate(sets)]
-        _require_any(found)
-        return EffectOutcome(
-            treatment,
-            outcome,
-            estimator,
-            tuple(replace(a, n_dags=own.n_dags) for a, own in zip(found, sets, strict=True)),
-            tuple(adjust),
-            tuple(_places(facts, own.parents) for own in sets),
-            kinds.rows,
-            left,
+        by_number = dict(zip(estimations, effects, strict=True))
+        # of a set that says why nothing is to be estimated, nothing is asked
+        every = [
+            replace(
+                by_number.get(number, AdjustedEffect(adjust=one.adjust, why=one.why)),
+                n_dags=one.n_dags,
+            )
+            for number, one in enumerate(sets)
+        ]
+        why = [one.why for one in every if one.why and one.why != NO_EFFECT]
+        if len(why) == len(every):
+            raise DataError(
+                f"no effect is estimated: {why[0]}",
+                remedy="Adjust for fewer or coarser variables, or choose another estimator.",
+            )
+        parents = (
+            None if one.parents is None else tuple(sorted(_position(facts, v) for v in one.parents))
+            for one in sets
         )
+        return EffectOutcome(
+            treatment, outcome, estimator, tuple(every), tuple(adjust), tuple(parents),
+            kinds.rows, left,
+        )  # fmt: skip
 
     def _chosen(self, kinds: ColumnKinds, treatment: int, outcome: int) -> Estimator:
         """The estimator, if it takes these columns."""
@@ -256,21 +263,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         return self.estimator
 
     def _check_strata(
-        self,
-        kinds: ColumnKinds,
-        estimator: Estimator,
-        facts: Facts,
-        treatment: int,
-        adjust: list[tuple[int, ...]],
+        self, kinds: ColumnKinds, facts: Facts, treatment: int, adjust: list[tuple[int, ...]]
     ) -> None:
-        """Refuse strata of numbers, and too many of them."""
-        for own in adjust if estimator == "standardise" else ():
-            numbers = [facts.names[v] for v in own if not kinds.categories[v]]
-            require(
-                not numbers,
-                f"standardise takes categories, and '{numbers[0] if numbers else ''}' has numbers",
-            )
-            cells = math.prod(kinds.categories[[treatment, *own]].tolist())
+        for positions in adjust:
+            number = next((facts.names[v] for v in positions if not kinds.categories[v]), None)
+            require(number is None, f"standardise takes categories, and '{number}' has numbers")
+            cells = math.prod(kinds.categories[[treatment, *positions]].tolist())
             require(cells <= MOST_CELLS, f"there are more than {MOST_CELLS} strata and arms")
 
     def _scopes(
@@ -283,7 +281,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         """A question for every set, all of the same rows."""
         discrete = kinds.categories > 0
         origins = np.where(discrete, 0.0, common_origins(kinds))
-        whole = {v for own in adjust for v in own}
+        every = {v for positions in adjust for v in positions}
         return [
             EffectSums(
                 categories=tuple(kinds.categories.tolist()),
@@ -291,19 +289,38 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 units=pack_integers(np.where(discrete, 0, common_units(kinds))),
                 treatment=pair[0],
                 outcome=pair[1],
-                adjust=own,
-                complete_in=tuple(sorted(whole - set(own))),
+                adjust=positions,
+                complete_in=tuple(sorted(every - set(positions))),
                 estimator=estimator,
                 truncate=self.truncate,
                 site_effect=self.site_effect,
                 max_rows=self.max_rows,
             )
-            for own in adjust
+            for positions in adjust
         ]
 
     def conclude(self, outcome: EffectOutcome, facts: Facts) -> EstimatedEffect:
         """The effect by name."""
-        names = facts.names
+        names, sets = facts.names, []
+        for effect, adjust, parents in zip(
+            outcome.effects, outcome.adjust, outcome.parents, strict=True
+        ):
+            left_out = iter(adjust)  # refutations leave variables out in their order
+            refutations = tuple(
+                replace(one, left_out=names[next(left_out)])
+                if one.change == "variable left out"
+                else one
+                for one in effect.refutations
+            )
+            sets.append(
+                replace(
+                    effect,
+                    doubts=(*effect.doubts, *_determined(outcome, adjust, facts)),
+                    adjust=tuple(names[v] for v in adjust),
+                    refutations=refutations,
+                    parents=None if parents is None else tuple(names[v] for v in parents),
+                )
+            )
         return EstimatedEffect(
             treatment=names[outcome.treatment],
             outcome=names[outcome.outcome],
@@ -312,18 +329,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             outcome_category=self.outcome_category,
             all_rows=outcome.all_rows,
             left_out=outcome.left_out,
-            sets=tuple(
-                replace(
-                    own,
-                    doubts=(*own.doubts, *_determined(outcome, adjust, facts)),
-                    adjust=tuple(names[v] for v in adjust),
-                    refutations=_by_name(own.refutations, [names[v] for v in adjust]),
-                    parents=None if parents is None else tuple(names[v] for v in parents),
-                )
-                for own, adjust, parents in zip(
-                    outcome.found, outcome.adjust, outcome.parents, strict=True
-                )
-            ),
+            sets=tuple(sets),
         )
 
     def disclosures(self) -> tuple[str, ...]:
@@ -349,7 +355,7 @@ def _determined(outcome: EffectOutcome, adjust: tuple[int, ...], facts: Facts) -
             )
 
 
-def _place(facts: Facts, name: str) -> int:
+def _position(facts: Facts, name: str) -> int:
     if name not in facts.names:
         raise ParameterError(
             f"an effect names '{name}', which is no variable",
@@ -357,31 +363,3 @@ def _place(facts: Facts, name: str) -> int:
             + (" and others." if len(facts.names) > MOST_NAMED else "."),
         )
     return facts.names.index(name)
-
-
-def _places(facts: Facts, names: tuple[str, ...] | None) -> tuple[int, ...] | None:
-    return None if names is None else tuple(sorted(_place(facts, name) for name in names))
-
-
-def _by_name(found: tuple[Refutation, ...], adjust: list[str]) -> tuple[Refutation, ...]:
-    """Refutations with the names of the variables that are left out, in their order."""
-    names = iter(adjust)
-    return tuple(
-        replace(own, left_out=next(names)) if own.change == "variable left out" else own
-        for own in found
-    )
-
-
-def _untold(own: PossibleSet) -> AdjustedEffect:
-    """A set of which nothing is asked."""
-    return AdjustedEffect(adjust=own.adjust, why=own.why)
-
-
-def _require_any(found: list[AdjustedEffect]) -> None:
-    """Refuse a result without any estimate."""
-    untold = [own.why for own in found if own.why and own.why != NO_EFFECT]
-    if len(untold) == len(found):
-        raise DataError(
-            f"no effect is estimated: {untold[0]}",
-            remedy="Adjust for fewer or coarser variables, or choose another estimator.",
-        )

@@ -11,12 +11,15 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.effect.contrasts import FEWEST_SPARE, Uncertainty, differences, ratios
-from cipherdag.algorithms.effect.effect_estimates import (
+from cipherdag.algorithms.effect.estimates import (
+    FEWEST_SPARE,
     Arms,
     Estimates,
+    Uncertainty,
     arm_means,
     coefficient_estimates,
+    differences,
+    ratios,
 )
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
@@ -117,7 +120,7 @@ class Estimation:
         yield from self._fit()
         why = self._unfit()
         if why:
-            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+            return self._no_effect(why)
         if self.question.linear:
             return (yield from self._coefficients())
         return (yield from self._means())
@@ -217,7 +220,7 @@ class Estimation:
         asked = self._stage(ArmMeans(self._all_coefficients(), overlap=self.overlap))
         arms = arm_means(asked, (yield from self._opened(asked)), self.fits)
         if why := self._cut(arms):
-            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+            return self._no_effect(why)
         covariance = yield from self._covariance(arms.estimates)
         return self._of_arms(
             arms.estimates.values,
@@ -252,12 +255,19 @@ class Estimation:
     ) -> AdjustedEffect:
         """Means and contrasts, on the outcome's own scale."""
         unit, origin = self._outcome_scale()
-        worth = self._worth(values, rows, effective)
-        spare = worth - self._constants_of_arm()
+        certain = self._effective_rows(values, rows, effective)
+        coefficients = self._coefficients_per_arm
+        spare = certain - coefficients
         if (few := int(spare.argmin())) >= 0 and spare[few] < FEWEST_SPARE:
-            return AdjustedEffect(adjust=(), why=self._too_few(few, rows, worth), sites=self._sites)
+            rare = certain[few] < rows[few] / 2.0
+            rarer = ", few of them with the rarer outcome," if rare else ""
+            return self._no_effect(
+                f"{rows[few]:.0f} rows of arm {few + 1}{rarer} are worth {certain[few]:.0f}, and "
+                f"models with constants of {self._sites} sites have {coefficients} coefficients, "
+                "so that no interval would hold: adjust for fewer or coarser variables"
+            )
         values, covariance = origin + values * unit, covariance * unit * unit
-        uncertainty = Uncertainty(covariance, worth, spare)
+        uncertainty = Uncertainty(covariance, certain, spare)
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
         contrasts = [*differences(values, uncertainty, self.reference)]
         if self.question.categories[self.question.outcome]:
@@ -269,26 +279,21 @@ class Estimation:
         )
         return self._effect(contrasts, rows=int(rows.sum()), means=means, **more)
 
-    def _worth(self, shares: FloatVector, rows: FloatVector, effective: FloatVector) -> FloatVector:
-        """Of how many rows' squares the variance of an arm's mean is as certain, shape (arms,).
+    def _effective_rows(
+        self, shares: FloatVector, rows: FloatVector, effective: FloatVector
+    ) -> FloatVector:
+        """Rows whose squares are as certain as the variance of an arm's mean, shape (arms,).
 
         That of a share p is as certain as that of 2 n min(p, 1 - p) numbers. Without weights a
         model speaks of rows unlike the arm's, and these count half.
         """
-        worth = np.where(effective > 0.0, effective, rows / 2.0)
+        certain = np.where(effective > 0.0, effective, rows / 2.0)
         if self.question.categories[self.question.outcome]:
-            worth = worth * 2.0 * np.minimum(shares, 1.0 - shares)
-        return worth
+            certain = certain * 2.0 * np.minimum(shares, 1.0 - shares)
+        return certain
 
-    def _too_few(self, arm: int, rows: FloatVector, worth: FloatVector) -> str:
-        rarer = ", few of them with the rarer outcome," if worth[arm] < rows[arm] / 2.0 else ""
-        return (
-            f"{rows[arm]:.0f} rows of arm {arm + 1}{rarer} are worth {worth[arm]:.0f}, and models "
-            f"with constants of {self._sites} sites have {self._constants_of_arm()} coefficients, "
-            "so that no interval would hold: adjust for fewer or coarser variables"
-        )
-
-    def _constants_of_arm(self) -> int:
+    @property
+    def _coefficients_per_arm(self) -> int:
         """Coefficients that an arm's rows determine, those of the sites among them."""
         question = self.question
         if question.stratified:
@@ -301,7 +306,7 @@ class Estimation:
         values = estimates.values
         if not (np.diagonal(estimates.influence[:, -len(values) :]) > 0.0).all():
             why = "the treatment is constant, or a linear combination of what is adjusted for"
-            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+            return self._no_effect(why)
         covariance = yield from self._covariance(estimates)
         unit = self._effect_scale()
         constants = self._sites - 1 if self.question.site_effect else 0
@@ -320,6 +325,9 @@ class Estimation:
         inverses = (_packed(self.fits[m].inverse) for m in self.question.of_outcome)
         stage = Variance(self._all_coefficients(), _packed(estimates.influence), b"".join(inverses))
         return estimates.covariance((yield from self._opened(self._stage(stage))))
+
+    def _no_effect(self, why: str) -> AdjustedEffect:
+        return AdjustedEffect(adjust=(), why=why, sites=self._sites)
 
     def _effect(self, contrasts: list[Contrast], **more: Any) -> AdjustedEffect:
         cohort = self.facts.present.n_sites

@@ -71,7 +71,7 @@ _CHANGED = (
 )
 DIFFER = 0.01
 """p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
-MOVED = 1.0
+RANDOM_CAUSE_SE = 1.0
 """Standard errors that a random common cause may move an estimate by."""
 
 
@@ -82,7 +82,7 @@ _LEFT_OUT = (
 
 
 def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -> tuple[str, ...]:
-    """What the opened sums tell."""
+    """What the opened sums disclose."""
     return (
         (
             "How many rows all sites hold; of each column its kind, and whether some site misses "
@@ -102,69 +102,58 @@ def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -
 
 
 def reported(found: EstimatedEffect) -> Report:
-    """What is doubtful is said first."""
-    doubts = [
-        (own, said)
-        for told in (disagreeing, _all_doubts)
-        for own in found.sets
-        for said in told(own)
+    """The account of a run, its doubts first."""
+    doubts = [(one, said) for one in found.sets for said in _disagreeing(one)]
+    doubts += [
+        (one, said)
+        for one in found.sets
+        for said in (*one.doubts, *_heterogeneous(one), *_refuted(one))
     ]
+    doubts += [(found.sets[0], said) for said in _incomplete_differ(found)]
     several = len(found.sets) > 1
-    doubts += [(found.sets[0], said) for said in _differing(found)]
     warnings = tuple(
-        f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
-        for own, said in doubts
+        f"Adjusted for {', '.join(one.adjust) or 'nothing'}: {said}" if several else said
+        for one, said in doubts
     )
-    between = (BETWEEN_MOVED,) if any(own.between for own in found.sets) else ()
+    between = (BETWEEN_MOVED,) if any(one.between for one in found.sets) else ()
     limits = (_OF[found.estimator], *LIMITS, *between, *_left_out(found))
     return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _left_out(found: EstimatedEffect) -> Iterator[str]:
-    """How many rows an estimate does not have."""
-    fewest = min((own.rows for own in found.sets if own.contrasts), default=found.all_rows)
+    taken = "It is taken that the others are like them."
+    fewest = min((one.rows for one in found.sets if one.contrasts), default=found.all_rows)
     if fewest < found.all_rows:
         yield (
             f"{found.all_rows - fewest:,} of {found.all_rows:,} rows are not in it: they miss a "
-            "value, or their site or stratum is left out. It is taken that the others are like "
-            "them."
+            f"value, or their site or stratum is left out. {taken}"
         )
     elif found.left_out:
-        most = max(found.left_out, key=lambda own: own.rows)
-        yield (
-            f"{most.rows:,} rows of {most.sites} sites miss a value and are not in it. It is taken "
-            "that the others are like them."
-        )
+        most = max(found.left_out, key=lambda one: one.rows)
+        yield f"{most.rows:,} rows of {most.sites} sites miss a value and are not in it. {taken}"
 
 
-def _all_doubts(own: AdjustedEffect) -> Iterator[str]:
-    yield from own.doubts
-    yield from _apart(own)
-    yield from _refuted(own)
-
-
-def disagreeing(own: AdjustedEffect) -> Iterator[str]:
-    """Whether the effect over all rows and the mean of the sites' own are not one.
+def _disagreeing(effect: AdjustedEffect) -> Iterator[str]:
+    """Whether the effect over all rows and the weighted mean of the sites' effects are not one.
 
     Both are taken for independent, which they are not: so it is said too seldom, never too often.
     """
-    for spread in own.between:
-        for one in own.contrasts:
-            if one.scale == "difference" and one.arm == spread.arm:
-                error = math.hypot(one.error, spread.error)
-                away = abs(one.estimate - spread.estimate)
-                chance = math.erfc(away / error / math.sqrt(2.0)) if error > 0.0 else 1.0
+    for between in effect.between:
+        for one in effect.contrasts:
+            if one.scale == "difference" and one.arm == between.arm:
+                error = math.hypot(one.error, between.error)
+                difference = abs(one.estimate - between.estimate)
+                chance = math.erfc(difference / error / math.sqrt(2.0)) if error > 0.0 else 1.0
                 if chance < DIFFER:
                     yield (
                         f"The effect over all rows, {one.estimate:.4g}, and the mean of those that "
-                        f"each site's rows tell alone, {spread.estimate:.4g}, disagree beyond "
+                        f"each site's rows tell alone, {between.estimate:.4g}, disagree beyond "
                         f"chance (p {chance:.2g}): do not rely on either before it is known what "
                         "differs between sites."
                     )
 
 
-def _differing(found: EstimatedEffect) -> Iterator[str]:
-    """Whether rows that miss a value are not like the others."""
+def _incomplete_differ(found: EstimatedEffect) -> Iterator[str]:
     for one in found.left_out:
         if one.p_value < DIFFER:
             name = found.outcome if one.of == "outcome" else found.treatment
@@ -175,9 +164,8 @@ def _differing(found: EstimatedEffect) -> Iterator[str]:
             )
 
 
-def _apart(own: AdjustedEffect) -> Iterator[str]:
-    """Whether the sites' own effects differ by more than chance."""
-    for one in own.between:
+def _heterogeneous(effect: AdjustedEffect) -> Iterator[str]:
+    for one in effect.between:
         if one.p_value < DIFFER:
             yield (
                 f"The effects that each site's rows tell alone differ by more than chance: "
@@ -186,22 +174,21 @@ def _apart(own: AdjustedEffect) -> Iterator[str]:
             )
 
 
-def _refuted(own: AdjustedEffect) -> Iterator[str]:
-    """What changes say against the estimate."""
-    for one in own.contrasts:
+def _refuted(effect: AdjustedEffect) -> Iterator[str]:
+    for one in effect.contrasts:
         if one.scale != "difference":
             continue
-        for placebo in found_by(own.refutations, "placebo treatment", one.arm):
+        for placebo in found_by(effect.refutations, "placebo treatment", one.arm):
             if (chance := normal_p_value(placebo)) < DIFFER:
                 yield (
                     f"A placebo, dealt out by chance at every site, seems to act (p {chance:.2g}): "
                     "sites differ in treatment and outcome for other reasons than what is "
                     "adjusted for, or the model is wrong."
                 )
-        for beside in found_by(own.refutations, "random common cause", one.arm):
-            if abs(beside.estimate - one.estimate) > MOVED * one.error:
+        for changed in found_by(effect.refutations, "random common cause", one.arm):
+            if abs(changed.estimate - one.estimate) > RANDOM_CAUSE_SE * one.error:
                 yield "A random number that is adjusted for, too, moves the estimate."
-        parts = found_by(own.refutations, "rows left out", one.arm)
+        parts = found_by(effect.refutations, "rows left out", one.arm)
         if (chance := left_out_p_value(parts, one.error)) < DIFFER:
             yield (
                 "Without a fifth of the rows the estimate changes by more than its standard error "

@@ -41,17 +41,17 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
         ParameterError: It says none.
     """
     if not text.strip().startswith("["):
-        names = tuple(own.strip() for own in text.split(","))
+        names = tuple(name.strip() for name in text.split(","))
         return (PossibleSet(() if names == ("",) else names),)
     try:
-        found = msgspec.json.decode(text, type=list[str | PossibleSet])
+        decoded = msgspec.json.decode(text, type=list[str | PossibleSet])
     except (msgspec.DecodeError, RecursionError) as error:
         raise ParameterError(
             "adjust is no list of names in JSON",
             remedy="Write names with commas between them; a name that has one: in JSON.",
         ) from error
-    sets = tuple(own for own in found if isinstance(own, PossibleSet))
-    return sets or (PossibleSet(tuple(own for own in found if isinstance(own, str))),)
+    sets = tuple(one for one in decoded if isinstance(one, PossibleSet))
+    return sets or (PossibleSet(tuple(name for name in decoded if isinstance(name, str))),)
 
 
 def written_sets(answer: Answer) -> str:
@@ -67,20 +67,20 @@ def written_sets(answer: Answer) -> str:
             "and adjust.",
         )
     if isinstance(answer, PossibleSets):
-        found = [
-            replace(_of(own.answer), parents=own.parents, n_dags=own.n_dags)
-            for own in answer.possibilities
+        possible = [
+            replace(_of(one.answer), parents=one.parents, n_dags=one.n_dags)
+            for one in answer.possibilities
         ]
-        return msgspec.json.encode(found).decode()
-    own = _of(answer)
-    if own.why == NO_EFFECT:
+        return msgspec.json.encode(possible).decode()
+    only = _of(answer)
+    if only.why == NO_EFFECT:
         raise ParameterError(
             f"{answer}, so that nothing is to be estimated: the effect is 0",
             remedy="To test the graph, name treatment, outcome and adjust yourself.",
         )
-    if own.why:
-        raise ParameterError(own.why, remedy="Only adjustment is estimated.")
-    return msgspec.json.encode(own.adjust).decode() if own.adjust else ""
+    if only.why:
+        raise ParameterError(only.why, remedy="Only adjustment is estimated.")
+    return msgspec.json.encode(only.adjust).decode() if only.adjust else ""
 
 
 def _of(answer: Identified | NotIdentified) -> PossibleSet:

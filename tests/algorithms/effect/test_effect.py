@@ -179,7 +179,7 @@ def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator
     for site in federation.sites:
         answers = table_respondent(site.table, min_cell_size=0, device="cpu")
         facts = Facts(6, 1, names=site.table.names)
-        alone.append(drive(effect.ask(facts), [answers])[0].found[0].contrasts)
+        alone.append(drive(effect.ask(facts), [answers])[0].effects[0].contrasts)
     assert [one.arm for one in found.sets[0].between] == [0, 2]
     for place, one in enumerate(found.sets[0].between):
         effects = np.array([told[place].estimate for told in alone])
@@ -682,7 +682,7 @@ def test_no_sum_of_a_run_tells_who_misses_a_value_by_another_run_s():
     counts = []
     for adjust in ("age", "sex", "age,sex", ""):
         own = Effect(treatment="drug", outcome="cost", adjust=adjust)
-        (found,) = drive(own.ask(Facts(6, 3, names=names, fewest=3)), sites)[0].found
+        (found,) = drive(own.ask(Facts(6, 3, names=names, fewest=3)), sites)[0].effects
         counts.append([one.rows for one in found.means])
     assert counts[1:] == counts[:-1]
     assert sum(counts[0]) == len(rows) - 1

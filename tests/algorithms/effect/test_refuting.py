@@ -302,7 +302,7 @@ def test_placebos_and_parts_are_no_more_often_extreme_than_chance_makes_them():
         outcome, _ = asked_of(
             federation, sites, **OWN, estimator="linear", refute=True, between=False
         )
-        own, (whole,) = outcome.found[0].refutations, outcome.found[0].contrasts
+        own, (whole,) = outcome.effects[0].refutations, outcome.effects[0].contrasts
         placebos.append(normal_p_value(found_by(own, "placebo treatment", 1)[0]))
         parts.append(left_out_p_value(found_by(own, "rows left out", 1), whole.error))
         (beside,) = found_by(own, "random common cause", 1)
@@ -462,7 +462,7 @@ def test_parts_are_left_out_where_a_site_has_few_rows_of_one():
     federation, sites = sites_of(rows, 11)
     outcome, asked = asked_of(federation, sites, treatment="drug", outcome="cost",
                               adjust="age", refute=True)  # fmt: skip
-    told = outcome.found[0].refutations
+    told = outcome.effects[0].refutations
     assert {own.why for own in told if own.change == "rows left out"} == {
         "0 of 3 sites have enough rows that are changed so"
     }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cipherdag.algorithms.effect.contrasts import (
+from cipherdag.algorithms.effect.estimates import (
     FEWEST_SPARE,
     QUANTILE,
     Uncertainty,

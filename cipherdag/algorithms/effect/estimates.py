@@ -1,0 +1,220 @@
+"""Estimates from sums of estimating functions, their sandwich variance, contrasts and intervals.
+
+At the root of the estimating functions a row's influence on an estimate is its own function, plus
+its scores' influence on the fitted models times the models' on the estimate; the sum of squares of
+that, over the squared denominator, is the variance. Effects on other scales than that of the means
+follow by the delta method, on logarithms for ratios.
+
+Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis, Semiparametric
+Theory and Missing Data (2006), chapters 7 and 13; MacKinnon and White, Journal of
+Econometrics 29 (1985) 305-325 (residuals over one less their leverage: HC3); Agresti, Categorical
+Data Analysis, 3.1.
+
+Leaks:
+    Nothing: pure arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.findings.effect import Contrast, Scale
+from cipherdag.questions.encodings import require_possible, segments
+from cipherdag.questions.estimation.effect_sums import PER_ARM, TREATMENT, EffectSums
+from cipherdag.statistics.regression_fits import Fit
+from cipherdag.statistics.reproducible import dot, exponential_of, logarithm_of
+
+QUANTILE = 1.959963984540054
+"""Of the normal distribution, at 97.5 %."""
+FEWEST_SPARE = 4.0
+"""Degrees of freedom from which the expansion of t's quantile is right to 0.3 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Means of the arms or coefficients, on the scales of the question.
+
+    Attributes:
+        values: Shape (k,).
+        divisors: What sums of squares are divided by, once for each of two, shape (k,).
+        influence: As `Variance` takes it, shape (k, numbers).
+    """
+
+    values: FloatVector
+    divisors: FloatVector
+    influence: FloatMatrix
+
+    def covariance(self, sums: FloatVector) -> FloatMatrix:
+        """Covariances, shape (k, k), from the sums of the stage `Variance`."""
+        k = len(self.values)
+        products = np.zeros((k, k))
+        products[np.triu_indices(k)] = sums[k : k + k * (k + 1) // 2]
+        products = products + np.triu(products, k=1).T
+        return products / (self.divisors[:, None] * self.divisors)
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """Sums and estimates of the stage `ArmMeans`, by arm.
+
+    Attributes:
+        rows: Rows, shape (arms,).
+        effective: Of how many equal weights the weights are worth, shape (arms,); 0 without any.
+        estimates: Means, and what every row moves them by.
+        overlap: Counts of propensities, shape `EffectSums.bins`.
+    """
+
+    rows: FloatVector
+    effective: FloatVector
+    estimates: Estimates
+    overlap: FloatVector
+
+
+def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) -> Arms:
+    """Means of the arms from the sums of the stage `ArmMeans`.
+
+    Args:
+        question: The question.
+        sums: Its sums.
+        fits: The models at their maxima.
+
+    Raises:
+        AggregateRangeError: Sums that no rows have.
+    """
+    means, overlap, _ = segments(question.encodings, sums)
+    values, divisors, influence, sizes = [], [], [], []
+    for a, sums_of_arm in enumerate(means.reshape(question.arms, -1)):
+        of_rows, derivatives = np.split(sums_of_arm, [PER_ARM])
+        rows, numerator, denominator, weight, squares = of_rows.tolist()
+        require_possible(question.label, "nothing to divide by", holds=denominator > 0.0)
+        mean = numerator / denominator
+        sizes.append((rows, weight * weight / squares if squares > 0.0 else 0.0))
+        values.append(mean)
+        divisors.append(denominator)
+        influence.append([mean, *_influence(question, derivatives, fits, a, mean)])
+    rows, effective = np.array(sizes).T
+    estimates = Estimates(np.array(values), np.array(divisors), np.array(influence))
+    return Arms(rows, effective, estimates, overlap.reshape(question.bins))
+
+
+def _influence(
+    question: EffectSums, derivatives: FloatVector, fits: Mapping[int, Fit], arm: int, mean: float
+) -> Iterator[float]:
+    """Weights of the scores of the arm's outcome, and of the treatment."""
+    outcome, treatment = question.derivatives
+    by_outcome, numerator, denominator = np.split(derivatives, [outcome, outcome + treatment])
+    for model, slope in ((arm, by_outcome), (TREATMENT, numerator - mean * denominator)):
+        if len(slope):
+            yield from fits[model].influence(slope).tolist()
+
+
+def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
+    """The coefficients of the treatment in a linear model, its last."""
+    k = question.estimates
+    units = np.eye(len(fit.coefficients))[-k:]
+    influence = np.array([fit.influence(unit) for unit in units])
+    return Estimates(fit.coefficients[-k:], np.ones(k), influence)
+
+
+def quantile(spare: float) -> float:
+    """Of Student's t with so many degrees of freedom, at 97.5 %.
+
+    Single operations in a fixed order, as every site has to find the same.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    """
+    x, near = QUANTILE, 1.0 / max(spare, FEWEST_SPARE)
+    square = x * x
+    terms = (
+        (square + 1.0) / 4.0,
+        ((5.0 * square + 16.0) * square + 3.0) / 96.0,
+        (((3.0 * square + 19.0) * square + 17.0) * square - 15.0) / 384.0,
+    )
+    return x * (1.0 + near * (terms[0] + near * (terms[1] + near * terms[2])))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uncertainty:
+    """Variances of k estimates, and how certain these are.
+
+    Attributes:
+        covariance: Shape (k, k).
+        effective: Rows whose squares are as certain as each variance, shape (k,).
+        spare: Degrees of freedom: these less the coefficients that they determine, shape (k,).
+    """
+
+    covariance: FloatMatrix
+    effective: FloatVector
+    spare: FloatVector
+
+    def error(self, weights: FloatVector) -> float:
+        """The standard error of a weighted sum of estimates."""
+        return _root(weights, self.covariance)
+
+    def width(self, weights: FloatVector) -> float:
+        """How far the interval of a weighted sum reaches on either side.
+
+        Variances of few rows are taken larger, by rows over spare ones, and have Student's t with
+        degrees of freedom as Satterthwaite has them (Biometrics Bulletin 2 (1946) 110-114).
+        """
+        larger = np.sqrt(self.effective / self.spare)
+        covariance = self.covariance * larger[:, None] * larger
+        parts = (weights * weights * covariance.diagonal()).tolist()
+        rows = zip(parts, self.spare.tolist(), strict=True)
+        below, whole = math.fsum(part * part / spare for part, spare in rows), math.fsum(parts)
+        spare = whole * whole / below if below > 0.0 else math.inf
+        return quantile(spare) * _root(weights, covariance)
+
+
+def differences(
+    values: FloatVector, uncertainty: Uncertainty, reference: int | None
+) -> Iterator[Contrast]:
+    """Every arm less the reference; of coefficients, where there is none, each by itself."""
+    for arm in range(len(values)):
+        if arm == reference:
+            continue
+        weights = np.zeros(len(values))
+        weights[arm] = 1.0
+        if reference is not None:
+            weights[reference] = -1.0
+        change, width = dot(weights, values), uncertainty.width(weights)
+        yield Contrast(
+            arm=None if reference is None else arm, scale="difference",
+            estimate=change, error=uncertainty.error(weights),
+            low=change - width, high=change + width,
+        )  # fmt: skip
+
+
+def ratios(values: FloatVector, uncertainty: Uncertainty, reference: int) -> Iterator[Contrast]:
+    """Ratios of shares and of odds against the reference; none where a share is 0 or 1."""
+    inside = [0.0 < value < 1.0 for value in values.tolist()]
+    scales: tuple[Scale, ...] = ("ratio", "odds ratio")
+    for scale in scales:
+        for arm in range(len(values)):
+            if arm != reference and inside[arm] and inside[reference]:
+                yield _ratio(scale, values, uncertainty, arm, reference)
+
+
+def _ratio(
+    scale: Scale, values: FloatVector, uncertainty: Uncertainty, arm: int, reference: int
+) -> Contrast:
+    """By the delta method, on the logarithm."""
+    change, weights = 0.0, np.zeros(len(values))
+    for which, sign in ((arm, 1.0), (reference, -1.0)):
+        share = float(values[which])
+        odds = 1.0 - share if scale == "odds ratio" else 1.0
+        change += sign * logarithm_of(share / odds)
+        weights[which] = sign / (share * odds)
+    error, width = uncertainty.error(weights), uncertainty.width(weights)
+    ends = [exponential_of(change + sign * width) for sign in (0.0, -1.0, 1.0)]
+    return Contrast(arm=arm, scale=scale, estimate=ends[0], error=error, low=ends[1], high=ends[2])
+
+
+def _root(weights: FloatVector, covariance: FloatMatrix) -> float:
+    products = [dot(weights, row) for row in covariance]
+    return math.sqrt(max(dot(weights, np.array(products)), 0.0))
