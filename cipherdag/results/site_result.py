@@ -20,8 +20,8 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.results.kinds import run_of
 from cipherdag.results.run import Run
-from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
+from cipherdag.sites.compute.pooled.site_comparison import site_outliers
 from cipherdag.sites.plan_facts import facts_by, two_categories
 from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger, read_releases
@@ -126,13 +126,13 @@ def _standing_out(
     return [
         said
         for question, sums in compared
-        for said in own_differences(
+        for said in site_outliers(
             question,
             sums,
             data.told_column,
             data.blur,
             raw=data.raw_column,
-            least=max(least, LEAST_STRATUM),
+            min_cell_size=max(least, LEAST_STRATUM),
             columns=schema.variables,
         )
     ]

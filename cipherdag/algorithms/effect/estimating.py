@@ -167,7 +167,6 @@ class Estimation:
         return msgspec.structs.replace(self.question, stage=stage)
 
     def _opened(self, question: EffectSums) -> Opening:
-        """The sums of a question."""
         if self.facts.fewest <= 1:
             return (yield question)
         return (yield from open_unsuppressed(question, np.ones(1 + question.arms, dtype=bool)))
@@ -253,7 +252,6 @@ class Estimation:
         effective: FloatVector,
         **more: Any,
     ) -> AdjustedEffect:
-        """Means and contrasts, on the outcome's own scale."""
         unit, origin = self._outcome_scale()
         certain = self._effective_rows(values, rows, effective)
         coefficients = self._coefficients_per_arm
@@ -351,11 +349,9 @@ class Estimation:
         return unit, float(question.origin_array()[outcome])
 
     def _effect_scale(self) -> float:
-        """The unit of a difference."""
         return math.ldexp(-1.0 if self.first else 1.0, self.question.effect_unit)
 
     def _doubts(self, arms: Arms) -> Iterator[str]:
-        """What makes the estimate doubtful."""
         yield from self._of_models()
         share = float(arms.estimates.divisors.min()) / max(float(arms.rows.sum()), 1.0)
         if self.question.stratified and share < 1.0 - LEAST_LEFT_OUT:

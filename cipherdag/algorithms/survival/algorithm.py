@@ -13,13 +13,13 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import require, row_bound, within
-from cipherdag.algorithms.survival.bins import round_edges
-from cipherdag.algorithms.survival.groups import compared
 from cipherdag.algorithms.survival.hazard_ratios import first_step, fitted, model_of
 from cipherdag.algorithms.survival.outcome import (
     SurvivalOutcome,
+    compared,
     counted_of,
     curve_of,
+    round_edges,
     tested,
     tested_together,
 )
@@ -104,7 +104,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         require(rising and finite, "edges must be numbers above 0 that ascend")
         require(len(self.edges) < MOST_BINS, f"edges must be fewer than {MOST_BINS}")
         require(BEYOND not in self.edges, "edges must be smaller than the largest number")
-        named = [own for own in (self.time, self.event, self.by) if own]
+        named = [name for name in (self.time, self.event, self.by) if name]
         require(len(set(named)) == len(named), "time, event and by must be different columns")
         adjusted = [self.time, self.event, *self.adjust]
         require(
@@ -129,8 +129,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         return over_one_cohort(self._followed(facts), facts.present)
 
     def _followed(self, facts: Facts) -> Surviving:
-        time, event, by = (self._place(own, facts) for own in (self.time, self.event, self.by))
-        adjust = tuple(self._place(own, facts) for own in self.adjust)
+        time, event, by = (self._position(name, facts) for name in (self.time, self.event, self.by))
+        adjust = tuple(self._position(name, facts) for name in self.adjust)
         columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = columns.read((yield from sum_with_threshold(columns, facts.fewest)))
         self._check_kinds(kinds, time, event, by)
@@ -146,9 +146,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         self._check_model(kinds, adjust)
         question = SurvivalCounts(**rows, edges=edges, by=by)
         question, sums = yield from compared(question, facts.fewest)
-        found = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
-        found = replace(found, all_rows=kinds.rows)
-        if not found.told.any():
+        outcome = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
+        outcome = replace(outcome, all_rows=kinds.rows)
+        if not outcome.disclosed.any():
             raise DataError(
                 "too few sites tell of any group: each needs a min_cell_size of rows with the "
                 "event, and as many without, in one group, and no time below 0",
@@ -156,10 +156,10 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
                 "a time below 0 says so in its own log.",
             )
         if not adjust:
-            return found
+            return outcome
         model = first_step(kinds, adjust, rows, efron=self.ties == "efron")
-        bins = None if self.site_effect else found.edges.astype("<f8").tobytes()
-        return replace(found, fitted=(yield from fitted(model, bins, facts.fewest)))
+        bins = None if self.site_effect else outcome.edges.astype("<f8").tobytes()
+        return replace(outcome, fitted=(yield from fitted(model, bins, facts.fewest)))
 
     def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
         """Curves, tests and ratios, by name."""
@@ -190,7 +190,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         """Curves, and what makes them doubtful."""
         return reported(found)
 
-    def _place(self, name: str, facts: Facts) -> int:
+    def _position(self, name: str, facts: Facts) -> int:
         """Position of a column; -1 of none."""
         if not name:
             return -1
@@ -204,21 +204,20 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         return facts.names.index(name)
 
     def _check_kinds(self, kinds: ColumnKinds, time: int, event: int, by: int) -> None:
-        own = kinds.categories
+        categories = kinds.categories
         require(
-            own[time] == 0,
+            categories[time] == 0,
             f"time names '{self.time}', a column of categories; the schema must call it continuous",
         )
         require(
-            own[event] == 2,  # noqa: PLR2004
+            categories[event] == 2,  # noqa: PLR2004
             f"event names '{self.event}', which does not have two categories in the schema",
         )
         require(
-            by == -1 or 1 <= own[by] <= MOST_GROUPS,
+            by == -1 or 1 <= categories[by] <= MOST_GROUPS,
             f"by names '{self.by}', which does not have 1 to {MOST_GROUPS} categories",
         )
-        known = bool(self.edges) or not np.isnan([kinds.spread[time], kinds.size[time]]).all()
-        if not known:
+        if not self.edges and np.isnan([kinds.spread[time], kinds.size[time]]).all():
             raise DataError(
                 f"too few sites have enough times in '{self.time}' to choose bins of time",
                 remedy="Give the edges of the bins.",

@@ -105,7 +105,9 @@ def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
         sites = int(segments(question.encodings, sums)[-1][0])
         if not sites:
             return Fitted(first, None, 0, edges is None)
-        step = _summed(question, sums) if isinstance(question, HazardSums) else _own(model, sums)
+        step = (
+            _summed(question, sums) if isinstance(question, HazardSums) else _of_sites(model, sums)
+        )
         fit.hear(*step)
     return Fitted(first, fit, sites, edges is None)
 
@@ -130,7 +132,7 @@ def _few(model: HazardSteps, counts: FloatVector, fewest: int) -> tuple[tuple[in
     return tuple(named[k] for k in np.flatnonzero(alone | pairs.any(axis=0) | pairs.any(axis=1)))
 
 
-def _own(model: HazardSteps, sums: FloatVector) -> Step:
+def _of_sites(model: HazardSteps, sums: FloatVector) -> Step:
     return step_parts(segments(model.encodings, sums)[0], model.n_columns)
 
 
@@ -139,39 +141,39 @@ def _summed(question: HazardSums, sums: FloatVector) -> Step:
     events, rest, _ = segments(question.encodings, sums)
     of_events, by_bin = np.split(rest, [model.n_columns])
     at_risk, tied = by_bin.reshape(2, bins, step_length(model.n_columns))
-    found = RiskSums(events, of_events, at_risk, tied)
-    return partial_likelihood(found, model.coefficient_array(), efron=model.efron)
+    sums_at_risk = RiskSums(events, of_events, at_risk, tied)
+    return partial_likelihood(sums_at_risk, model.coefficient_array(), efron=model.efron)
 
 
-def model_of(found: Fitted, names: Sequence[str]) -> HazardModel:
+def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
     """The model by name."""
-    fit, first = found.fit, found.first
-    ratios = tuple(_ratios(found, names))
+    fit, first = model.fit, model.first
+    ratios = tuple(_ratios(model, names))
     if fit is None:
-        few = tuple((names[v], code) for v, code in found.few)
-        return HazardModel(sites=0, own_hazards=found.own_hazards, ratios=ratios, few=few)
+        few = tuple((names[v], code) for v, code in model.few)
+        return HazardModel(sites=0, own_hazards=model.own_hazards, ratios=ratios, few=few)
     gained = max(2.0 * (fit.value - fit.null), 0.0)
-    known = fit.rank > 0 and not fit.endless.any()
+    tested = fit.rank > 0 and not fit.endless.any()
     return HazardModel(
-        sites=found.sites,
-        own_hazards=found.own_hazards,
+        sites=model.sites,
+        own_hazards=model.own_hazards,
         efron=first.efron,
         ratios=ratios,
         value=fit.value,
         null=fit.null,
-        statistic=gained if known else None,
+        statistic=gained if tested else None,
         dof=fit.rank,
-        p_value=_tail(gained, fit.rank) if known else None,
+        p_value=_tail(gained, fit.rank) if tested else None,
     )
 
 
-def _ratios(found: Fitted, names: Sequence[str]) -> Iterator[HazardRatio]:
+def _ratios(model: Fitted, names: Sequence[str]) -> Iterator[HazardRatio]:
     """Of every column of the model, per unit as the data have it."""
-    first, at = found.first, 0
+    first, at = model.first, 0
     for v, unit in zip(first.predictors, first.unit_array().tolist(), strict=True):
         categories = first.categories[v]
         for code in range(1, categories) if categories else (None,):
-            yield _ratio(names[v], code, found.fit, at, 0 if categories else unit)
+            yield _ratio(names[v], code, model.fit, at, 0 if categories else unit)
             at += 1
 
 
@@ -187,7 +189,7 @@ def _ratio(
         return HazardRatio(column=name, category=category, fault=fault)
     if deviation == 0.0 or abs(log) + WIDTH * deviation > LARGEST_LOG:
         return HazardRatio(column=name, category=category, fault="not determined")
-    ratio, low, high = (math.exp(log + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    ratio, low, high = (math.exp(log + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
     return HazardRatio(
         column=name,
         category=category,

@@ -1,9 +1,12 @@
-"""From opened counts to curves and the test of groups."""
+"""Which groups are compared and in which bins of time; curves and tests from the opened counts."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Decimal
 
+import msgspec
 import numpy as np
 
 from cipherdag.algorithms.survival.hazard_ratios import Fitted
@@ -12,6 +15,8 @@ from cipherdag.errors import DataError
 from cipherdag.findings.survival import GroupCurve, GroupTest
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS, SurvivalCounts
+from cipherdag.questions.question import Question
+from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.survival import (
     LogRank,
     LogRankParts,
@@ -22,10 +27,74 @@ from cipherdag.statistics.survival import (
     survival_curve,
 )
 
+Comparing = Generator["Question", "FloatVector", tuple[SurvivalCounts, FloatVector]]
+
+STEPS = (Decimal(1), Decimal(2), Decimal("2.5"), Decimal(5), Decimal(10))
+SPREADS = 2.0
+"""How many typical spreads beyond about the mean the last bin ends."""
+SHARE = 0.5
+"""Of the sites of a curve, which the test leaves at least: those that do not contribute to all
+groups that are compared contribute to none of them."""
+
+
+def round_edges(mean: float, unit: float, bins: int) -> tuple[float, ...]:
+    """Round numbers equally far apart, from above 0 to two spreads beyond the mean or a little on.
+
+    Arithmetic of decimals, which every machine does in the same manner.
+
+    Args:
+        mean: About that of the times, of all sites.
+        unit: About their standard deviation, a power of two.
+        bins: Most of them.
+    """
+    last = Decimal(max(mean, unit / SPREADS) + SPREADS * unit)
+    raw = last / bins
+    power = Decimal(10) ** raw.adjusted()
+    width = next(power * step for step in STEPS if power * step >= raw)
+    count = min(int((last / width).to_integral_value(ROUND_CEILING)), bins)
+    return tuple(float(width * number) for number in range(1, count + 1))
+
+
+def compared(question: SurvivalCounts, fewest: int) -> Comparing:
+    """The sums of groups, and of the test of those that enough sites contribute to together.
+
+    Sites say to which groups they contribute, and then whether they do to all that may be compared,
+    so that curves and test are of the same sites. The group with the fewest contributors, of
+    several the last, is left out as long as too few contribute to all.
+
+    Args:
+        question: The groups, of which none is compared yet.
+        fewest: How many sites have to contribute.
+
+    Returns:
+        The question that was asked, and its sums.
+
+    Leaks:
+        How many sites contribute to each group, and how many to all those that may be compared.
+    """
+    if question.n_groups < FEWEST_GROUPS:
+        return question, (yield from sum_with_threshold(question, fewest))
+    needed = max(fewest, 1)
+    counts = np.rint((yield ContributorCounts(question=question)))
+    left = counts[:-1] >= needed
+    while left.sum() >= FEWEST_GROUPS:
+        chosen = tuple(np.flatnonzero(left).tolist())
+        asked = msgspec.structs.replace(question, compared=chosen)
+        able = np.rint((yield ContributorCounts(question=asked)))
+        if able[-1] >= max(needed, SHARE * counts[:-1][left].max()):
+            break
+        smallest = left & (counts[:-1] == counts[:-1][left].min())
+        left[np.flatnonzero(smallest)[-1]] = False
+    else:
+        asked, able = question, counts
+    if fewest <= 1:
+        return asked, (yield asked)
+    return asked, (yield from open_unsuppressed(asked, able >= needed))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalOutcome:
-    """What was opened of G groups in B bins of time.
+    """The opened sums of G groups in B bins of time.
 
     Attributes:
         members: Positions of time, event and groups; of one group -1.
@@ -33,10 +102,10 @@ class SurvivalOutcome:
         events: Rows with the event, shape (G, B).
         at_risk: Rows at risk, shape (G, B).
         beyond: Rows at risk after the last bin, shape (G,).
-        sites: How many sites tell of a group, shape (G,).
-        within: What the test within the sites needs, summed over them.
-        comparing: How many sites tell of that.
-        compared: Which groups it is of.
+        sites: How many sites contribute to a group, shape (G,).
+        within: The log-rank sums within the sites, summed over them.
+        comparing: How many sites contribute to these.
+        compared: Which groups they are of.
         n_sites: How many were asked.
         restricted: Whether some site restricts small counts.
         all_rows: How many rows the sites hold.
@@ -58,8 +127,8 @@ class SurvivalOutcome:
     fitted: Fitted | None = None
 
     @property
-    def told(self) -> BoolVector:
-        """Whether enough sites tell of a group, shape (G,)."""
+    def disclosed(self) -> BoolVector:
+        """Which groups enough sites contribute to, shape (G,)."""
         return self.sites > 0
 
 
@@ -103,7 +172,7 @@ def counted_of(
 
 
 def curve_of(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurve:
-    """The curve of a group; without numbers where too few sites tell of it.
+    """The curve of a group; without numbers where too few sites contribute to it.
 
     Args:
         outcome: The counts.
@@ -123,33 +192,33 @@ def curve_of(outcome: SurvivalOutcome, group: int, *, halved: bool) -> GroupCurv
         sites=sites,
         events=tuple(events.astype(int).tolist()),
         at_risk=tuple(at_risk.astype(int).tolist()),
-        survival=_known(curve.survival),
-        low=_known(curve.low),
-        high=_known(curve.high),
+        survival=_or_none(curve.survival),
+        low=_or_none(curve.low),
+        high=_or_none(curve.high),
         median=median_of(outcome.edges, curve),
         coarse=curve.coarse,
     )
 
 
 def tested(outcome: SurvivalOutcome) -> GroupTest | None:
-    """The log-rank test within the sites; None of one group, or where too few sites tell of it."""
+    """The log-rank test within the sites; None of one group, or where too few sites contribute."""
     if not outcome.comparing:
         return None
-    return _told(log_rank(outcome.within), outcome.comparing, outcome.compared)
+    return _named(log_rank(outcome.within), outcome.comparing, outcome.compared)
 
 
 def tested_together(outcome: SurvivalOutcome) -> GroupTest | None:
     """The log-rank test of all rows as if of one site, in bins; None of one group."""
-    groups = np.flatnonzero(outcome.told)
+    groups = np.flatnonzero(outcome.disclosed)
     if len(groups) < FEWEST_GROUPS:
         return None
-    found = log_rank(log_rank_parts(outcome.events, outcome.at_risk))
-    return _told(found, int(outcome.sites[groups].min()), tuple(groups.tolist()))
+    test = log_rank(log_rank_parts(outcome.events, outcome.at_risk))
+    return _named(test, int(outcome.sites[groups].min()), tuple(groups.tolist()))
 
 
-def _told(found: LogRank, sites: int, groups: tuple[int, ...]) -> GroupTest:
-    return GroupTest(**asdict(found), p_value=found.p_value, sites=sites, groups=groups)
+def _named(test: LogRank, sites: int, groups: tuple[int, ...]) -> GroupTest:
+    return GroupTest(**asdict(test), p_value=test.p_value, sites=sites, groups=groups)
 
 
-def _known(numbers: FloatVector) -> tuple[float | None, ...]:
-    return tuple(None if np.isnan(own) else own for own in numbers.tolist())
+def _or_none(numbers: FloatVector) -> tuple[float | None, ...]:
+    return tuple(None if np.isnan(number) else number for number in numbers.tolist())

@@ -33,7 +33,7 @@ LIMITS = (
     ),
 )
 
-MOVED = (
+NEARBY_EDGES = (
     " Sites that restrict small counts moved few events, and few other ends, to another edge: "
     "where few rows are left, a curve may be off by these, which its interval does not know."
 )
@@ -103,13 +103,13 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
 def reported(found: SurvivalAnalysis) -> Report:
     """Curves, and what makes them doubtful."""
     names = found.group_names
-    told = [(name, own) for name, own in zip(names, found.curves, strict=True) if own.told]
+    curves = [(name, one) for name, one in zip(names, found.curves, strict=True) if one.told]
     panel = Curves(
         title=TITLE,
-        note=_note(len(told)) + MOVED * found.restricted,
+        note=_note(len(curves)) + NEARBY_EDGES * found.restricted,
         x_label=found.time,
         y_label="share without the event",
-        series=tuple(_series(name, own, found.edges) for name, own in told[:MOST_SERIES]),
+        series=tuple(_series(name, one, found.edges) for name, one in curves[:MOST_SERIES]),
         steps=True,
     )
     limits = LIMITS if found.model is None else (*LIMITS, PROPORTIONAL)
@@ -121,9 +121,9 @@ def _note(groups: int) -> str:
     return f"With 95 % intervals at each edge of a bin. {shown} numbers stand in curves.csv."
 
 
-def _series(name: str, own: GroupCurve, edges: tuple[float, ...]) -> Series:
+def _series(name: str, curve: GroupCurve, edges: tuple[float, ...]) -> Series:
     points, band = [(0.0, 1.0)], [(0.0, 1.0, 1.0)]
-    for x, y, low, high in zip(edges, own.survival, own.low, own.high, strict=True):
+    for x, y, low, high in zip(edges, curve.survival, curve.low, curve.high, strict=True):
         if y is not None and low is not None and high is not None:
             points.append((x, y))
             band.append((x, low, high))
@@ -134,22 +134,22 @@ def _warnings(found: SurvivalAnalysis) -> list[str]:
     said, left = [], found.not_told
     if left:
         test = "the test leaves it out" if found.test else "no test of the groups"
-        told = f"so there is no curve of it, and {test}."
-        said.append(f"Too few sites tell of {', '.join(left)}, {told} {JOIN}")
+        curve = f"so there is no curve of it, and {test}."
+        said.append(f"Too few sites tell of {', '.join(left)}, {curve} {JOIN}")
     if found.not_compared:
-        apart = ", ".join(found.not_compared)
-        said.append(f"The test leaves out {apart}, as {FEW_OF_ALL}. {JOIN}")
-    if found.test is None and sum(own.told for own in found.curves) >= FEWEST_GROUPS:
+        others = ", ".join(found.not_compared)
+        said.append(f"The test leaves out {others}, as {FEW_OF_ALL}. {JOIN}")
+    if found.test is None and sum(one.told for one in found.curves) >= FEWEST_GROUPS:
         said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
-    if any(own.told and own.sites < found.n_sites for own in found.curves):
+    if any(one.told and one.sites < found.n_sites for one in found.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "
             "without, in these or in a group that they are compared with: what is told is of the "
             "others."
         )
-    if coarse := [n for n, own in zip(found.group_names, found.curves, strict=True) if own.coarse]:
+    if coarse := [n for n, one in zip(found.group_names, found.curves, strict=True) if one.coarse]:
         said.append(f"{COARSE} {', '.join(coarse)}. {FINER}")
-    if not any(sum(own.events) for own in found.curves):
+    if not any(sum(one.events) for one in found.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
     return [*said, *_model_warnings(found)]
 
@@ -159,19 +159,19 @@ def _model_warnings(found: SurvivalAnalysis) -> list[str]:
     if model is None:
         return []
     if model.few:
-        named = ", ".join(f"{own} {found.category_name(own, code)}" for own, code in model.few)
+        named = ", ".join(f"{one} {found.category_name(one, code)}" for one, code in model.few)
         return [f"There is no Cox model, as {FEW_HAVE} {named}. {JOIN_CATEGORIES}"]
     if not model.sites:
         return [NO_MODEL]
     said = []
-    for name, own in zip(found.ratio_names, model.ratios, strict=True):
-        if own.fault == "not determined":
+    for name, one in zip(found.ratio_names, model.ratios, strict=True):
+        if one.fault == "not determined":
             said.append(
                 f"{name} follows from the other columns of the Cox model, or nobody with an event "
                 "differs in it: no ratio of hazards can be told."
             )
-        elif own.fault:
-            ends = "all" if own.fault.endswith("up") else "none"
+        elif one.fault:
+            ends = "all" if one.fault.endswith("up") else "none"
             said.append(
                 f"The likelihood of {name} rises without end, as where {ends} of those with the "
                 "event have it: no ratio of hazards can be told, and no test of the model."

@@ -16,7 +16,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.survival.bins import round_edges
+from cipherdag.algorithms.survival.outcome import round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
 from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.questions.threshold import Suppressed

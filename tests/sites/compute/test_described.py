@@ -15,8 +15,8 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.compute.pooled.described import DescribedColumns, merged, moved
-from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.compute.pooled.site_comparison import site_outliers
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=12)
 LEAST = st.integers(0, 12)
@@ -218,13 +218,13 @@ def test_a_site_s_own_note_counts_all_rows_of_its_file():
     for _ in range(40):
         values = np.delete(values, 10)
         pool = PoolableData(None, values[:, None], (0,), min_cell_size=11)
-        ((name, said),) = own_differences(
+        ((name, said),) = site_outliers(
             question,
             pool.answer(question),
             pool.told_column,
             pool.blur,
             raw=pool.raw_column,
-            least=11,
+            min_cell_size=11,
             columns=columns,
         )
         assert name == "weight"
