@@ -30,10 +30,9 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.regression.steps import RegressionTest
 
 ALPHAS = (0.01, 0.05)
@@ -181,31 +180,27 @@ def votes(sites: list[Site], tests, method: Method) -> tuple:
     return done, np.array(kept)
 
 
-class Site(Respondent):
+class Site(SiteView):
     """A site that answers from an array of codes and numbers."""
 
     def __init__(self, values, categories: tuple[int, ...], least: int = 0) -> None:
         discrete = np.array(categories) > 0
         codes = np.where(discrete, values, -1).astype(np.int64)
         numbers = np.where(discrete, np.nan, values)
-        self._arrays, self._categories = (codes, values.astype(np.float64)), categories
-        pool = PoolableData(
+        vars(self)["arrays"] = codes, values.astype(np.float64)
+        super().__init__(
             codes if discrete.any() else None,
             numbers if not discrete.all() else None,
             categories,
             min_cell_size=least,
-        )
-        super().__init__(
-            len(categories),
-            lambda spec: self.test(spec.name, rows_per_cell=spec.min_rows_per_cell),
-            pool=pool,
+            make_test=lambda spec: self.named(spec.name, rows_per_cell=spec.min_rows_per_cell),
         )
 
-    def test(self, name: str, *, rows_per_cell: float = 5.0):
+    def named(self, name: str, *, rows_per_cell: float = 5.0):
         """The test of this name over the site's own rows."""
-        codes, values = self._arrays
+        codes, values = self.arrays
         if name == "regression":
-            return RegressionTest(self._categories, lambda v: values[:, v])
+            return RegressionTest(self.categories, lambda v: values[:, v])
         if name in ("g2", "pearson", "exact-mean"):
             return DiscreteTest(codes, statistic=name, min_rows_per_cell=rows_per_cell)
         return FisherZTest(values)

@@ -27,12 +27,12 @@ import pandas as pd
 import survival_peers
 from markdown_table import table
 from measuring import parser, write_report
-from plain_runs import driven, pooled_site
+from plain_runs import driven
 
 from cipherdag import Effect, Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Drawn:
         codes = np.where(discrete, np.nan_to_num(whole, nan=-1.0), -1.0).astype(np.int64)
         values = np.where(discrete, np.nan, whole)
         sites = [
-            pooled_site(PoolableData(codes[own], values[own], categories), len(names))
+            SiteView(codes[own], values[own], categories)
             for own in (self.site == k for k in range(self.site.max() + 1))
         ]
         facts = Facts(len(names), len(sites), names=names, fewest=1)

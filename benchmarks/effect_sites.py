@@ -28,7 +28,7 @@ from plain_runs import driven, pooled_site
 from cipherdag import Effect
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,7 +100,7 @@ def estimate(world: Any, whole: list[NDArray], estimator: str) -> tuple[float, .
     discrete = np.array(world.categories) > 0
     sites = [
         pooled_site(
-            PoolableData(
+            SiteView(
                 np.where(discrete, own, -1.0).astype(np.int64),
                 np.where(discrete, np.nan, own),
                 world.categories,

@@ -29,10 +29,11 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.algorithm import TRIPLET_EVIDENCE
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
-    from cipherdag.sites.answers.respondent import Respondent
+    from cipherdag.sites.answers.site_view import SiteView
+
 
 SITES = (3, 5, 10)
 PERCENTS = (0, 10, 30)
@@ -153,12 +154,12 @@ class Trial:
         return labels[predict], model.probabilities(features[predict])
 
 
-def respondent(data: MultiLabelData, rows: np.ndarray, least: int = 0) -> Respondent:
-    return table_respondent(data.table.take(rows), min_cell_size=least, device="cpu")
+def respondent(data: MultiLabelData, rows: np.ndarray, least: int = 0) -> SiteView:
+    return SiteView.of_table(data.table.take(rows), min_cell_size=least, device="cpu")
 
 
 def search_grid(
-    data: MultiLabelData, sites: list[Respondent], trial: Trial, alpha: float, evidence: str
+    data: MultiLabelData, sites: list[SiteView], trial: Trial, alpha: float, evidence: str
 ) -> list[dict]:
     """FedCMFS at every point of the grid; a triplet that several points need is asked once."""
     points = [
@@ -180,7 +181,7 @@ def search_grid(
     return points
 
 
-def answer(asking, sites: list[Respondent]):
+def answer(asking, sites: list[SiteView]):
     """Run a generator of questions on sums of the sites' answers on their declared grid."""
     try:
         question = next(asking)

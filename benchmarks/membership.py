@@ -33,7 +33,7 @@ from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.scores.score_bits import ScoreBits
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 SITES, ROWS = 3, 500
 POPULATION, CANDIDATES = 60_000, 2000
@@ -64,7 +64,7 @@ class Population:
     def site(self, codes: np.ndarray):
         """A site with these rows."""
         own = replace(self._table, codes=codes, rows=len(codes))
-        return table_respondent(own, min_cell_size=0, device="cpu")
+        return SiteView.of_table(own, min_cell_size=0, device="cpu")
 
     def sites(self, codes: np.ndarray) -> list:
         return [self.site(own) for own in np.array_split(codes, SITES)]

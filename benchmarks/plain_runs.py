@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cipherdag.privacy.mpc.words import form_values
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -16,16 +16,15 @@ if TYPE_CHECKING:
 
     from cipherdag.arrays import FloatVector
     from cipherdag.predicates import IntegerMatrix
-    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.questions.question import Question
-    from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+    from cipherdag.sites.answers.site_view import SiteView
 
     FloatMatrix = NDArray[np.float64]
 
 
 def driven(
     asking: Generator[Question, FloatVector, Any],
-    sites: Sequence[Respondent],
+    sites: Sequence[SiteView],
     hear: Callable[[Question, FloatVector], None] = lambda *_: None,
 ) -> Any:
     """The outcome of a search over plain sums, which are those of a protected run.
@@ -61,12 +60,3 @@ def plain_verdicts(question: Question, words: IntegerMatrix) -> FloatVector:
     forms = form_values(predicates, words.sum(axis=0).view(np.uint64)).view(np.int64)
     holding = forms + predicates.constants > 0
     return np.logical_or.reduceat(holding, predicates.starts).astype(np.float64)
-
-
-def pooled_site(pool: PoolableData, n_variables: int) -> Respondent:
-    """A site that answers from these columns, and does no test of its own."""
-
-    def no_test(_spec: CITestSpec) -> Any:
-        raise AssertionError("no test is asked for")
-
-    return Respondent(n_variables, no_test, pool=pool)

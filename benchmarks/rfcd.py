@@ -25,7 +25,7 @@ from cipherdag.graphs.dags import matrix_of
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import compare
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.scores.learners import best_graph
 from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
@@ -109,7 +109,7 @@ def measured(drawn, d, wanted):
             if method not in wanted:
                 continue
             sites = [
-                Respondent(d, lambda _spec: None, make_scores=lambda _spec, own=own: own)
+                SiteView(None, None, (0,) * d, make_scores=lambda _spec, own=own: own)
                 for own in known[algorithm.score][:n_sites]
             ]
             _, cpu, outcome = timed(driven, algorithm.ask(Facts(d, n_sites)), sites)

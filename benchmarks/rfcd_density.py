@@ -15,7 +15,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 
 D, SITES, ROWS = 10, 5, 1000
@@ -52,7 +52,7 @@ def measured(neighbours, seed):
     truth = CausalGraph.from_arcs(names, cpdag_of(drawn.dag))
     scores = [LocalScores(GaussianBic(own, device="cpu")) for own in drawn.sites]
     sites = [
-        Respondent(D, lambda _spec: None, make_scores=lambda _spec, own=own: own) for own in scores
+        SiteView(None, None, (0,) * D, make_scores=lambda _spec, own=own: own) for own in scores
     ]
     pairs = D * (D - 1) / 2
     found = {

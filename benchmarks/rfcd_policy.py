@@ -20,9 +20,7 @@ from cipherdag import CausalGraph, Federation, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.graphs.metrics import compare
 from cipherdag.sites.answers.regret_answers import table_scores
-from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,19 +63,19 @@ def measure(folder: Path, case: dict) -> dict:
             "cpu_seconds": round(cpu, 2)}  # fmt: skip
 
 
-def site(table, policy: str) -> Respondent:
+def site(table, policy: str) -> SiteView:
     """A site that restricts small counts so far."""
     if policy in ("every count", "default"):
         least = LEAST if policy == "default" else 0
-        return table_respondent(table, min_cell_size=least, device="cpu")
-    pool = PoolableData(table.codes, table.values, table.cardinalities, min_cell_size=LEAST)
+        return SiteView.of_table(table, min_cell_size=least, device="cpu")
+    view = SiteView(table.codes, table.values, table.cardinalities, min_cell_size=LEAST)
     scores = table_scores(
         table,
         device="cpu",
-        least=LEAST if policy == "joined" else 0,
-        blur=(lambda: pool.blur) if policy == "moved" else None,
+        min_cell_size=LEAST if policy == "joined" else 0,
+        cell_keys=(lambda: view.cell_keys) if policy == "moved" else None,
     )
-    return Respondent(len(table.names), lambda _spec: None, make_scores=scores)
+    return SiteView(None, None, table.cardinalities, make_scores=scores)
 
 
 def markdown(report: dict) -> str:

@@ -25,7 +25,7 @@ from cipherdag import Federation, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.protocol.session import Session
 from cipherdag.questions.regrets import pack_thresholds
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 D, SITES, ROWS = 20, 5, 1000
 
@@ -99,7 +99,7 @@ def measured(federation):
     """One run: times of its parts, rounds and bytes, and each step's first question."""
     spent = {"answer": 0.0, "ask": 0.0}
     first = {}
-    answer, ask = Respondent.answer, Session.ask
+    answer, ask = SiteView.answer, Session.ask
 
     def timed_answer(self, question):
         started = time.process_time()
@@ -118,11 +118,11 @@ def measured(federation):
         finally:
             spent["ask"] += time.process_time() - started
 
-    Respondent.answer, Session.ask = timed_answer, timed_ask
+    SiteView.answer, Session.ask = timed_answer, timed_ask
     try:
         wall, cpu, result = timed(federation.run, RFcd(search="beam"))
     finally:
-        Respondent.answer, Session.ask = answer, ask
+        SiteView.answer, Session.ask = answer, ask
     return {
         "wall_s": wall,
         "cpu_s": cpu,
@@ -148,8 +148,6 @@ def replayed(federation, questions):
     from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.protocol.engines.engine import LocalEngine
     from cipherdag.protocol.plan import Member, make_plan
-    from cipherdag.sites.answers.regret_answers import table_scores
-    from cipherdag.sites.answers.respondent import table_tests
     from cipherdag.sites.record.ledger import Ledger
     from cipherdag.sites.session.handshake import SiteProfile
     from cipherdag.sites.session.runtime import SiteRuntime
@@ -158,11 +156,7 @@ def replayed(federation, questions):
     keys = {site.name: SigningIdentity.generate() for site in federation.sites}
     pinned = {name: key.public for name, key in keys.items()}
     respondents = {
-        site.name: Respondent(
-            D,
-            table_tests(site.table, device="cpu"),
-            make_scores=table_scores(site.table, device="cpu"),
-        )
+        site.name: SiteView.of_table(site.table, min_cell_size=0, device="cpu")
         for site in federation.sites
     }
     names = federation.sites[0].table.schema.names
@@ -188,7 +182,7 @@ def replayed(federation, questions):
     )  # fmt: skip
     facts = Facts(session.open(), len(pinned), names=names)
     inside = 0.0
-    answer = Respondent.answer
+    answer = SiteView.answer
 
     def timed(self, question):
         nonlocal inside
@@ -198,13 +192,13 @@ def replayed(federation, questions):
         finally:
             inside += time.process_time() - started
 
-    Respondent.answer = timed
+    SiteView.answer = timed
     try:
         started = time.process_time()
         session.run(program.of_facts(facts))
         return time.process_time() - started - inside
     finally:
-        Respondent.answer = answer
+        SiteView.answer = answer
 
 
 def parse():

@@ -34,7 +34,7 @@ from cipherdag.federation.one_run import carry_out
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.session import Session
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger
@@ -192,7 +192,7 @@ def serve(pipe, site: str, file: Path, network: Path, coordinator: bytes, policy
         schema=schema.canonical(),
         rows=table.rows,
     )
-    respondent = table_respondent(table, min_cell_size=policy.min_cell_size, device="cpu")
+    respondent = SiteView.of_table(table, min_cell_size=policy.min_cell_size, device="cpu")
     runtime = SiteRuntime(profile, respondent, policy, Ledger(site, identity))
     pipe.send(None)
     while (asked := pipe.recv()) is not None:

@@ -29,8 +29,7 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,22 +62,17 @@ TABLE = [name for name in COLUMNS for _ in range(2)] + ["normal"] * 4
 FAULTS = ("unit x 10", "-999 in 2 %", "mean + 0.5 sd", "sd x 1.5", "marginals 40:60 to 60:40")
 
 
-def site(values: NDArray[np.float64], categories: tuple[int, ...]) -> Respondent:
+def site(values: NDArray[np.float64], categories: tuple[int, ...]) -> SiteView:
     """A site that answers from these columns; codes where there are categories."""
     discrete = np.array(categories) > 0
     codes = np.where(discrete & ~np.isnan(values), np.nan_to_num(values), -1.0).astype(np.int64)
     numbers = np.where(discrete, np.nan, values)
-    pool = PoolableData(
+    return SiteView(
         codes if discrete.any() else None, None if discrete.all() else numbers, categories
     )
 
-    def no_test(_spec: CITestSpec) -> object:
-        raise AssertionError("only differences are asked for")
 
-    return Respondent(len(categories), no_test, pool=pool)
-
-
-def found(sites: list[Respondent], joined: NDArray[np.bool_] | None = None) -> list[SiteDifference]:
+def found(sites: list[SiteView], joined: NDArray[np.bool_] | None = None) -> list[SiteDifference]:
     """What the sums of these sites tell; given neighbours where a skeleton is given."""
     n_variables = sites[0].n_variables
     settings = EvidenceSettings(

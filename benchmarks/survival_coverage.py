@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markdown_table import table
 from measuring import parser, write_report
-from plain_runs import driven, pooled_site
+from plain_runs import driven
 
 from cipherdag import Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.survival.outcome import tested_together
 from cipherdag.errors import DataError
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.survival.outcome import SurvivalOutcome
     from cipherdag.findings.survival import SurvivalAnalysis
-    from cipherdag.sites.answers.respondent import Respondent
+    from cipherdag.sites.answers.site_view import SiteView
+
 
 COLUMNS = ("age", "arm", "event", "months")
 CATEGORIES = (0, 2, 2, 0)
@@ -77,12 +78,11 @@ class World:
         return np.column_stack([age, arm, event <= lost, np.minimum(event, lost)])
 
 
-def site(rows: NDArray[np.float64], least: int) -> Respondent:
+def site(rows: NDArray[np.float64], least: int) -> SiteView:
     """A site that answers from these columns."""
     discrete = np.array(CATEGORIES) > 0
     codes = np.where(discrete, rows, -1.0).astype(np.int64)
-    pool = PoolableData(codes, np.where(discrete, np.nan, rows), CATEGORIES, min_cell_size=least)
-    return pooled_site(pool, len(CATEGORIES))
+    return SiteView(codes, np.where(discrete, np.nan, rows), CATEGORIES, min_cell_size=least)
 
 
 def found(

@@ -59,7 +59,7 @@ from cipherdag.federation.one_run import FinishedRun
 from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.rounds import Rounds
@@ -74,7 +74,7 @@ LABELS = ("CVP", "PCWP", "BP")
 SET_UP, REST = "set-up", "rest"
 PARTS = {
     SET_UP: [(Session, "open"), (in_process._Started, "of")],  # noqa: SLF001 - keys are made there
-    "sites": [(Respondent, "answer")],
+    "sites": [(SiteView, "answer")],
     "protection": [
         *((SiteAggregation, name) for name in ("share", "escrow", "unmask")),
         *((CoordinatorAggregation, name) for name in ("check", "combine", "open")),

@@ -32,7 +32,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.skeleton import Skeleton
-from cipherdag.sites.answers.respondent import table_tests
+from cipherdag.sites.answers.table_tests import table_tests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

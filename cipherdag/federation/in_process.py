@@ -27,7 +27,7 @@ from cipherdag.protocol.progress import RoundReport
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.questions.question import Question
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.plan_facts import facts_by
 from cipherdag.sites.program import Program, Programs, asking, computed_with
 from cipherdag.sites.record.ledger import Ledger
@@ -247,7 +247,7 @@ def _runtime(
         determined=schema.determined,
         lacking=schema.lacking,
     )
-    respondent = table_respondent(
+    respondent = SiteView.of_table(
         site.table, min_cell_size=site.policy.min_cell_size, device=device, keyed=site.keyed
     )
     return SiteRuntime(

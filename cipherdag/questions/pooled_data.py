@@ -60,7 +60,7 @@ class Columns(Question, frozen=True, tag="columns"):
     rough, and need not be more. So logarithms are whole, and a mean is told to a quarter of the
     power of two that is next to the deviation. A site that restricts small counts answers 0 for
     fewer rows, or values of a column, than it may tell of, and coarser still of a spread that few
-    values make up; see `cipherdag.sites.compute.pooled.marks`.
+    values make up; see `cipherdag.sites.compute.pooled.location_scale_hints`.
 
     Leaks:
         The coordinator learns the number of rows of all sites together, the number of categories
@@ -205,7 +205,7 @@ class ColumnKinds:
     few: BoolVector
 
 
-class _VariableSets(Question, frozen=True):
+class VariableSets(Question, frozen=True):
     """Sets of variables to count.
 
     Attributes:
@@ -241,7 +241,7 @@ class _VariableSets(Question, frozen=True):
         return np.concatenate([np.zeros(0), *(sides[rows].prod(axis=1) for rows in self.sets())])
 
 
-class SmallCells(_VariableSets, frozen=True, tag="small-cells"):
+class SmallCells(VariableSets, frozen=True, tag="small-cells"):
     """May every cell of the site's table of each set leave in a sum, by the site's policy?
 
     The answer is a comparison per set: 1 where the table has a count that is not 0 and below the
@@ -263,7 +263,7 @@ class SmallCells(_VariableSets, frozen=True, tag="small-cells"):
         return (Encoding(length=sum(self.counts), bound=1.0, comparison=True),)
 
 
-class Tables(_VariableSets, frozen=True, tag="tables"):
+class Tables(VariableSets, frozen=True, tag="tables"):
     """The contingency table of each set over the site's rows that are complete in it.
 
     The answer has the counts of every table, the last variable's categories fastest. A site

@@ -78,6 +78,18 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The questions of a bundle, or this one alone."""
         return (self,)
 
+    def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
+        """Whether a study has the columns that it is about, where it names them or their number.
+
+        Args:
+            categories: Number of categories of every variable, 0 for a number.
+            ordered: Variables with three or more categories in an order, ascending.
+        """
+        del ordered
+        named = getattr(self, "categories", categories)
+        count = getattr(self, "n_variables", len(categories))
+        return bool(named == categories and count == len(categories))
+
     def split(self, values: FloatVector) -> Iterator[tuple[Question, FloatVector]]:
         """Each of `parts` with its share of an answer or sum."""
         ends = np.cumsum([part.n_values for part in self.parts])[:-1]

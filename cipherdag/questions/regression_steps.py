@@ -154,6 +154,9 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     def label(self) -> str:
         return f"a step of {len(self.lengths) // 6} regressions"
 
+    def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
+        return (self.categories, self.ordered) == (categories, ordered)
+
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """All values of all models, on the grid of `Moments`."""

@@ -180,10 +180,20 @@ class Candidates:
         return self._positions[n, size]
 
 
-class _Thresholds(Question, frozen=True):
-    """Shared by the comparisons: ``arity - 1`` thresholds for every pair, packed by rows."""
+class _OfSearch(Question, frozen=True):
+    """About the candidate separating sets of a search."""
 
     search: SeparatorSearch
+
+    @property
+    def n_variables(self) -> int:
+        """Number of aligned variables, p."""
+        return self.search.skeleton.n_variables
+
+
+class _Thresholds(_OfSearch, frozen=True):
+    """Shared by the comparisons: ``arity - 1`` thresholds for every pair, packed by rows."""
+
     thresholds: bytes
 
     def __post_init__(self) -> None:
@@ -240,7 +250,7 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
         return unpack_integers(self.peaks, (self.search.n_groups,))
 
 
-class CandidateScores(Question, frozen=True, tag="scores"):
+class CandidateScores(_OfSearch, frozen=True, tag="scores"):
     """Scores of a slice of all candidates, the pairs' candidates one after the other.
 
     Attributes:
@@ -256,7 +266,6 @@ class CandidateScores(Question, frozen=True, tag="scores"):
     resamplable = True
     countable = True
 
-    search: SeparatorSearch
     first: int
     count: int
     score: Literal["mean", "vote"]

@@ -91,6 +91,11 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
         return f"skeleton, |S| = {self.layer}"
 
     @property
+    def n_variables(self) -> int:
+        """Number of aligned variables, p."""
+        return self.skeleton.n_variables
+
+    @property
     def needs_count(self) -> bool:
         """Where sites abstain."""
         return self.abstain

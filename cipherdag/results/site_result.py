@@ -20,7 +20,8 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.results.kinds import run_of
 from cipherdag.results.run import Run
-from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
+from cipherdag.sites.answers.column_answers import LEAST_STRATUM
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.site_comparison import site_outliers
 from cipherdag.sites.plan_facts import facts_by, two_categories
 from cipherdag.sites.program import computed_with, installed_program
@@ -108,31 +109,26 @@ def _standing_out(
     own: SiteFolder, schema: Schema, compared: list[tuple[SiteDifferences, FloatVector]]
 ) -> list[tuple[str, str]]:
     """Variables by which this site stands out, told from its data as they are now."""
-    settings, least = own.settings(), own.policy().min_cell_size
+    settings, min_cell_size = own.settings(), own.policy().min_cell_size
     try:
         source, folder = own.data_source(settings), own.path
-        table = load_table(source, schema, site=settings.name, folder=folder).observational()
+        table = load_table(source, schema, site=settings.name, folder=folder)
     except DataError as error:
         log.warning("not compared with the other sites: %s", error.message)
         return []
-    data = PoolableData(
-        table.codes,
-        table.values,
-        table.cardinalities,
-        min_cell_size=least,
-        device="cpu",
-        keyed=own.identity().draw_key(),
+    view = SiteView.of_table(
+        table, min_cell_size=min_cell_size, device="cpu", keyed=own.identity().draw_key()
     )
     return [
-        said
+        line
         for question, sums in compared
-        for said in site_outliers(
+        for line in site_outliers(
             question,
             sums,
-            data.told_column,
-            data.blur,
-            raw=data.raw_column,
-            min_cell_size=max(least, LEAST_STRATUM),
+            view.disclosable_column,
+            view.cell_keys,
+            raw=view.raw_column,
+            min_cell_size=max(min_cell_size, LEAST_STRATUM),
             columns=schema.variables,
         )
     ]

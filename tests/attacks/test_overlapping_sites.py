@@ -29,7 +29,7 @@ from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import segments
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.record.opened_sums import OpenedSum, told_apart
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -56,7 +56,7 @@ def sums_over(frames, schema, test):
         [np.zeros((0, 2 + k), dtype=np.int64) for k in range(len(test) - 2)] + [np.array([test])]
     )
     answers = [
-        table_respondent(
+        SiteView.of_table(
             load_table(own, schema, site=f"site-{k}"), min_cell_size=0, device="cpu"
         ).answer(question)
         for k, own in enumerate(frames, start=1)
@@ -157,7 +157,7 @@ def test_no_name_travels_and_nothing_but_the_plan_says_who_lacks_what(algorithm)
 def test_every_answer_to_a_test_is_zero_at_all_sites_of_a_group_that_lacks_a_variable():
     federation = simulated(sites_of(np.random.default_rng(8), discrete=range(0, 12, 2)))
     sites = [
-        table_respondent(site.table, min_cell_size=0, device="cpu") for site in federation.sites
+        SiteView.of_table(site.table, min_cell_size=0, device="cpu") for site in federation.sites
     ]
     lacking = [own.table.schema.unmeasured_at(own.name) for own in federation.sites]
     heard = []

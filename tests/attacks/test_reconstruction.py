@@ -44,7 +44,7 @@ from cipherdag.questions.regrets import (
     pack_thresholds,
 )
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.record.ledger import read_releases
 
 P = 5
@@ -62,7 +62,7 @@ def ward_of(algorithm, n_sites=4, rows=None):
     ward = Ward(n_sites=n_sites, algorithm=algorithm)
     for name, runtime in ward.runtimes.items():
         table = ward.tables[name] if rows is None else table_of(rows[name], name)
-        runtime._respondent = table_respondent(table, min_cell_size=11, device="cpu")
+        runtime._respondent = SiteView.of_table(table, min_cell_size=11, device="cpu")
     return ward
 
 

@@ -22,9 +22,8 @@ from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.sites.answers.regret_answers import table_scores
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.likelihoods import JOLT
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.scores.scores import PENALTY_BITS
 from cipherdag.sites.table.column import Column
 
@@ -63,7 +62,7 @@ def opened(tables, least, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(WorstGraphRegret, "best", watching)
-        sites = [table_respondent(own, min_cell_size=least, device="cpu") for own in tables]
+        sites = [SiteView.of_table(own, min_cell_size=least, device="cpu") for own in tables]
         drive(RFcd().ask(Facts(3, 3)), sites)
     return found
 
@@ -189,9 +188,11 @@ def test_regrets_of_the_default_policy_fit_thousands_of_tables_and_none_is_near(
 
 
 def scores_of(table, score="bic", least=LEAST):
-    pool = PoolableData(table.codes, table.values, table.cardinalities, min_cell_size=least)
-    blur = (lambda: pool.blur) if least > 1 else None
-    scores = table_scores(table, device="cpu", least=least, blur=blur)(ScoreSpec(score=score))
+    pool = SiteView(table.codes, table.values, table.cardinalities, min_cell_size=least)
+    blur = (lambda: pool.cell_keys) if least > 1 else None
+    scores = table_scores(table, device="cpu", min_cell_size=least, cell_keys=blur)(
+        ScoreSpec(score=score)
+    )
     return scores, pool
 
 
@@ -271,7 +272,7 @@ def test_regrets_leave_a_site_that_restricts_small_counts_to_a_sixteenth(least):
         families=pack_families([(0, 0), (1, 0), (1, 0b1), (2, 0b11)], 3),
         grid_bits=10,
     )
-    told = table_respondent(table, min_cell_size=least, device="cpu").answer(asked)
+    told = SiteView.of_table(table, min_cell_size=least, device="cpu").answer(asked)
     assert (told != 0.0).any()
     assert (told % FINE == 0.0).all()
     assert (told % COARSE == 0.0).all() == (least > 1)

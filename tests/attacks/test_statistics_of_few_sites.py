@@ -21,7 +21,7 @@ from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.questions.weighted_evidence import WeightedEvidence
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.statistics.chi_square_moments import conditional_variances, moment_matched
 
 LEAST = 11
@@ -51,7 +51,8 @@ def tables_of(arrays, names=NAMES):
 
 def respondents(arrays, least, names=NAMES):
     return [
-        table_respondent(own, min_cell_size=least, device="cpu") for own in tables_of(arrays, names)
+        SiteView.of_table(own, min_cell_size=least, device="cpu")
+        for own in tables_of(arrays, names)
     ]
 
 

@@ -27,9 +27,8 @@ from cipherdag.questions.local_beliefs import LocalBeliefs, Training
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.results import site_result
-from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.compute.pooled.blur import Blur
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.study import plan_check
 from cipherdag.sites.table.rows.digest import unkeyed
@@ -58,7 +57,7 @@ def site_rows(seed=0):
 
 def told(rows, keyed):
     """What a site answers as its policy has it by default."""
-    return PoolableData(rows, None, (2, 2, 2), min_cell_size=LEAST, keyed=keyed).answer(SETS)
+    return SiteView(rows, None, (2, 2, 2), min_cell_size=LEAST, keyed=keyed).answer(SETS)
 
 
 def fitting(seen, keyed):
@@ -102,7 +101,7 @@ def asked():
     ]
     for algorithm, data in runs:
         tables = [own.table for own in Federation.split(data, 3, seed=0, device="cpu").sites]
-        sites = [table_respondent(own, min_cell_size=5, device="cpu") for own in tables]
+        sites = [SiteView.of_table(own, min_cell_size=5, device="cpu") for own in tables]
         facts = Facts(len(tables[0].names), 3, names=tables[0].names, fewest=3)
         yield tables[0], drive(algorithm.ask(facts), sites)[1]
 
@@ -121,7 +120,7 @@ def test_whatever_a_site_draws_or_blurs_its_key_draws():
     moved = set()
     for table, questions in asked():
         sites = [
-            table_respondent(table, min_cell_size=5, device="cpu", keyed=keyed)
+            SiteView.of_table(table, min_cell_size=5, device="cpu", keyed=keyed)
             for keyed in (own, own, other, unkeyed)
         ]
         for question in questions:
@@ -146,7 +145,7 @@ def test_what_a_site_trains_follows_from_its_key_too():
     question = LocalBeliefs(n_variables=3, round=1, seed=0, aggregation="naive", training=training)
     own, other = (SigningIdentity.generate().draw_key() for _ in range(2))
     first, again, *others = (
-        table_respondent(table, min_cell_size=0, device="cpu", keyed=keyed).answer(question)
+        SiteView.of_table(table, min_cell_size=0, device="cpu", keyed=keyed).answer(question)
         for keyed in (own, own, other, unkeyed)
     )
     assert np.array_equal(first, again)
@@ -170,7 +169,7 @@ def test_a_site_draws_alike_after_a_restart_and_two_sites_do_not(hospitals):
         hospitals.close()
     first, restarted, same_rows = answers
     least = north.policy().min_cell_size
-    simulated = table_respondent(read(north), min_cell_size=least, device="cpu")
+    simulated = SiteView.of_table(read(north), min_cell_size=least, device="cpu")
     assert np.array_equal(first, restarted)
     assert not np.array_equal(first, same_rows)
     assert not np.array_equal(first, simulated.answer(QUESTION))
@@ -197,8 +196,7 @@ def test_what_a_site_says_of_itself_is_by_its_key(hospitals, monkeypatch):
 
         return watched
 
-    for module, made in ((plan_check, "table_respondent"), (site_result, "PoolableData")):
-        monkeypatch.setattr(module, made, watching(getattr(module, made)))
+    monkeypatch.setattr(SiteView, "of_table", watching(SiteView.of_table))
     parameters = msgspec.to_builtins(FedPC(evidence="vote"))
     plan_check.plan_findings(folder, hospitals.plan(parameters=parameters))
     site_result._standing_out(folder, Schema.load(folder.path / "schema.toml"), [])
@@ -207,9 +205,9 @@ def test_what_a_site_says_of_itself_is_by_its_key(hospitals, monkeypatch):
 
 def test_no_seed_is_shown_copied_or_pickled():
     own = SigningIdentity.generate().draw_key()
-    blur = Blur(site_rows(), None, own)
-    blur.moves([b"key"], [2])
-    assert repr(blur) == "Blur()"
+    blur = CellKeys(site_rows(), None, own)
+    blur.noise([b"key"], [2])
+    assert repr(blur) == "CellKeys()"
     held = [value for value in vars(blur).values() if isinstance(value, bytes)]
     assert own(blur._digest) not in held
     assert held == [blur._digest]

@@ -18,7 +18,7 @@ from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, ColumnTypes, offe
 from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.sites.answers.ci_test_makers import MAKERS
-from cipherdag.sites.answers.respondent import table_tests
+from cipherdag.sites.answers.table_tests import table_tests
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 

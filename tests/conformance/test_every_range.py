@@ -29,7 +29,7 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.question import Bundle, question_kinds
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 # what an honest site may answer below 0, segment by segment
 SIGNED = {
@@ -148,7 +148,7 @@ def answered():
     found = defaultdict(list)
     sites = {
         name: [
-            table_respondent(s.table, min_cell_size=LEAST.get(name, 5), device="cpu")
+            SiteView.of_table(s.table, min_cell_size=LEAST.get(name, 5), device="cpu")
             for s in own.sites
         ]
         for name, own in federations().items()

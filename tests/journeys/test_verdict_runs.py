@@ -34,7 +34,7 @@ from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up import roles_of
 from cipherdag.results.sentences import release_lines
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.plan_account import plan_lines
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.record.ledger import read_releases
@@ -116,7 +116,9 @@ def test_any_question_of_votes_has_the_verdicts_of_its_sums(seed, sites, alpha):
     rows = sample(600, seed % 7)
     federation = Federation.split(rows, sites, seed=seed, protection="none")
     algorithm = FedPC(evidence="vote", alpha=alpha, max_cond_size=2, reveal="bits")
-    plain = [table_respondent(own.table, min_cell_size=5, device="cpu") for own in federation.sites]
+    plain = [
+        SiteView.of_table(own.table, min_cell_size=5, device="cpu") for own in federation.sites
+    ]
     expected, _ = drive(algorithm.ask(Facts(len(rows.columns), sites, fewest=3)), plain)
     same(expected, learnt(algorithm, federation), "layers")
 
@@ -158,7 +160,7 @@ def test_two_sites_find_verdicts_with_the_coordinator_as_their_dealer(evidence):
     algorithm = FedPC(evidence=evidence, reveal="bits", max_cond_size=1)
     found = federation.run(algorithm)
     sites = [
-        table_respondent(own.table, min_cell_size=policy.min_cell_size, device="cpu")
+        SiteView.of_table(own.table, min_cell_size=policy.min_cell_size, device="cpu")
         for own in federation.sites
     ]
     facts = Facts(len(found.graph.nodes), 2, fewest=2)
@@ -274,7 +276,7 @@ def without_role(algorithm):
         ward = Ward(n_sites=6, algorithm=algorithm)
         for name, runtime in ward.runtimes.items():
             table = ward.tables[name]
-            runtime._respondent = table_respondent(table, min_cell_size=11, device="cpu")
+            runtime._respondent = SiteView.of_table(table, min_cell_size=11, device="cpu")
         ward.session.open()
         if 5 not in roles_of(ward.session._plan, ward.session._beacon).sites:
             return ward

@@ -608,7 +608,7 @@ def test_a_site_beyond_its_bound_is_left_out(monkeypatch):
     liar = named(ward, positions(ward)["site"])
     respondent = ward.runtimes[liar]._current.rounds.respondent
     honest = respondent.answer
-    monkeypatch.setattr(respondent, "answer", lambda question: honest(question) - 1000)
+    monkeypatch.setitem(vars(respondent), "answer", lambda question: honest(question) - 1000)
     assert ward.session.ask(asking(6)).size
     assert [left.site for left in ward.session.dropouts] == [liar]
 
@@ -629,7 +629,7 @@ def test_a_site_that_adds_a_quarter_of_the_ring_is_noticed_by_a_label(monkeypatc
     liar = named(ward, positions(ward)["site"])
     respondent = ward.runtimes[liar]._current.rounds.respondent
     answer = respondent.answer
-    monkeypatch.setattr(respondent, "answer", lambda question: 0 * answer(question))
+    monkeypatch.setitem(vars(respondent), "answer", lambda question: 0 * answer(question))
     monkeypatch.setattr(seats, "split_vector", shifted)
     with pytest.raises(AggregateRangeError, match="dealt by"):
         ward.session.ask(asking(6, 0.9))

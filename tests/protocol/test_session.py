@@ -557,7 +557,7 @@ def test_what_fails_inside_a_site_stays_inside(caplog):
     def broken(question):
         raise RuntimeError("row 17 holds Alice")
 
-    ward.runtimes["hospital-0"]._respondent.answer = broken
+    vars(ward.runtimes["hospital-0"]._respondent)["answer"] = broken
     with pytest.raises(SiteComputationError) as caught:
         ward.session.ask(VOTES)
     assert caught.value.exit_code == 4

@@ -154,7 +154,13 @@ def test_a_plan_that_opens_more_than_was_counted_is_refused():
     bare = replace(next(questions()), n_variables=5)
     tables = list(ward.runtimes.values())
     silent = tables[0]._respondent
-    silent._answers[ContributorCounts] = lambda question: np.zeros(question.question.n_parts)
+    answer = silent.answer
+
+    def silently(question):
+        counts = isinstance(question, ContributorCounts)
+        return np.zeros(question.n_values) if counts else answer(question)
+
+    vars(silent)["answer"] = silently
     assert ward.session.ask(ContributorCounts(question=bare)).max() == 2
     everything = np.packbits(np.ones(bare.n_parts, dtype=bool)).tobytes()
     with pytest.raises(PolicyRefusedError, match="contribute"):

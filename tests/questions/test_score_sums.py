@@ -21,7 +21,7 @@ from cipherdag.questions.scores.score_sums import (
     ScoreSums,
 )
 from cipherdag.questions.scores.score_test import Thresholds, p_values, site_line
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.statistics.regression_models import scored_model
 
 CATEGORIES = (2, 3, 0, 4, 0, 5, 2)
@@ -341,7 +341,7 @@ def test_no_sum_of_real_tables_exceeds_the_bounds_of_its_word(x, y, n):
     for rows in extreme_tables(x, y, n):
         codes = rows.astype(np.int64)
         for parts in ([codes], np.array_split(codes, 3)):
-            sites = [PoolableData(own, None, (x, y)) for own in parts if len(own)]
+            sites = [SiteView(own, None, (x, y)) for own in parts if len(own)]
             sizes = CategorySizes((x, y), n)
             told = np.array([sizes.words(site.answer(sizes)) for site in sites])
             exponents = sizes.exponents(plain_verdicts(sizes, told))
@@ -376,7 +376,7 @@ def test_variances_and_scores_of_any_site_lie_within_the_layout(seed, n):
         codes[:, v] = -1
     if seed % 2:
         values[:, 4] = values[:, 2]
-    site = PoolableData(codes, values, CATEGORIES, ordered=(5,))
+    site = SiteView(codes, values, CATEGORIES, ordered=(5,))
     question = about(TESTS, max_rows=max(n, 2))
     found = segments(question.encodings, site.answer(question))
     for encoding, part in zip(question.encodings, found, strict=True):
@@ -405,7 +405,7 @@ def test_no_word_of_a_variance_is_less_than_it(seed, alpha):
 @pytest.mark.parametrize("alpha", [0.5, 0.01])
 def test_sites_of_few_rows_stay_within_the_bounds_however_their_variances_are_rounded(alpha):
     pair = np.array([[0, 0], [1, 1]])
-    sites = [PoolableData(pair, None, (2, 2)) for _ in range(200)]
+    sites = [SiteView(pair, None, (2, 2)) for _ in range(200)]
     question = one_shape(2, 2)
     asked = ScoreBits(question, (alpha,), 400, bytes([7] * 4))
     words = np.array([asked.words(site.answer(question)) for site in sites])

@@ -38,7 +38,7 @@ from cipherdag.protocol.set_up_messages import Seals
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts
-from cipherdag.sites.answers.respondent import Respondent, table_tests
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.program import Program
 from cipherdag.sites.record.ledger import Ledger
@@ -135,7 +135,7 @@ class Ward:
             rows=table.rows,
             labels=self.labels,
         )
-        respondent = Respondent(len(table.names), table_tests(table, device="cpu"))
+        respondent = SiteView.of_table(table, min_cell_size=0, device="cpu")
         policy = self.federation.sites[0].policy
         return SiteRuntime(
             replace(profile, **changes),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 
 def discrete_codes(rng, rows, levels, missing=0.0):
@@ -36,13 +35,14 @@ def cut(array, n_sites, rng):
 
 
 def discrete_site(codes, categories, min_cell_size=0):
-    pool = PoolableData(codes, None, tuple(categories), min_cell_size=min_cell_size)
-    return Respondent(
-        codes.shape[1],
-        lambda spec: DiscreteTest(
+    return SiteView(
+        codes,
+        None,
+        tuple(categories),
+        min_cell_size=min_cell_size,
+        make_test=lambda spec: DiscreteTest(
             codes, min_rows_per_cell=spec.min_rows_per_cell, dof=spec.dof, statistic=_table(spec)
         ),
-        pool=pool,
     )
 
 
@@ -70,5 +70,10 @@ def _table(spec):
 
 
 def gaussian_site(values, min_cell_size=0):
-    pool = PoolableData(None, values, (0,) * values.shape[1], min_cell_size=min_cell_size)
-    return Respondent(values.shape[1], lambda spec: FisherZTest(values), pool=pool)
+    return SiteView(
+        None,
+        values,
+        (0,) * values.shape[1],
+        min_cell_size=min_cell_size,
+        make_test=lambda spec: FisherZTest(values),
+    )

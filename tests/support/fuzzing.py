@@ -36,7 +36,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import ContributorCounts
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.record.ledger import verify_ledger
 from cipherdag.sites.table.schema import Schema
 
@@ -224,7 +224,7 @@ def asked_questions():
     for algorithm, federation in runs:
         least = 0 if isinstance(algorithm, Survival) else 5  # one hazard needs all counts
         sites = [
-            table_respondent(s.table, min_cell_size=least, device="cpu") for s in federation.sites
+            SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
         ]
         names = federation.sites[0].table.names
         questions = []

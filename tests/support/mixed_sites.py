@@ -8,8 +8,7 @@ import statsmodels.api as sm
 from queries import Queries
 
 from cipherdag import Policy
-from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 CATEGORIES = (0, 2, 3, 0, 2, 4)
@@ -36,8 +35,7 @@ def mixed_site(data, categories=CATEGORIES, min_cell_size=0):
     discrete = np.array(categories) > 0
     codes = np.where(discrete & ~np.isnan(data), data, -1).astype(np.int64)
     values = np.where(discrete, np.nan, data)
-    pool = PoolableData(codes, values, tuple(categories), min_cell_size=min_cell_size)
-    return Respondent(len(categories), lambda spec: None, pool=pool)
+    return SiteView(codes, values, tuple(categories), min_cell_size=min_cell_size)
 
 
 def expanded(data, variable, categories):

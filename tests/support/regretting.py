@@ -11,7 +11,7 @@ from oracle import random_dag
 from cipherdag.graphs.dags import dag_of, empty_dag, extensions, members, topological
 from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.regret_answers import on_grid
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.scores.learners import best_graph
 from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 
@@ -55,8 +55,8 @@ def frames(tables):
 
 
 def scored(scores):
-    """A respondent whose every score is this one."""
-    return Respondent(scores.n_variables, lambda spec: None, make_scores=lambda spec: scores)
+    """A site whose every score is this one."""
+    return SiteView(None, None, (0,) * scores.n_variables, make_scores=lambda spec: scores)
 
 
 def gaussian(tables):

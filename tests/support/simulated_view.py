@@ -44,7 +44,7 @@ from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up_messages import Chance, Links, Offer, Ready, Seals
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
@@ -200,7 +200,7 @@ class Simulated:
             algorithms=frozenset({plan.algorithm}), questions=QUESTION_KINDS, allow_unprotected=True
         )
         real = {
-            place: table_respondent(table, min_cell_size=0, device="cpu")
+            place: SiteView.of_table(table, min_cell_size=0, device="cpu")
             for place, table in self.inside.items()
         }
         rest = Rest(self.sums, len(keys), tuple(real.values()), self.exact)

@@ -335,6 +335,11 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         per_part = {PerSite: self.contrasts, Missing: 2}
         return per_part.get(type(self.stage), 1 + self.arms)
 
+    def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
+        del ordered
+        study = self.categories[:-1] if self.refutation == "random-cause" else self.categories
+        return study == categories
+
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Sums on the grid that `Moments` has, counts, and indicators of contribution."""

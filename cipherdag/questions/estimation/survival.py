@@ -309,6 +309,9 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
     def __post_init__(self) -> None:
         self.check_edges()
 
+    def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
+        return self.model.fits(categories, ordered)
+
     @property
     def label(self) -> str:
         return f"{self.model.label}, in {self.n_bins} bins"

@@ -164,6 +164,10 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         """Components of every test, shape (B,)."""
         return self.shapes.prod(axis=1)
 
+    def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
+        # tests of tables take no notice of an order
+        return super().fits(categories, ordered) and {*self.ordered} <= {*ordered}
+
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Scores, variances, own scores; and rows of each test, and 1 for each own score.

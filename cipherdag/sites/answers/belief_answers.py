@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.errors import SchemaError
+from cipherdag.errors import MalformedMessageError, SchemaError
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
     LocalBeliefs,
@@ -25,6 +25,8 @@ from cipherdag.questions.local_beliefs import (
     edge_probability,
     off_diagonal,
 )
+from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
@@ -32,6 +34,31 @@ if TYPE_CHECKING:
     import torch
 
     from cipherdag.sites.compute.beliefs.regimes import Regimes
+
+
+@answers(LocalBeliefs)
+def local_beliefs(question: LocalBeliefs, view: SiteView) -> FloatVector:
+    """What the site believes after training on its own rows, and how much it weighs."""
+    return view.remember("beliefs", question, lambda: _learner(view)(question))
+
+
+def _learner(view: SiteView) -> Callable[[LocalBeliefs], FloatVector]:
+    if view.learn is not None:
+        return view.learn
+    if view.experiments is None:
+        raise MalformedMessageError("this site does not train on its rows")
+    table = view.experiments
+    return view.remember(
+        "learner",
+        None,
+        lambda: table_beliefs(
+            table,
+            min_cell_size=view.min_cell_size,
+            device=view.device_name,
+            spend=view.spend,
+            keyed=view.keyed,
+        ),
+    )
 
 
 def table_beliefs(

@@ -34,81 +34,103 @@ from cipherdag.questions.regrets import (
     largest_on_grid,
 )
 from cipherdag.sites.answers.odd_column import odd_column
-from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
     from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Moves
 
-RegretQuestion = GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets
+MOST_SPECIFICATIONS = 64
+"""Scores and local algorithms of one run, with what was learnt by each."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Learnt:
-    """Scores under one specification, and the graph that the site found with them."""
+    """Scores under one specification, and the graph that the site learnt with them."""
 
     scores: LocalScores
     graph: Dag
 
-
-class Regrets:
-    """Answers the questions of RFcd; scores and the site's own graph are kept between rounds.
-
-    Args:
-        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
-    """
-
-    def __init__(self, make_scores: Callable[[ScoreSpec], LocalScores]) -> None:
-        self._make_scores = make_scores
-        self._learnt: dict[ScoreSpec, _Learnt] = {}
-
-    def answer(self, question: RegretQuestion) -> FloatVector:
-        """0/1 per threshold, row by row, or one regret per family.
-
-        Raises:
-            MalformedMessageError: The packed graphs cannot be read.
-            MixedTypesError: The score does not fit the columns' types.
-            BoundExceededError: A regret is not a number, or beyond the declared bound.
-        """
-        learnt = self._of(question.spec)
-        if isinstance(question, FamilyRegrets):
-            grid = self._families(learnt, question.family_list(), question.grid_bits)
-            return np.ldexp(grid.astype(np.float64), -question.grid_bits)
-        if isinstance(question, FamilyRegretExceeds):
-            grid = self._families(learnt, question.family_list(), question.grid_bits)
-        else:
-            grid = self._graphs(learnt, question)
-        return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
-
-    def _of(self, spec: ScoreSpec) -> _Learnt:
+    @classmethod
+    def under(cls, spec: ScoreSpec, view: SiteView) -> _Learnt:
+        """What this site learns once a run."""
         from cipherdag.sites.compute.scores.learners import best_graph
 
-        if spec not in self._learnt:
-            scores = self._make_scores(spec)
-            self._learnt[spec] = _Learnt(scores, best_graph(scores, spec.learner))
-        return self._learnt[spec]
+        def learn() -> _Learnt:
+            scores = _make_scores(view)(spec)
+            return cls(scores, best_graph(scores, spec.learner))
 
-    def _graphs(self, learnt: _Learnt, question: GraphRegretExceeds) -> IndexArray:
+        return view.remember("regrets", spec, learn, most=MOST_SPECIFICATIONS)
+
+    def family_regrets(self, families: Sequence[Family], grid_bits: int) -> IndexArray:
+        """Regret of every family on the grid, shape (F,)."""
+        scores = self.scores.evaluate(families)
+        best = self.scores.evaluate([(v, self.graph[v]) for v, _ in families])
+        return on_grid(scores - best, grid_bits, self.scores.told_bits)
+
+    def graph_regrets(self, question: GraphRegretExceeds) -> IndexArray:
         """Regret of every graph on the grid, shape (K,): R_i of Eq. 2."""
         try:
             rows = question.graph_rows()
         except ValueError as error:
             raise MalformedMessageError(str(error)) from error
-        own = learnt.scores.evaluate(question.family_list())
+        scores = self.scores.evaluate(question.family_list())
         totals = np.zeros(question.n_graphs)
         # variable by variable, so that a graph's sum does not depend on the others asked with it
         for column in rows.T:
-            totals += own[column]
+            totals += scores[column]
         best = 0.0
-        for family in enumerate(learnt.graph):
-            best += learnt.scores.of(family)
-        return on_grid(totals - best, question.grid_bits, learnt.scores.told_bits)
+        for family in enumerate(self.graph):
+            best += self.scores.of(family)
+        return on_grid(totals - best, question.grid_bits, self.scores.told_bits)
 
-    def _families(self, learnt: _Learnt, families: Sequence[Family], grid_bits: int) -> IndexArray:
-        """Regret of every family on the grid, shape (F,)."""
-        own = learnt.scores.evaluate(families)
-        best = learnt.scores.evaluate([(v, learnt.graph[v]) for v, _ in families])
-        return on_grid(own - best, grid_bits, learnt.scores.told_bits)
+
+@answers(FamilyRegrets)
+def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
+    """One regret per family.
+
+    Raises:
+        MixedTypesError: The score does not fit the columns' types.
+        BoundExceededError: A regret is not a number, or beyond the declared bound.
+    """
+    learnt = _Learnt.under(question.spec, view)
+    grid = learnt.family_regrets(question.family_list(), question.grid_bits)
+    return np.ldexp(grid.astype(np.float64), -question.grid_bits)
+
+
+@answers(FamilyRegretExceeds)
+def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> FloatVector:
+    """0/1 per family and threshold, row by row; raises as `family_regrets`."""
+    learnt = _Learnt.under(question.spec, view)
+    grid = learnt.family_regrets(question.family_list(), question.grid_bits)
+    return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
+
+
+@answers(GraphRegretExceeds)
+def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
+    """0/1 per graph and threshold, row by row; raises as `family_regrets`.
+
+    Raises:
+        MalformedMessageError: The packed graphs cannot be read.
+    """
+    grid = _Learnt.under(question.spec, view).graph_regrets(question)
+    return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
+
+
+def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
+    if view.make_scores is not None:
+        return view.make_scores
+    if view.table is None or view.parent is not None:
+        raise MalformedMessageError("this site scores no graphs")
+    return table_scores(
+        view.table,
+        device=view.device_name,
+        spend=view.spend,
+        min_cell_size=view.min_cell_size,
+        cell_keys=(lambda: view.cell_keys) if view.min_cell_size > 1 else None,
+    )
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, told_bits: int | None = None) -> IndexArray:
@@ -134,8 +156,8 @@ def table_scores(
     *,
     device: str = "auto",
     spend: Callable[[int], None] | None = None,
-    least: int = 0,
-    blur: Callable[[], Blur] | None = None,
+    min_cell_size: int = 0,
+    cell_keys: Callable[[], CellKeys] | None = None,
 ) -> Callable[[ScoreSpec], LocalScores]:
     """Makes the scores that questions name, over one site's table.
 
@@ -143,8 +165,8 @@ def table_scores(
         table: The site's aligned data.
         device: ``cpu``, ``cuda`` or ``auto``.
         spend: Told how many families are about to be scored; may refuse.
-        least: Rows below which a category counts with another one.
-        blur: Makes what moves likelihoods; None: nothing does, and regrets are exact.
+        min_cell_size: Rows below which a category is collapsed into another one.
+        cell_keys: Makes what perturbs likelihoods; None: nothing does, and regrets are exact.
 
     Returns:
         A function from a specification to scores; it raises MixedTypesError where the score does
@@ -154,34 +176,36 @@ def table_scores(
     def make(spec: ScoreSpec) -> LocalScores:
         from cipherdag.sites.compute.scores.scores import LocalScores
 
-        moves = None if blur is None else _moves(spec, blur())
-        score = _family_score(table, spec, device, least, moves)
+        moves = None if cell_keys is None else _moves(spec, cell_keys())
+        score = _family_score(table, spec, device, min_cell_size, moves)
         return LocalScores(score, spend, told_bits=None if moves is None else COARSE_BITS)
 
     return make
 
 
-def _moves(spec: ScoreSpec, blur: Blur) -> Moves:
-    """What moves likelihoods; those of sets as in `LogLikelihoods`, so that two runs tell one."""
-    from cipherdag.sites.compute.pooled.likelihoods import moves
+def _moves(spec: ScoreSpec, cell_keys: CellKeys) -> Moves:
+    """Noise of likelihoods; that of sets as in `LogLikelihoods`, so that two runs tell one."""
+    from cipherdag.sites.compute.pooled.likelihoods import likelihood_noise
 
     about = b"description length" if spec.score == "mdl" else b"likelihood"
-    return partial(moves, blur, about)
+    return partial(likelihood_noise, cell_keys, about)
 
 
-def _joined(codes: NDArray[np.integer], levels: tuple[int, ...], least: int) -> NDArray[np.integer]:
-    """Codes of which rare categories count with one beside; rows with a gap stay as they are."""
-    from cipherdag.sites.compute.pooled.likelihoods import join_rare
+def _collapsed(
+    codes: NDArray[np.integer], levels: tuple[int, ...], min_cell_size: int
+) -> NDArray[np.integer]:
+    """Codes with rare categories collapsed into neighbours; rows with a gap stay as they are."""
+    from cipherdag.sites.compute.pooled.likelihoods import collapse_rare_codes
 
     complete = (codes >= 0).all(axis=1)
-    own, found = codes[complete], codes.copy()
-    join_rare(own, own, np.array(levels, dtype=np.int64), least)
-    found[complete] = own
-    return found
+    rows, collapsed = codes[complete], codes.copy()
+    collapse_rare_codes(rows, rows, np.array(levels, dtype=np.int64), min_cell_size)
+    collapsed[complete] = rows
+    return collapsed
 
 
 def _family_score(
-    table: SiteTable, spec: ScoreSpec, device: str, least: int, moves: Moves | None
+    table: SiteTable, spec: ScoreSpec, device: str, min_cell_size: int, moves: Moves | None
 ) -> FamilyScore:
     from cipherdag.sites.compute.scores.scores import DiscreteBic, GaussianBic
     from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
@@ -200,7 +224,9 @@ def _family_score(
                 column=table.schema.variables[0].name,
                 remedy="Run with --score bic, which takes discrete columns too.",
             )
-        codes = _joined(table.codes, table.cardinalities, least) if least > 1 else table.codes
+        codes = table.codes
+        if min_cell_size > 1:
+            codes = _collapsed(codes, table.cardinalities, min_cell_size)
         return DiscreteBic(codes, table.cardinalities, device=device, moves=moves)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"

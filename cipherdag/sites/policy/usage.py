@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cipherdag.arrays import IndexArray
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
-from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.question import Question
-from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private
 from cipherdag.sites.record.ledger import Ledger, read_releases
@@ -107,10 +104,6 @@ class TestBudget:
         if self._day:
             write_private(self.path, json.dumps({"day": self._day, "tests": self._count}) + "\n")
 
-    def counted(self, make: Callable[[CITestSpec], CITest]) -> Callable[[CITestSpec], CITest]:
-        """The same tests, each of which is counted before it is computed."""
-        return lambda spec: _CountedTest(make(spec), self)
-
     def _stored(self, day: str) -> int:
         if not self.path.exists():
             return 0
@@ -123,19 +116,3 @@ class TestBudget:
                 remedy="Find out who altered it; without the file the day counts from zero.",
             ) from error
         return count if known == day else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _CountedTest:
-    """A test that spends of a budget."""
-
-    test: CITest
-    budget: TestBudget
-
-    @property
-    def n_variables(self) -> int:
-        return self.test.n_variables
-
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        self.budget.spend(len(x))
-        return self.test.evaluate(x, y, given)

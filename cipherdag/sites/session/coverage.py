@@ -19,7 +19,7 @@ class Counted:
     """How many sites contribute to every part of a question, of how many.
 
     Attributes:
-        counts: ContributorCounts, shape (number of parts,).
+        counts: Contributors, shape (number of parts,).
         n_sites: How many sites were counted.
     """
 

@@ -59,7 +59,7 @@ from cipherdag.protocol.replay import attributed_to_round
 from cipherdag.protocol.secure_tests import SecureTests, stepped
 from cipherdag.protocol.states import State
 from cipherdag.questions.question import Question
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
 from cipherdag.sites.program import Program
@@ -111,7 +111,7 @@ class Rounds:
     agreement: AgreementKeys = field(repr=False)
     graph: KeyGraph = field(repr=False)
     secure_tests: SecureTests | None
-    respondent: Respondent
+    respondent: SiteView
     policy: Policy
     sums: OpenedSums = field(repr=False)
     coverage: Coverage

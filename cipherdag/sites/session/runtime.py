@@ -55,7 +55,7 @@ from cipherdag.protocol.set_up_messages import (
     Sealed,
 )
 from cipherdag.protocol.states import SET_UP
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.program import Program, Programs, installed_program
@@ -107,7 +107,7 @@ class SiteRuntime:
     def __init__(
         self,
         profile: SiteProfile,
-        respondent: Respondent,
+        respondent: SiteView,
         policy: Policy,
         ledger: Ledger,
         *,

@@ -27,7 +27,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import seal_envelope
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.relations.search import related_columns
 from cipherdag.sites.drafts.row_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
@@ -85,11 +85,11 @@ def open_site(
     sums = OpenedSums(schema.canonical(), site.sums_path)
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
-    respondent = table_respondent(
+    respondent = SiteView.of_table(
         table,
         min_cell_size=policy.min_cell_size,
         device=settings.device,
-        budget=budget,
+        budget=budget.spend,
         keyed=identity.draw_key(),
     )
     profile = SiteProfile(

@@ -17,7 +17,7 @@ from cipherdag.privacy.mpc.sharing import check_words
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
 from cipherdag.protocol.plan import Plan, check_alike
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.program import installed_program
 from cipherdag.sites.study.doctor import without_values
@@ -88,7 +88,7 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     policy, own = site.policy(), table()
     schema, everyone = own.schema, tuple(range(len(plan.cohort)))
     program = installed_program(plan, facts_by(plan, schema))
-    respondent = table_respondent(
+    respondent = SiteView.of_table(
         own,
         min_cell_size=policy.min_cell_size,
         device=site.settings().device,

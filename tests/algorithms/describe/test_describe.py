@@ -25,7 +25,7 @@ from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.threshold import Suppressed
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 STAGES = ["I", "II", "III", "IV"]
@@ -128,7 +128,7 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     schema = Schema.infer(list(data.values()))
     whole = described(data, least=11, schema=schema)
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    answers = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    answers = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
     asked = drive(Describe().ask(Facts(5, 3)), answers)[1]
     (counts,) = (own for own in asked if isinstance(own, ValueCounts))
     rest = third_of(counts, answers)
@@ -154,7 +154,7 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
 def opened(data, schema):
     """Kinds and marks that the coordinator opens, and the columns by name."""
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    answers = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    answers = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
     facts = Facts(len(schema.names), len(answers), fewest=3)
     outcome, asked = drive(Describe().ask(facts), answers)
     (columns,) = (
@@ -315,7 +315,7 @@ def test_a_column_that_too_few_sites_have_is_not_told_of():
 def test_sites_that_leave_end_it_by_name():
     facts = Facts(5, 3)
     federation = Federation.simulate(CLINICS, policy=Policy(min_cell_size=0), device="cpu")
-    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     asking = Describe().ask(facts)
     question = asking.send(None)
     facts.present.n_sites = 2

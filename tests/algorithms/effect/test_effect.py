@@ -26,7 +26,7 @@ from cipherdag.questions.estimation.effect_stages import (
 )
 from cipherdag.questions.estimation.effect_sums import OVERLAP, EffectSums
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.table.site_table import load_table
@@ -177,7 +177,7 @@ def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator
     found = federation.run(effect)
     alone = []
     for site in federation.sites:
-        answers = table_respondent(site.table, min_cell_size=0, device="cpu")
+        answers = SiteView.of_table(site.table, min_cell_size=0, device="cpu")
         facts = Facts(6, 1, names=site.table.names)
         alone.append(drive(effect.ask(facts), [answers])[0].effects[0].contrasts)
     assert [one.arm for one in found.sets[0].between] == [0, 2]
@@ -555,7 +555,7 @@ def test_between_the_count_and_the_models_no_site_may_leave():
 
 def _leaving(effect):
     federation = federated(hospitals(patients(n=3000), 4))
-    sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
     facts = Facts(6, 4, names=federation.sites[0].table.names, fewest=3)
     asking = effect.ask(facts)
     question = next(asking)
@@ -661,8 +661,8 @@ def test_a_site_with_small_counts_answers_zeros_whatever_is_asked():
     rows = patients(n=300).drop(columns=["well", "age"])
     few = rows[(rows["drug"] == "none") | (rows.index < 15)]
     schema = Schema.infer([rows])
-    site = table_respondent(load_table(few, schema), min_cell_size=11, device="cpu")
-    other = table_respondent(load_table(rows, schema), min_cell_size=0, device="cpu")
+    site = SiteView.of_table(load_table(few, schema), min_cell_size=11, device="cpu")
+    other = SiteView.of_table(load_table(rows, schema), min_cell_size=0, device="cpu")
     own = Effect(treatment="drug", outcome="cost", adjust="sex,stage", estimator="aipw")
     asked = drive(own.ask(Facts(4, 1, names=schema.names)), [other])[1]
     stages = [part for whole in asked for part in whole.parts if isinstance(part, EffectSums)]
@@ -678,7 +678,7 @@ def test_no_sum_of_a_run_tells_who_misses_a_value_by_another_run_s():
     rows.loc[rows.index[7], "age"] = np.nan
     federation = federated(hospitals(rows))
     names = federation.sites[0].table.names
-    sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
     counts = []
     for adjust in ("age", "sex", "age,sex", ""):
         own = Effect(treatment="drug", outcome="cost", adjust=adjust)

@@ -31,8 +31,8 @@ from cipherdag.questions.estimation.effect_stages import (
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.kinds import load_run
-from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.effects.answer import effect_answer
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
     Rows,
@@ -76,7 +76,7 @@ def changes(found, change):
 def drawn(federation):
     """The rows of every site as it has them, and the numbers that it changes them by."""
     return [
-        (Rows(site.table.codes, site.table.values), Blur(site.table.codes, site.table.values))
+        (Rows(site.table.codes, site.table.values), CellKeys(site.table.codes, site.table.values))
         for site in federation.sites
     ]
 
@@ -181,7 +181,9 @@ def counted(seed=1):
 def opened(least):
     """The treatment's sum of squares about the sites' means, as the first step opens it."""
     federation = federated(counted(), least=least)
-    sites = [table_respondent(s.table, min_cell_size=least, device="cpu") for s in federation.sites]
+    sites = [
+        SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
+    ]
     _, asked = asked_of(federation, sites, treatment="drug", outcome="cost", estimator="linear",
                         site_effect=True)  # fmt: skip
     inner = [getattr(part, "question", part) for part in asked]
@@ -368,7 +370,7 @@ def test_it_is_said_on_the_page_in_the_terminal_and_in_a_table(tmp_path):
 def sites_of(rows, least):
     federation = federated(three(rows), least=least)
     return federation, [
-        table_respondent(own.table, min_cell_size=least, device="cpu") for own in federation.sites
+        SiteView.of_table(own.table, min_cell_size=least, device="cpu") for own in federation.sites
     ]
 
 
@@ -395,13 +397,14 @@ def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every
     rows = patients()
     (own, blur), *_ = drawn(federated(three(rows)))
     assert (
-        fold_numbers(own, (0, 1), blur) == fold_numbers(own, (0, 1), Blur(own.codes, own.values))
+        fold_numbers(own, (0, 1), blur)
+        == fold_numbers(own, (0, 1), CellKeys(own.codes, own.values))
     ).all()
     other = np.array(own.values)
     other[7, 0] = np.nextafter(other[7, 0], np.inf)
     anew = Rows(own.codes, other)
     share = (
-        fold_numbers(own, (0, 1), blur) == fold_numbers(anew, (0, 1), Blur(own.codes, other))
+        fold_numbers(own, (0, 1), blur) == fold_numbers(anew, (0, 1), CellKeys(own.codes, other))
     ).mean()
     assert share == pytest.approx(1.0 / FOLDS, abs=0.06)
     elsewhere = fold_numbers(own, (0, 2), blur) == fold_numbers(own, (0, 1), blur)
@@ -439,7 +442,7 @@ def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least,
         treatment=0, outcome=2, adjust=(1,), estimator="linear",
         stage=ModelSteps((0,), np.zeros(3).tobytes()),
     )  # fmt: skip
-    blur = Blur(codes, values)
+    blur = CellKeys(codes, values)
     whole, rest = (
         effect_answer(msgspec.structs.replace(question, **own), codes, values,
                       min_cell_size=least, blur=blur)
@@ -507,7 +510,7 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
         values = np.column_stack([np.full((40, 1), np.nan), values])
-        numbers = fold_numbers(Rows(codes, values), (0, 1), Blur(codes, values))
+        numbers = fold_numbers(Rows(codes, values), (0, 1), CellKeys(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
     chance = 1.0 / FOLDS

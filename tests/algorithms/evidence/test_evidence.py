@@ -21,7 +21,7 @@ from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.question import Bundle
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
@@ -177,7 +177,7 @@ def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
     with pytest.raises(PolicyRefusedError, match="min_cell_size"):
         site.answer(Tables(categories=(2, 4, 4), counts=counts, members=members))
     with pytest.raises(PolicyRefusedError, match="not counts"):
-        Respondent(3, lambda spec: None).answer(question)
+        SiteView(None, None, (2, 4, 4)).answer(question)
 
 
 def test_moments_of_a_site_with_fewer_rows_than_its_smallest_count_are_refused():

@@ -22,8 +22,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
-from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.proportional_odds import cumulative_step
 from cipherdag.sites.compute.pooled.regression.steps import RegressionTest, regression_steps
@@ -54,10 +53,7 @@ def site_of(data, categories=CATEGORIES, ordered=ORDERED, min_cell_size=0):
     discrete = np.array(categories) > 0
     codes = np.where(discrete & ~np.isnan(data), data, -1).astype(np.int64)
     values = np.where(discrete, np.nan, data)
-    pool = PoolableData(
-        codes, values, tuple(categories), ordered=ordered, min_cell_size=min_cell_size
-    )
-    return Respondent(len(categories), lambda spec: None, pool=pool)
+    return SiteView(codes, values, tuple(categories), ordered=ordered, min_cell_size=min_cell_size)
 
 
 def p_values(parts, tests, categories=CATEGORIES, ordered=ORDERED, kind=Queries):
@@ -107,7 +103,7 @@ def test_statsmodels_on_the_pooled_rows_gives_the_same_ratios_and_p_values(seed,
     data = graded_data(rng, 700, missing)
     tests = [PAIRS, *random_tests(5, [0, 8, 6], rng)[1:]]
     found = p_values(np.split(data, [150, 400]), tests)
-    alone = RegressionTest(CATEGORIES, site_of(data)._pool.column, ORDERED)
+    alone = RegressionTest(CATEGORIES, site_of(data).column, ORDERED)
     for rows, own, here in zip(tests, found, central(alone, tests), strict=True):
         ratio, dof = np.array([reference(data, row) for row in rows.tolist()]).T
         expected = stats.chi2.sf(ratio, dof)
@@ -407,7 +403,7 @@ def test_thresholds_that_leave_a_row_no_chance_get_a_finite_answer(thresholds, s
     data = graded_data(np.random.default_rng(0), 60)[:, [0, 3]]
     own = {"coefficients": np.array([*thresholds, slope]).tobytes()}
     asked = RegressionSteps(**question(**own))
-    columns = site_of(data, (0, 4), (1,))._pool.column
+    columns = site_of(data, (0, 4), (1,)).column
     found = regression_steps(asked, Expansion.of_question(asked, columns))
     assert np.isfinite(found).all()
     assert found[0] <= 0.0

@@ -118,7 +118,7 @@ def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
     tests = random_tests(6, [15, 15, 10], rng)
     queries = Queries("glm", tests)
     drive(queries.ask(Facts(6, 1)), [mixed_site(data)])
-    alone = RegressionTest(CATEGORIES, mixed_site(data)._pool.column)
+    alone = RegressionTest(CATEGORIES, mixed_site(data).column)
     for found, own in zip(queries.found, central(alone, tests), strict=True):
         np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
     federation = Federation.split(frame(rng, 600), 3, device="cpu")

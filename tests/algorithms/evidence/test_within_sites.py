@@ -32,8 +32,7 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 
 ALPHA = 0.01
 NONE = np.zeros((0, 2), dtype=np.int64)
@@ -42,8 +41,7 @@ NONE = np.zeros((0, 2), dtype=np.int64)
 def mixed_site(rows, categories):
     codes = np.where(np.array(categories) > 0, rows, -1).astype(np.int64)
     values = np.where(np.array(categories) == 0, rows, np.nan)
-    pool = PoolableData(codes, values, tuple(categories))
-    return Respondent(len(categories), lambda spec: None, pool=pool)
+    return SiteView(codes, values, tuple(categories))
 
 
 def asking(tests, sites, *, bits, alpha=ALPHA, fewest=1, **more):

@@ -18,7 +18,7 @@ from cipherdag.graphs.dags import dag_of
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.question import Bundle
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 POOLED = FedBOSS(within_sites=False)
@@ -41,7 +41,7 @@ def learn(algorithm, data, sites, *, min_cell_size=0, seed=3):
     """The outcome and the questions over plain sums."""
     federation = Federation.split(data, sites, seed=2) if isinstance(data, pd.DataFrame) else data
     respondents = [
-        table_respondent(site.table, min_cell_size=min_cell_size, device="cpu")
+        SiteView.of_table(site.table, min_cell_size=min_cell_size, device="cpu")
         for site in federation.sites
     ]
     names = federation.sites[0].table.names

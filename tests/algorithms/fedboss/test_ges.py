@@ -22,7 +22,7 @@ from cipherdag.graphs.dags import ancestors, dag_of, empty_dag, matrix_of, membe
 from cipherdag.graphs.equivalence import member, pattern_of
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 
 def ended(search):
@@ -221,7 +221,7 @@ def numbers(rows=900):
 def learn(algorithm, data, sites, *, min_cell_size=0):
     federation = Federation.split(data, sites, seed=2)
     respondents = [
-        table_respondent(site.table, min_cell_size=min_cell_size, device="cpu")
+        SiteView.of_table(site.table, min_cell_size=min_cell_size, device="cpu")
         for site in federation.sites
     ]
     names = federation.sites[0].table.names

@@ -17,8 +17,8 @@ from cipherdag import FedBOSS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.likelihoods import JOLT, SetLikelihoods, of_tables
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 ROWS = (230, 310, 260)
 LEVELS = (2, 2, 2, 2)
@@ -69,7 +69,7 @@ class Listening:
 def opened(sites, min_cell_size):
     """The sums of the single columns that a run opens."""
     sites = [
-        Listening(PoolableData(codes, None, LEVELS, min_cell_size=min_cell_size)) for codes in sites
+        Listening(SiteView(codes, None, LEVELS, min_cell_size=min_cell_size)) for codes in sites
     ]
     drive(FedBOSS(scores="sites").ask(Facts(4, 3, names=tuple("abcd"), seed=0)), sites)
     question, _ = sites[0].told[0]
@@ -142,7 +142,7 @@ def test_of_a_category_that_few_rows_of_a_site_have_nothing_is_told():
 
 
 def pooled(codes, **settings):
-    return PoolableData(codes, None, LEVELS, min_cell_size=11, **settings)
+    return SiteView(codes, None, LEVELS, min_cell_size=11, **settings)
 
 
 def test_asking_again_or_in_another_order_tells_nothing_more():
@@ -204,8 +204,8 @@ def test_what_is_rare_among_the_rows_is_rare_among_those_drawn_from_them():
 
 def test_numbers_are_moved_too():
     values = np.random.default_rng(0).normal(size=(300, 4))
-    own = PoolableData(None, values, (0,) * 4, min_cell_size=11)
-    free = PoolableData(None, values, (0,) * 4)
+    own = SiteView(None, values, (0,) * 4, min_cell_size=11)
+    free = SiteView(None, values, (0,) * 4)
     pairs = np.array(list(itertools.combinations(range(4), 2)))
     question = asked(SINGLES[:0], pairs)
     moved = own.answer(question) - free.answer(question)

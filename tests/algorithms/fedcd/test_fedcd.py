@@ -32,7 +32,7 @@ from cipherdag.questions.local_beliefs import (
     pack_beliefs,
 )
 from cipherdag.sites.answers.belief_answers import site_weights, weighted_answer
-from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.beliefs.reliability import (
     distance_weights,
     mass_at,
@@ -264,7 +264,7 @@ class Believer:
         return weighted_answer(question, learnt[None], self.counts, self.rows, least=1)
 
     def site(self):
-        return Respondent(len(self.own), lambda spec: None, learn=self)
+        return SiteView(None, None, (0,) * len(self.own), learn=self)
 
 
 def test_rounds_go_on_until_all_sites_agree():
@@ -294,7 +294,7 @@ def test_a_repeated_question_is_not_trained_again():
     with pytest.raises(MalformedMessageError):
         site.answer(LocalBeliefs(n_variables=4, round=1, seed=0))
     with pytest.raises(MalformedMessageError):
-        Respondent(3, lambda spec: None).answer(question)
+        SiteView(None, None, (0,) * 3).answer(question)
 
 
 def test_cycles_of_the_aggregate_are_cut_and_named():

@@ -18,8 +18,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
 from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts
 from cipherdag.graphs.edges import confirmed_mark, reversed_mark
-from cipherdag.sites.answers.resampling import Resamples
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 SIGNS = ("<-o", "o->", "<->", "o-o", "-->", "<--", "")
 ENDS = [f"{end}_{own}" for end in ("from", "to") for own in ("arrow", "tail", "circle")]
@@ -40,7 +39,7 @@ def patients(rows=900):
 
 
 def respondents(tables):
-    return [table_respondent(own, min_cell_size=0, device="cpu") for own in tables]
+    return [SiteView.of_table(own, min_cell_size=0, device="cpu") for own in tables]
 
 
 @pytest.mark.parametrize("search", ["fci", "rfci"])
@@ -53,7 +52,10 @@ def test_replicates_are_runs_over_drawn_rows(search):
     assert plain.bootstrap is None
     graphs = []
     for replicate in (1, 2, 3):
-        drawn = [own.take(Resamples(own, None).rows(replicate, 7)) for own in tables]
+        drawn = [
+            own.take(site.resampled_rows(replicate, 7))
+            for own, site in zip(tables, respondents(tables), strict=True)
+        ]
         graphs.append(drive(FedFCI(**chosen).ask(facts), respondents(drawn))[0].marks)
     assert len({own.tobytes() for own in graphs}) > 1
     assert outcome.bootstrap == EdgeCounts.of(graphs, "o-o")

@@ -22,9 +22,8 @@ from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import SmallCells, Tables
 from cipherdag.questions.question import Bundle, Resampled
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.sites.answers.resampling import Resamples
-from cipherdag.sites.answers.respondent import Respondent
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers import site_view
+from cipherdag.sites.answers.site_view import SiteView
 
 
 def patients(rows=900, seed=0):
@@ -33,15 +32,13 @@ def patients(rows=900, seed=0):
 
 def respondents(federation, *, min_cell_size=0, tables=None):
     return [
-        table_respondent(table, min_cell_size=min_cell_size, device="cpu")
+        SiteView.of_table(table, min_cell_size=min_cell_size, device="cpu")
         for table in tables or [site.table for site in federation.sites]
     ]
 
 
-def resamples(table, **settings):
-    return Resamples(
-        table, lambda own: table_respondent(own, min_cell_size=0, device="cpu"), **settings
-    )
+def view_of(table):
+    return SiteView.of_table(table, min_cell_size=0, device="cpu")
 
 
 def counts_of(algorithm, sites, seed=0):
@@ -73,7 +70,7 @@ def test_replicates_are_runs_over_drawn_rows(evidence):
     graphs = []
     for replicate in (1, 2, 3):
         drawn = [
-            site.table.take(resamples(site.table).rows(replicate, seed))
+            site.table.take(view_of(site.table).resampled_rows(replicate, seed))
             for site in federation.sites
         ]
         arcs = counts_of(algorithm, respondents(federation, tables=drawn))[0].arcs
@@ -98,19 +95,19 @@ def test_rounds_are_those_of_the_longest_replicate_and_share_the_questions():
 @given(seed=st.integers(0, 2**64 - 1), replicate=st.integers(1, 1000))
 def test_rows_are_drawn_with_replacement_from_all(seed, replicate):
     table = Federation.split(numbers(200), 1).sites[0].table
-    rows = resamples(table).rows(replicate, seed)
+    rows = view_of(table).resampled_rows(replicate, seed)
     assert rows.shape == (200,)
     assert rows.min() >= 0
     assert rows.max() < 200
     assert 90 < len(set(rows.tolist())) < 160  # 1 - 1/e of them; 8 deviations
-    assert (rows == resamples(table).rows(replicate, seed)).all()
-    assert (rows != resamples(table).rows(replicate % 1000 + 1, seed)).any()
-    assert (rows != resamples(table).rows(replicate, seed ^ 1)).any()
+    assert (rows == view_of(table).resampled_rows(replicate, seed)).all()
+    assert (rows != view_of(table).resampled_rows(replicate % 1000 + 1, seed)).any()
+    assert (rows != view_of(table).resampled_rows(replicate, seed ^ 1)).any()
 
 
 def test_every_row_is_as_likely_as_another():
     table = Federation.split(numbers(50), 1).sites[0].table
-    drawn = np.concatenate([resamples(table).rows(number, 3) for number in range(1, 401)])
+    drawn = np.concatenate([view_of(table).resampled_rows(number, 3) for number in range(1, 401)])
     counts = np.bincount(drawn, minlength=50)
     assert ((counts - 400) ** 2 / 400).sum() < 90  # chi-square of 49: above in 3 of 10,000
 
@@ -120,7 +117,7 @@ def test_who_does_not_know_all_rows_cannot_tell_which_are_drawn():
     one = Federation.simulate({"s": data}).sites[0].table
     data.iloc[17, 2] += 1e-9
     other = Federation.simulate({"s": data}).sites[0].table
-    assert (resamples(one).rows(1, 0) != resamples(other).rows(1, 0)).mean() > 0.9
+    assert (view_of(one).resampled_rows(1, 0) != view_of(other).resampled_rows(1, 0)).mean() > 0.9
 
 
 def test_the_seed_decides_and_the_order_of_sites_does_not():
@@ -133,17 +130,22 @@ def test_the_seed_decides_and_the_order_of_sites_does_not():
     assert first != other
 
 
-def test_rows_that_are_not_kept_are_drawn_again():
+def test_rows_that_are_not_kept_are_drawn_again(monkeypatch):
     table = Federation.split(patients(), 3).sites[0].table
     question = EdgeVotes(
         skeleton=Skeleton.from_matrix(~np.eye(len(table.names), dtype=bool)),
         layer=0,
         test=CITestSpec(alpha=0.01),
     )
-    kept, forgetful = resamples(table), resamples(table, memory_bytes=1)
+    kept, forgetful = view_of(table), view_of(table)
     for replicate in (1, 2, 1, 3, 2):
         asked = Resampled(question=question, replicate=replicate, seed=5)
-        assert (kept.answer(asked) == forgetful.answer(asked)).all()
+        answer = kept.answer(asked)
+        with monkeypatch.context() as patched:
+            patched.setattr(site_view, "MEMORY", 1)
+            assert (answer == forgetful.answer(asked)).all()
+    assert len(kept.memory["replicates"]) == 3
+    assert len(forgetful.memory["replicates"]) == 1
 
 
 # strong and weak edges
@@ -170,16 +172,16 @@ def test_strong_edges_come_back_and_weak_ones_less():
 def test_what_is_withheld_of_a_site_s_rows_is_withheld_of_drawn_ones():
     rows = pd.DataFrame({"x": [0, 1] * 40 + [0], "y": [0] * 80 + [1]}).astype(str)
     table = Federation.simulate({"s": rows}).sites[0].table
-    site = table_respondent(table, min_cell_size=11, device="cpu")
+    site = SiteView.of_table(table, min_cell_size=11, device="cpu")
     counts, members = pack_blocks([np.array([[0], [1]]), np.array([[0, 1]])])
     ask = {"categories": (2, 2), "counts": counts, "members": members}
     small = SmallCells(**ask)
     tables = Tables(**ask)
-    drawn = resamples(table)
+    drawn = view_of(table)
     without = next(
         number
         for number in range(1, 100)
-        if not table.take(drawn.rows(number, 0)).codes[:, 1].any()
+        if not table.take(drawn.resampled_rows(number, 0)).codes[:, 1].any()
     )
     # the one row with y = 1 is not drawn, so that drawn counts alone would tell that it is small
     assert site.answer(small).tolist() == [0.0, 1.0, 1.0]
@@ -218,7 +220,7 @@ def test_questions_are_checked():
     with pytest.raises(ValueError, match="resampled"):
         Resampled(question=own, replicate=2)
     with pytest.raises(MalformedMessageError, match="draws no rows"):
-        Respondent(3, lambda spec: None).answer(own)
+        SiteView(None, None, (0,) * 3).answer(own)
 
 
 def test_parameters_are_checked():

@@ -19,7 +19,7 @@ from cipherdag.cli.main import cli
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.pag import PAG
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 
 CHAIN = CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c"), ("c", "d")])
 
@@ -40,7 +40,7 @@ def numbers(seed=0, n=1200):
 
 def outcome_of(data, graph, **own):
     federation = Federation.simulate(data, device="cpu", policy=Policy(min_cell_size=0))
-    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     names = federation.sites[0].table.names
     facts = Facts(len(names), len(sites), names=names)
     algorithm = GraphCheck(graph, **own)

@@ -43,6 +43,7 @@ from cipherdag.questions.regrets import (
     unpack_families,
 )
 from cipherdag.sites.answers.regret_answers import on_grid
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.scores.scores import LocalScores
 
 
@@ -337,12 +338,11 @@ def test_other_variables_and_sites_without_scores_refuse():
         thresholds=pack_thresholds(np.array([[0]])),
         grid_bits=1,
     )
-    from cipherdag.sites.answers.respondent import Respondent
 
     with pytest.raises(MalformedMessageError):
         scored(LocalScores(MadeUpScore(4, np.random.default_rng(0)))).answer(question)
     with pytest.raises(MalformedMessageError):
-        Respondent(3, lambda spec: None).answer(question)
+        SiteView(None, None, (0,) * 3).answer(question)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 2.0**33])

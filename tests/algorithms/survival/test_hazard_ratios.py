@@ -17,7 +17,7 @@ from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.survival_rows import (
     SurvivalRows,
     hazard_sums,
@@ -196,7 +196,7 @@ def opened(data, site_effect):
     schema = Schema.infer(list(data.values()))
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     facts = Facts(5, len(sites), names=schema.names, fewest=3)
     own = Survival(time="months", event="died", adjust=("stage",), site_effect=site_effect)
     outcome, asked = drive(own.ask(facts), sites)
@@ -301,7 +301,7 @@ def test_columns_of_a_model_that_cannot_be_are_named(adjust, said):
 def test_nothing_is_opened_that_was_not_counted(site_effect):
     schema = Schema.infer(list(wards().values()))
     federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
-    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     facts = Facts(4, 3, names=schema.names, fewest=3)
     own = Survival(time="months", event="died", adjust=("arm",), site_effect=site_effect)
     _, asked = drive(own.ask(facts), sites)

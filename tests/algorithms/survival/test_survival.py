@@ -20,7 +20,7 @@ from cipherdag.algorithms.survival.outcome import round_edges
 from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
 from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.questions.threshold import Suppressed
-from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import actuarial_curve
 
@@ -274,7 +274,9 @@ def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     """What the coordinator opens, and the sites."""
     schema = loose(data) if wide else Schema.infer(list(data.values()))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    sites = [table_respondent(s.table, min_cell_size=least, device="cpu") for s in federation.sites]
+    sites = [
+        SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
+    ]
     facts = Facts(len(schema.names), len(sites), names=schema.names, fewest=3)
     return drive(Survival(**OWN, edges=edges, **parameters).ask(facts), sites), sites
 
@@ -483,7 +485,7 @@ def test_a_site_has_the_result_by_its_own_names():
     data = wards()
     schema = Schema.infer(list(data.values()))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
-    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     own = Survival(time="4", event="3", by="2", adjust=("1", "2"))
     facts = Facts(4, 3, fewest=3)
     outcome, _ = drive(own.ask(facts), sites)

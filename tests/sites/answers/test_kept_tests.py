@@ -10,7 +10,7 @@ from evidence_sites import discrete_codes
 
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent
+from cipherdag.sites.answers.site_view import MOST_TESTS, SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 
 CODES = discrete_codes(np.random.default_rng(0), 300, (2, 3, 2, 2))
@@ -30,7 +30,7 @@ def site(made):
         made.append((spec.min_rows_per_cell, weakref.ref(test)))
         return test
 
-    return Respondent(4, make)
+    return SiteView(None, None, (0,) * 4, make_test=make)
 
 
 def alive(made):
@@ -40,25 +40,25 @@ def alive(made):
 
 def test_forty_thresholds_leave_the_tests_of_the_last_few():
     made = []
-    respondent = site(made)
+    view = site(made)
     for least in range(1, 41):
-        respondent.answer(votes(float(least)))
+        view.answer(votes(float(least)))
     assert alive(made) == [float(41 - k) for k in range(MOST_TESTS, 0, -1)]
 
 
 def test_a_test_that_is_used_again_is_kept_and_alpha_makes_no_other_one():
     made = []
-    respondent = site(made)
+    view = site(made)
     for least in range(1, 20):
-        respondent.answer(votes(float(least)))
-        respondent.answer(votes(1.0, alpha=0.5 / least))
+        view.answer(votes(float(least)))
+        view.answer(votes(1.0, alpha=0.5 / least))
     assert len(made) == 19
     assert 1.0 in alive(made)
 
 
 def test_what_was_forgotten_is_answered_the_same():
-    respondent = site([])
+    view = site([])
     asked = [votes(float(least)) for least in (1, 2, 5, 20, 60, 1, 5, 60)]
     for question in asked:
         again = site([]).answer(question)
-        assert respondent.answer(question).tolist() == again.tolist()
+        assert view.answer(question).tolist() == again.tolist()

@@ -14,8 +14,12 @@ from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
-from cipherdag.sites.compute.pooled.described import DescribedColumns, merged, moved
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.pooled.described import (
+    DescribedColumns,
+    snap_to_safe_counts,
+    suppress_small_counts,
+)
 from cipherdag.sites.compute.pooled.site_comparison import site_outliers
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=12)
@@ -48,7 +52,7 @@ def counts_of(categories, marks=MARKS):
 @given(COUNTS, LEAST)
 def test_no_category_and_no_rest_is_of_few_rows(counts, least):
     counts = np.array(counts)
-    told = merged(counts, least)
+    told = suppress_small_counts(counts, least)
     assert ((told == 0) | (told == counts)).all()
     assert not ((told > 0) & (told < least)).any()
     left = int((counts - told).sum())
@@ -61,7 +65,7 @@ def test_no_category_and_no_rest_is_of_few_rows(counts, least):
 def test_no_two_counts_up_to_marks_are_few_apart(cells, last, least):
     up_to = np.cumsum(cells)
     total = int(up_to[-1]) + last
-    told = moved(up_to, total, least if total >= least else 0)
+    told = snap_to_safe_counts(up_to, total, least if total >= least else 0)
     between = np.diff(np.concatenate([[0], told, [total]]))
     assert (between >= 0).all()
     if total >= least:
@@ -97,7 +101,7 @@ def sites(draw):
 def told(site):
     """Rows, values, counts and rests that a site tells, by column; None where it refuses."""
     codes, values, categories, least = site
-    pool = PoolableData(codes, values, categories, min_cell_size=least)
+    pool = SiteView(codes, values, categories, min_cell_size=least)
     try:
         first = segments(sums_of(categories).encodings, pool.answer(sums_of(categories)))
     except PolicyRefusedError:
@@ -186,7 +190,7 @@ def test_the_order_of_rows_changes_nothing(site, source):
 def numbers(n, missing, least):
     values = np.random.default_rng(0).normal(50.0, 10.0, (n, 1))
     values[:missing] = np.nan
-    return values, DescribedColumns(None, values, np.array([0]), least=least)
+    return values, DescribedColumns(None, values, np.array([0]), min_cell_size=least)
 
 
 @pytest.mark.parametrize("missing", [1, 2, 6, 10, 11])
@@ -202,9 +206,9 @@ def test_the_comparison_of_sites_tells_as_many_values_of_numbers():
     question = SiteDifferences(
         categories=(0,), origins=bytes(8), units=bytes(8), counts=(1,), members=bytes(2)
     )
-    pool = PoolableData(None, values, (0,), min_cell_size=11)
+    pool = SiteView(None, values, (0,), min_cell_size=11)
     assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 389 + 2]
-    pool = PoolableData(None, values, (0,))
+    pool = SiteView(None, values, (0,))
     assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 397 + 2]
 
 
@@ -217,12 +221,12 @@ def test_a_site_s_own_note_counts_all_rows_of_its_file():
     columns = (SimpleNamespace(name="weight"),)
     for _ in range(40):
         values = np.delete(values, 10)
-        pool = PoolableData(None, values[:, None], (0,), min_cell_size=11)
+        pool = SiteView(None, values[:, None], (0,), min_cell_size=11)
         ((name, said),) = site_outliers(
             question,
             pool.answer(question),
-            pool.told_column,
-            pool.blur,
+            pool.disclosable_column,
+            pool.cell_keys,
             raw=pool.raw_column,
             min_cell_size=11,
             columns=columns,
@@ -243,7 +247,7 @@ def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little
 def test_a_number_far_too_large_leaves_its_column_out_and_says_so():
     values = np.random.default_rng(0).normal(size=(50, 2))
     values[7, 1] = 1e9
-    own = DescribedColumns(None, values, np.array([0, 0]), least=0)
+    own = DescribedColumns(None, values, np.array([0, 0]), min_cell_size=0)
     question = sums_of((0, 0))
     _, first, _, flags, used = segments(question.encodings, own.answer(question))
     assert used.tolist() == [50, 0]
@@ -256,7 +260,7 @@ def test_a_number_far_too_large_leaves_its_column_out_and_says_so():
     fine = ColumnSums(
         categories=(0, 0), origins=bytes(16), units=pack_integers(np.array([0, -900]))
     )
-    own = DescribedColumns(None, values, np.array([0, 0]), least=5)
+    own = DescribedColumns(None, values, np.array([0, 0]), min_cell_size=5)
     assert np.isfinite(own.answer(fine)).all()
 
 
@@ -264,14 +268,14 @@ def test_a_column_without_complete_rows_is_told_all_the_same():
     rng = np.random.default_rng(1)
     codes = rng.integers(0, 2, (200, 2)).astype(np.int16)
     codes[:100, 0] = codes[100:, 1] = -1
-    own = DescribedColumns(codes, None, np.array([2, 2]), least=11)
+    own = DescribedColumns(codes, None, np.array([2, 2]), min_cell_size=11)
     counts, tells = segments(counts_of((2, 2)).encodings, own.answer(counts_of((2, 2))))
     assert tells.tolist() == [1, 1]
     assert counts.sum() == 200
 
 
 def test_a_site_of_few_rows_refuses_and_other_columns_are_malformed():
-    own = DescribedColumns(None, np.zeros((4, 1)), np.array([0]), least=5)
+    own = DescribedColumns(None, np.zeros((4, 1)), np.array([0]), min_cell_size=5)
     with pytest.raises(PolicyRefusedError, match="min_cell_size"):
         own.answer(sums_of((0,)))
     with pytest.raises(MalformedMessageError, match="other columns"):

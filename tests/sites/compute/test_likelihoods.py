@@ -13,9 +13,9 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
-from cipherdag.sites.compute.pooled.blur import SPREAD
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.pooled.cell_keys import SPREAD
 from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 SETS = [np.array([[0], [2]]), np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2]])]
 CPU = torch.device("cpu")
@@ -114,7 +114,7 @@ def test_a_question_that_cannot_be_is_refused():
 def test_moments_within_a_site_are_free_of_its_means():
     rng = np.random.default_rng(3)
     values = rng.normal(size=(9000, 3)) + np.array([3.0, -2.0, 900.0])
-    pool = PoolableData(None, values, (0, 0, 0))
+    pool = SiteView(None, values, (0, 0, 0))
     question = Moments(
         n_variables=3,
         variables=pack_integers(np.arange(3)),
@@ -150,7 +150,7 @@ def test_moments_within_three_sites_do_not_tell_their_counts():
     def found(least):
         """Which counts have the sum of squares, to a millionth."""
         answers = [
-            PoolableData(None, own[:, None], (0,), min_cell_size=least).answer(question)
+            SiteView(None, own[:, None], (0,), min_cell_size=least).answer(question)
             for own in sites
         ]
         for rows, total, _ in answers:
@@ -168,10 +168,10 @@ def test_moments_within_three_sites_do_not_tell_their_counts():
 
 def test_moments_weighed_by_chance_are_those_of_weighted_rows():
     values = np.random.default_rng(5).normal(size=(9000, 3)) + 7.0
-    pool = PoolableData(None, values, (0, 0, 0), min_cell_size=11)
+    pool = SiteView(None, values, (0, 0, 0), min_cell_size=11)
     question = within_sites(3)
     _, total, products = np.split(pool.answer(question), [1, 4])
-    weights = pool.blur.weights(9000)
+    weights = pool.cell_keys.weights(9000)
     assert (np.abs(weights - 1.0) <= SPREAD).all()
     centred = values - np.average(values, axis=0, weights=weights)
     assert (total == 0.0).all()

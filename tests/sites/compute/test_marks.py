@@ -10,7 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cipherdag.sites.compute.pooled.marks import NO_MARKS, column_marks, drawn_in, marks_of
+from cipherdag.sites.compute.pooled.location_scale_hints import (
+    NO_MARKS,
+    column_hints,
+    hints_of,
+    winsorise,
+)
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 COLUMNS = st.integers(1, 40).flatmap(lambda n: arrays(np.float64, n, elements=NUMBERS))
@@ -19,7 +24,7 @@ LEAST = st.integers(0, 12)
 
 @given(COLUMNS, LEAST)
 def test_marks_are_whole_and_finite(values, least):
-    place, spread, size = marks_of(values, least)
+    place, spread, size = hints_of(values, least)
     assert math.isfinite(place)
     assert float(spread[0]).is_integer()
     assert float(size[0]).is_integer()
@@ -33,7 +38,7 @@ def test_marks_are_whole_and_finite(values, least):
 @given(COLUMNS, LEAST)
 def test_fewer_than_the_least_are_drawn_in_and_only_towards_the_others(values, least):
     assume(len(values) >= least)
-    near = drawn_in(values, least)
+    near = winsorise(values, least)
     moved = near != values
     assert moved.sum() < max(least, 1)
     slack = np.abs(values).max() * 1e-300  # numbers beside it that have no leading digit
@@ -44,27 +49,27 @@ def test_fewer_than_the_least_are_drawn_in_and_only_towards_the_others(values, l
 def test_few_values_do_not_hold_most_of_what_is_told():
     rng = np.random.default_rng(0)
     values = rng.lognormal(0.0, 2.5, 300)
-    near = drawn_in(values, 11)
+    near = winsorise(values, 11)
     apart = np.sort((near - np.median(near)) ** 2)
     assert near.max() < values.max()
     assert apart[-1] == pytest.approx(apart[-11])
-    assert not np.any(drawn_in(np.where(np.arange(300) < 10, values, 0.0), 11))
+    assert not np.any(winsorise(np.where(np.arange(300) < 10, values, 0.0), 11))
 
 
 @pytest.mark.parametrize("n", [30, 100, 1000])
 def test_a_bell_curve_stays_as_it_is(n):
     values = np.random.default_rng(n).normal(size=n)
-    assert drawn_in(values, 11 if n > 30 else 5) is values
+    assert winsorise(values, 11 if n > 30 else 5) is values
 
 
 @pytest.mark.parametrize("value", [1e3, 1e6, 1e9])
 def test_one_far_value_shows_in_a_spread_as_a_multiple_of_eight_at_most(value):
     values = np.random.default_rng(0).normal(size=300)
     values[5] = value
-    _, spread, _ = marks_of(values, 11)
-    assert spread[0] in (8.0, round(math.log2(drawn_in(values, 11).std())) + 8.0)
+    _, spread, _ = hints_of(values, 11)
+    assert spread[0] in (8.0, round(math.log2(winsorise(values, 11).std())) + 8.0)
     zeros = np.where(np.arange(300) == 5, value, 0.0)
-    assert marks_of(zeros, 11)[1][0] % 8.0 == 0.0
+    assert hints_of(zeros, 11)[1][0] % 8.0 == 0.0
 
 
 def test_a_place_is_told_to_an_eighth_of_about_a_deviation():
@@ -72,7 +77,7 @@ def test_a_place_is_told_to_an_eighth_of_about_a_deviation():
     for _ in range(50):
         centre, deviation = rng.normal(0.0, 50.0), rng.uniform(0.5, 20.0)
         values = rng.normal(centre, deviation, 500)
-        place, spread, _ = marks_of(values, 11)
+        place, spread, _ = hints_of(values, 11)
         told, unit = math.ldexp(math.sinh(place), -100), 2.0 ** spread[0]
         assert told / (unit / 4.0) == pytest.approx(round(told / (unit / 4.0)), abs=1e-6)
         assert abs(told - values.mean()) <= unit / 8.0 * 1.000001
@@ -88,7 +93,7 @@ def test_columns_are_marked_together_as_each_is_alone(seed, least):
         for own in rng.choice(np.array(drawn, dtype=object), 8)
         for n in rng.integers(0, 300, 2).repeat(2).tolist()
     ]
-    together = column_marks(columns, least)
+    together = column_hints(columns, least)
     for own, (place, spread, told, size, sized) in zip(columns, together.T, strict=True):
-        assert marks_of(own, least) == (place, (spread, told), (size, sized))
-    assert column_marks([], least).shape == (5, 0)
+        assert hints_of(own, least) == (place, (spread, told), (size, sized))
+    assert column_hints([], least).shape == (5, 0)

@@ -17,7 +17,7 @@ from statsmodels.tools.numdiff import approx_fprime, approx_hess
 
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.scores.score_sums import ScoreSums
-from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.score_sums import tables
 
 CATEGORIES = (2, 0, 3, 0, 4, 2)
@@ -30,9 +30,7 @@ def answer(rows, tests, categories, ordered=(), **more):
     numbers = np.array(categories) == 0
     values = np.where(numbers, rows, np.nan) if numbers.any() else None
     codes[:, numbers] = -1
-    pool = PoolableData(
-        None if numbers.all() else codes, values, categories, ordered=ordered, **more
-    )
+    pool = SiteView(None if numbers.all() else codes, values, categories, ordered=ordered, **more)
     counts, members = pack_blocks(tests)
     question = ScoreSums(
         categories=categories, counts=counts, members=members, max_rows=1 << 14, ordered=ordered

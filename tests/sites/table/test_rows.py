@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import OutputError, SiteNotReadyError
-from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.rows import digest, stored
 from cipherdag.sites.table.rows.digest import first_met, rows_digest
@@ -141,7 +141,7 @@ def test_what_blurs_follows_from_where_categories_are_first_met(seed, rows, bloc
         met.append(levels[np.argsort(first)][levels[np.argsort(first)] >= 0].tolist())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(digest, "BLOCK_ROWS", block)
-        blur = Blur(np.asfortranarray(codes.astype(np.int8)), None)
+        blur = CellKeys(np.asfortranarray(codes.astype(np.int8)), None)
     for variable, column in enumerate(columns):
         assert blur.column(variable) == column
         assert blur.met(variable) == len(met[variable])

@@ -1,10 +1,11 @@
 """A site's half of descriptions: which rows of a column it tells of, and which counts.
 
-A number of rows that is not 0 and below ``least`` must not follow from what is told, nor by
+A number of rows that is not 0 and below ``min_cell_size`` must not follow from what is told, nor by
 subtraction: of the rows that a column is told of from all that are described, of these from the
 rows without any missing value, which contingency tables are of, or of two counts from one another.
-Of two columns it may follow: each is told of by itself. Numbers that fewer than ``least`` rows
-would dominate, by squared distances from the median, are drawn in before they are added or counted.
+Of two columns it may follow: each is told of by itself. Numbers that fewer than ``min_cell_size``
+rows would dominate, by squared distances from the median, are winsorised before they are added or
+counted.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -22,7 +23,7 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION
-from cipherdag.sites.compute.pooled.marks import drawn_in
+from cipherdag.sites.compute.pooled.location_scale_hints import winsorise
 from cipherdag.sites.table.rows.stored import taken_rows
 
 
@@ -80,7 +81,7 @@ class DescribedColumns:
         values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
             variable is continuous.
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        least: Smallest number of rows that may be told apart, but for 0.
+        min_cell_size: Smallest number of rows that may be told apart, but for 0.
     """
 
     def __init__(
@@ -89,9 +90,9 @@ class DescribedColumns:
         values: NDArray[np.float64] | None,
         categories: IndexArray,
         *,
-        least: int,
+        min_cell_size: int,
     ) -> None:
-        self._categories, self._least = categories, least
+        self._categories, self._min_cell_size = categories, min_cell_size
         self._codes, self._values = codes, values
         self._known: dict[int, BoolVector] = {}
         complete = complete_rows(
@@ -99,9 +100,9 @@ class DescribedColumns:
             (missing_in(codes, values, v, own > 0) for v, own in enumerate(categories.tolist())),
         )
         # tables of other questions are of complete rows where small counts are restricted
-        other_tables = codes is not None and least > 1 and complete.any()
+        other_tables = codes is not None and min_cell_size > 1 and complete.any()
         self._complete = complete if other_tables else None
-        self._whole = not (other_tables and _few(int((~complete).sum()), least))
+        self._whole = not (other_tables and _few(int((~complete).sum()), min_cell_size))
         if not self._whole:
             self._codes = None if codes is None else taken_rows(codes, np.flatnonzero(complete))
             self._values = None if values is None else values[complete]
@@ -129,7 +130,7 @@ class DescribedColumns:
         """
         if question.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("a description of other columns than the site's schema has")
-        if self.rows < self._least:
+        if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
         return self._sums(question) if isinstance(question, ColumnSums) else self._counts(question)
 
@@ -154,12 +155,16 @@ class DescribedColumns:
         for v, categories in enumerate(self._categories.tolist()):
             if categories:
                 codes = self._column(v)[self._told(v)].astype(np.int64)
-                parts.append(merged(np.bincount(codes, minlength=categories), self._least))
+                parts.append(
+                    suppress_small_counts(
+                        np.bincount(codes, minlength=categories), self._min_cell_size
+                    )
+                )
                 tells[v] = len(codes) > 0
             else:
                 values = numbers[v].values
                 up_to = np.searchsorted(np.sort(values), next(marks), side="right")
-                parts.append(moved(up_to, len(values), self._least))
+                parts.append(snap_to_safe_counts(up_to, len(values), self._min_cell_size))
                 tells[v] = len(values) > 0
         return np.concatenate([*parts, tells], dtype=np.float64)
 
@@ -169,7 +174,7 @@ class DescribedColumns:
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
         for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
             values = self._column(int(v))[self._told(int(v))]
-            near = drawn_in(values, self._least) if len(values) else values
+            near = winsorise(values, self._min_cell_size) if len(values) else values
             drawn = near is not values
             with np.errstate(over="ignore"):
                 scaled = np.ldexp(near - origin, -unit)
@@ -188,8 +193,8 @@ class DescribedColumns:
     def _most(self, variable: int) -> BoolVector:
         """As many rows as can be told of: almost all values, those of complete rows, or none."""
         present: BoolVector = ~np.isnan(self._column(variable))
-        if self._least <= 1 or (
-            self._complete is None and self._least <= present.sum() == self.rows
+        if self._min_cell_size <= 1 or (
+            self._complete is None and self._min_cell_size <= present.sum() == self.rows
         ):
             return present
         candidates = [self._almost_all(variable, present)]
@@ -201,9 +206,9 @@ class DescribedColumns:
         beside = present if self._complete is None else present & ~self._complete
         rows = present & ~self._apart(variable, beside)
         left = self.rows - int(rows.sum())
-        if not _few(left, self._least):
+        if not _few(left, self._min_cell_size):
             return rows
-        rows &= ~_spread(self._column(variable), beside & rows, self._least - left)
+        rows &= ~_spread(self._column(variable), beside & rows, self._min_cell_size - left)
         return rows & ~self._apart(variable, beside & rows)
 
     def _apart(self, variable: int, beside: BoolVector) -> BoolVector:
@@ -212,38 +217,42 @@ class DescribedColumns:
         if self._complete is not None and (categories := self._categories[variable]):
             codes = self._column(variable)[beside].astype(np.int64)
             counts = np.bincount(codes, minlength=categories)
-            apart[beside] = counts[codes] < self._least
+            apart[beside] = counts[codes] < self._min_cell_size
         return apart
 
     def _may_tell(self, rows: BoolVector) -> bool:
-        told, least = int(rows.sum()), self._least
+        told, min_cell_size = int(rows.sum()), self._min_cell_size
         beside = 0 if self._complete is None else int((rows & ~self._complete).sum())
-        return told >= least and not _few(self.rows - told, least) and not _few(beside, least)
+        return (
+            told >= min_cell_size
+            and not _few(self.rows - told, min_cell_size)
+            and not _few(beside, min_cell_size)
+        )
 
 
-def merged(counts: IndexArray, least: int) -> IndexArray:
-    """Counts of categories, 0 for those that are told together only, shape (K,).
+def suppress_small_counts(counts: IndexArray, min_cell_size: int) -> IndexArray:
+    """Suppress small counts of categories, and a further one that would follow, shape (K,).
 
-    Together these are 0 or ``least`` rows: where the small ones are fewer, the smallest of the
-    others joins them.
+    Together the suppressed categories have 0 rows, or at least ``min_cell_size``: where the small
+    ones have fewer, the smallest of the others is suppressed too (complementary suppression).
     """
-    hidden = (counts > 0) & (counts < least)
-    if _few(int(counts[hidden].sum()), least):
-        others = np.flatnonzero(counts >= least)
+    hidden = (counts > 0) & (counts < min_cell_size)
+    if _few(int(counts[hidden].sum()), min_cell_size):
+        others = np.flatnonzero(counts >= min_cell_size)
         hidden[others[np.argsort(counts[others], kind="stable")[:1]]] = True
     return np.where(hidden, 0, counts)
 
 
-def moved(up_to: IndexArray, total: int, least: int) -> IndexArray:
-    """Counts up to marks, shape (M,), between which lie 0 or ``least`` values, ends included.
+def snap_to_safe_counts(up_to: IndexArray, total: int, min_cell_size: int) -> IndexArray:
+    """Counts up to marks, shape (M,), between which lie 0 or ``min_cell_size`` values, ends too.
 
     Counts that are far enough from one another stay, the others become the nearest of these.
     """
-    if least <= 1 or total == 0:
+    if min_cell_size <= 1 or total == 0:
         return up_to
     kept = [0]
     for count in up_to.tolist():
-        if count - kept[-1] >= least and total - count >= least:
+        if count - kept[-1] >= min_cell_size and total - count >= min_cell_size:
             kept.append(count)
     ends = np.array([*kept, total])
     above = np.searchsorted(ends, up_to)
@@ -259,8 +268,8 @@ def _spread(values: FloatVector, spare: BoolVector, count: int) -> BoolVector:
     return left
 
 
-def _few(count: int, least: int) -> bool:
-    return 0 < count < least
+def _few(count: int, min_cell_size: int) -> bool:
+    return 0 < count < min_cell_size
 
 
 def levels_of(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:

@@ -21,7 +21,7 @@ from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.left_out import tell_left_out
-from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
@@ -36,8 +36,8 @@ def likelihoods_answer(
     question: LogLikelihoods,
     own: SetLikelihoods,
     *,
-    blur: Blur | None,
-    within: SetLikelihoods | None = None,
+    noise: CellKeys | None,
+    parent: SetLikelihoods | None = None,
 ) -> FloatVector:
     """The answer to `LogLikelihoods`.
 
@@ -47,28 +47,30 @@ def likelihoods_answer(
     Args:
         question: Which sets.
         own: Of the site's rows.
-        blur: What moves numbers; None: nothing does.
-        within: Of the rows that these were drawn from, if they were: a mean over replicates is
+        noise: What perturbs numbers; None: nothing does.
+        parent: Of the rows that these were drawn from, if they were: a mean over replicates is
             moved as these are, and a difference of two by what moves the drawn rows beside.
     """
     sets = question.sets()
     found = own.answer(sets, question.discount)
-    if blur is None or not len(found):
+    if noise is None or not len(found):
         return found
-    found = found + moves(blur, b"likelihood", (within or own).answer(sets, 0))
-    return found if within is None else found + moves(blur, b"drawn", own.answer(sets, 0))
+    found = found + likelihood_noise(noise, b"likelihood", (parent or own).answer(sets, 0))
+    return (
+        found if parent is None else found + likelihood_noise(noise, b"drawn", own.answer(sets, 0))
+    )
 
 
-def moves(blur: Blur, about: bytes, likelihoods: FloatVector) -> FloatVector:
+def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
     """What likelihoods are moved by: up to `JOLT` nats, of like ones the same, shape as given.
 
     Args:
-        blur: Of the site's rows.
+        cell_keys: Of the site's rows.
         about: What the numbers are.
         likelihoods: Exact, and without a discount or penalty, in nats or bits.
     """
     alike = np.rint(np.ldexp(likelihoods, ALIKE_BITS)).astype("<i8")
-    _, drawn = blur.moves([about + one.tobytes() for one in alike], [1] * len(alike))
+    _, drawn = cell_keys.noise([about + one.tobytes() for one in alike], [1] * len(alike))
     return JOLT * drawn
 
 
@@ -80,10 +82,10 @@ class SetLikelihoods:
         values: Numbers, shape (n, p), NaN where missing; None of categories.
         categories: Number of categories of every variable, shape (p,).
         device: Where to count.
-        least: Rows below which a category counts with another one, see `own_scores.joined`.
-        within: Codes of the rows that these were drawn from, if they were: what is rare there is
+        min_cell_size: Rows below which a category is collapsed into another one.
+        parent: Codes of the rows that these were drawn from, if they were: what is rare there is
             rare here.
-        drawn: Whether these are rows drawn from others, of which was told what they miss.
+        resampled: Whether these are rows drawn from others, of which was told what they miss.
 
     Raises:
         MixedTypesError: There are columns of both types.
@@ -96,9 +98,9 @@ class SetLikelihoods:
         categories: IndexArray,
         device: torch.device,
         *,
-        least: int = 0,
-        within: NDArray[np.integer] | None = None,
-        drawn: bool = False,
+        min_cell_size: int = 0,
+        parent: NDArray[np.integer] | None = None,
+        resampled: bool = False,
     ) -> None:
         if codes is not None and values is not None:
             raise MixedTypesError("likelihoods of sets take columns of one type")
@@ -107,8 +109,10 @@ class SetLikelihoods:
         if codes is not None:
             whole = codes[(codes >= 0).all(axis=1)]
             rows, self._rows = len(codes), len(whole)
-            if least > 1:
-                join_rare(whole, whole if within is None else within, categories, least)
+            if min_cell_size > 1:
+                collapse_rare_codes(
+                    whole, whole if parent is None else parent, categories, min_cell_size
+                )
             self._columns = DiscreteColumns(
                 whole, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
             )
@@ -117,7 +121,7 @@ class SetLikelihoods:
             complete = values[~np.isnan(values).any(axis=1)]
             rows, self._rows = len(values), len(complete)
             self._correlations = _correlations(complete)
-        if not drawn:
+        if not resampled:
             tell_left_out(rows, self._rows)
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
@@ -143,30 +147,30 @@ class SetLikelihoods:
             _, log_determinant = np.linalg.slogdet(
                 self._correlations[own[:, :, None], own[:, None]]
             )
-            least = np.clip(log_determinant, LEAST_DETERMINANT * size, 0.0)
-            found.append(-0.5 * self._rows * least - chance)
+            explained = np.clip(log_determinant, LEAST_DETERMINANT * size, 0.0)
+            found.append(-0.5 * self._rows * explained - chance)
         return np.concatenate(found)
 
 
-def join_rare(
+def collapse_rare_codes(
     codes: NDArray[np.integer],
-    within: NDArray[np.integer],
+    parent: NDArray[np.integer],
     categories: IndexArray,
-    least: int,
+    min_cell_size: int,
 ) -> None:
     """Give rare categories the code of one beside, column by column, in place.
 
     Args:
         codes: Codes of rows that miss no value, shape (n, p).
-        within: Of the rows that these were drawn from, or the same.
+        parent: Of the rows that these were drawn from, or the same.
         categories: Number of categories of every variable, shape (p,).
-        least: Rows below which a category is rare, see `own_scores.joined`.
+        min_cell_size: Rows below which a category is rare, see `collapse_rare_categories`.
     """
     for v, size in enumerate(categories.tolist()):
-        own, whole = codes[:, v], within[:, v]
+        own, whole = codes[:, v], parent[:, v]
         counts = np.bincount(own, minlength=size)
         drawn_from = np.bincount(whole[whole >= 0], minlength=size)
-        codes[:, v] = joined(np.minimum(counts, drawn_from), least)[own]
+        codes[:, v] = collapse_rare_categories(np.minimum(counts, drawn_from), min_cell_size)[own]
 
 
 def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVector:
@@ -197,20 +201,20 @@ def _correlations(values: NDArray[np.float64]) -> FloatVector:
     return matrix
 
 
-def joined(counts: IndexArray, least: int) -> IndexArray:
+def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArray:
     """Which category every one counts with: a rare one joins the one below, the lowest that above.
 
     Args:
         counts: Rows of every category.
-        least: Fewest rows of one that counts by itself.
+        min_cell_size: Fewest rows of one that counts by itself.
     """
     left, into = counts.copy(), np.arange(len(counts))
     for code in range(len(counts) - 1, 0, -1):
-        if 0 < left[code] < least:
+        if 0 < left[code] < min_cell_size:
             left[code - 1] += left[code]
             left[code] = 0
             into[into == code] = code - 1
     above = np.flatnonzero(left[1:]) + 1
-    if 0 < left[0] < least and len(above):
+    if 0 < left[0] < min_cell_size and len(above):
         into[into == 0] = above[0]
     return into

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.site_differences import BLUR, SiteDifferences
-from cipherdag.sites.compute.pooled.blur import Blur
-from cipherdag.sites.compute.pooled.marks import column_blocks
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.pooled.location_scale_hints import column_blocks
 
 FENCE = 5.0
 FEWEST_ALIKE = 3
@@ -23,9 +23,9 @@ FEWEST_DISTINCT = 10
 def share_summands(
     question: SiteDifferences,
     column: Callable[[int], FloatVector],
-    blur: Blur,
+    cell_keys: CellKeys,
     *,
-    least: int,
+    min_rows: int,
     given: bool = True,
     tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None = None,
 ) -> FloatVector:
@@ -34,8 +34,8 @@ def share_summands(
     Args:
         question: What is compared.
         column: Codes or values of a variable, shape (n,), NaN where missing.
-        blur: That of the site's rows.
-        least: Rows below which a stratum adds nothing, at least 2.
+        cell_keys: That of the site's rows.
+        min_rows: Rows below which a stratum adds nothing, at least 2.
         given: Whether variables given others are told of: rows by their configuration are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
@@ -43,14 +43,16 @@ def share_summands(
     found: list[_Shares] = []
     for rows in question.sets():
         if rows.shape[1] == 1 and not any(question.categories[v] for v in rows[:, 0]):
-            found.append(_of_numbers(rows[:, 0], column, marks, blur))
+            found.append(_of_numbers(rows[:, 0], column, marks, cell_keys))
             continue
         each = zip(rows.tolist(), _counted(rows, tables), strict=True)
-        found += [_shares(question, own, column, marks[own[0]], blur, table) for own, table in each]
+        found += [
+            _shares(question, own, column, marks[own[0]], cell_keys, table) for own, table in each
+        ]
     if not found:
         return np.zeros(0)
     together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
-    of_enough = (together.n >= least) & (given | together.alone)
+    of_enough = (together.n >= min_rows) & (given | together.alone)
     return _summands(together, of_enough, question.widths())
 
 
@@ -88,7 +90,7 @@ def _shares(
     own: list[int],
     column: Callable[[int], FloatVector],
     marks: FloatVector,
-    blur: Blur,
+    cell_keys: CellKeys,
     counted: IndexArray | None,
 ) -> _Shares:
     """What there is of a variable and those given.
@@ -98,7 +100,7 @@ def _shares(
         own: The variable, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
         marks: Where the variable is looked at if it is a number, shape (13,).
-        blur: That of the site's rows.
+        cell_keys: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
     """
     sides, number = question.categories, question.categories[own[0]] == 0
@@ -117,14 +119,17 @@ def _shares(
     return _Shares(
         counts.ravel(),
         n,
-        _blur(blur, question, own, counts, marks).ravel(),
+        _blur(cell_keys, question, own, counts, marks).ravel(),
         np.full(len(n), coded),
         np.full(len(n), len(own) == 1),
     )
 
 
 def _of_numbers(
-    variables: IndexArray, column: Callable[[int], FloatVector], marks: FloatVector, blur: Blur
+    variables: IndexArray,
+    column: Callable[[int], FloatVector],
+    marks: FloatVector,
+    cell_keys: CellKeys,
 ) -> _Shares:
     """What there is of numbers that nothing is given for; as `_shares` of each of them."""
     shares, own_marks = marks.shape[1], iter(marks[variables])
@@ -139,7 +144,7 @@ def _of_numbers(
     counts = np.array(up_to, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
     drawn = np.zeros(counts.shape)
     for place, v in enumerate(variables.tolist()):
-        drawn[place] = BLUR * blur.uniform(blur.column(v) + marks[v].tobytes(), (shares,))
+        drawn[place] = BLUR * cell_keys.uniform(cell_keys.column(v) + marks[v].tobytes(), (shares,))
     return _Shares(
         counts.ravel(),
         np.array(n, dtype=np.int64),
@@ -214,7 +219,7 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
 
 
 def _blur(
-    blur: Blur,
+    cell_keys: CellKeys,
     question: SiteDifferences,
     own: list[int],
     counts: IndexArray,
@@ -225,13 +230,13 @@ def _blur(
     Whatever categories are called, the same of them has the same number. Marks between which no row
     lies have one number: several would average out.
     """
-    about = b"".join(blur.column(v) for v in own)
+    about = b"".join(cell_keys.column(v) for v in own)
     if categories := question.categories[own[0]]:
-        drawn = BLUR * blur.uniform(about, (len(counts), categories))
-        if blur.met(own[0]) == 2:  # noqa: PLR2004
+        drawn = BLUR * cell_keys.uniform(about, (len(counts), categories))
+        if cell_keys.met(own[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
-        return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
-    return _one_where_alike(BLUR * blur.uniform(about + marks.tobytes(), counts.shape), counts)
+        return drawn[:, cell_keys.ranks(own[0], categories)][:, : counts.shape[1]]
+    return _one_where_alike(BLUR * cell_keys.uniform(about + marks.tobytes(), counts.shape), counts)
 
 
 def _one_where_alike(drawn: FloatVector, counts: IndexArray) -> FloatVector:

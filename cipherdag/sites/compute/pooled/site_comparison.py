@@ -17,7 +17,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.pages.numerals import shown
 from cipherdag.questions.encodings import segments
 from cipherdag.questions.site_differences import SiteDifferences
-from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.shares import code_in, share_summands
 from cipherdag.sites.table.column import Column
 
@@ -58,7 +58,7 @@ def site_outliers(
     question: SiteDifferences,
     sums: FloatVector,
     column: Callable[[int], FloatVector],
-    blur: Blur,
+    blur: CellKeys,
     *,
     raw: Callable[[int], FloatVector],
     min_cell_size: int,
@@ -76,7 +76,7 @@ def site_outliers(
         columns: The variables as the schema has them.
     """
     outliers, start, stratum, every_mark = [], 0, 0, question.marks()
-    summands = share_summands(question, column, blur, least=min_cell_size)
+    summands = share_summands(question, column, blur, min_rows=min_cell_size)
     sets = [names for rows in question.sets() for names in rows.tolist()]
     for (variable, *given), (strata, shares) in zip(sets, question.sides().tolist(), strict=True):
         at = slice(start, start + shares), stratum

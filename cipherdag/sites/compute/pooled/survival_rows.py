@@ -30,8 +30,8 @@ from cipherdag.questions.estimation.survival import (
     SurvivalCounts,
     Survived,
 )
-from cipherdag.sites.compute.pooled.blur import Blur
-from cipherdag.sites.compute.pooled.described import moved as snap_to_safe_counts
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.pooled.described import snap_to_safe_counts
 from cipherdag.statistics.regression_fits import pack_step
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
@@ -81,7 +81,7 @@ def survival_answer(
     column: Column,
     min_cell_size: int,
     withheld: Callable[[IndexArray], BoolVector],
-    blur: Blur | None,
+    blur: CellKeys | None,
 ) -> FloatVector:
     """The site's answer about times until an event.
 
@@ -105,7 +105,7 @@ def survival_answer(
         noise = 1.0
         if blur is not None:
             key = blur.column(question.time) + blur.column(question.event)
-            noise = float(blur.moves([key], [0])[0][0])
+            noise = float(blur.noise([key], [0])[0][0])
         return survival_counts(question, column, min_cell_size=min_cell_size, noise=noise)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, min_cell_size=min_cell_size)

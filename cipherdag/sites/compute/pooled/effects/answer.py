@@ -19,7 +19,7 @@ from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.findings.effect import AdjustedEffect
 from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
 from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.sites.compute.pooled.blur import SPREAD, Blur
+from cipherdag.sites.compute.pooled.cell_keys import SPREAD, CellKeys
 from cipherdag.sites.compute.pooled.effects.estimating_functions import summed_functions
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
     Rows,
@@ -44,7 +44,7 @@ def effect_answer(
     values: NDArray[np.float64] | None,
     *,
     min_cell_size: int,
-    blur: Blur,
+    blur: CellKeys,
 ) -> FloatVector:
     """The answer to `EffectSums`.
 
@@ -85,7 +85,7 @@ def _per_site(
     question: EffectSums,
     reference: int,
     answer: Callable[[EffectSums], FloatVector],
-    blur: Blur | None,
+    blur: CellKeys | None,
 ) -> FloatVector:
     """The answer to the stage `PerSite`: the same estimation over the one site.
 
@@ -124,7 +124,7 @@ def _finished(alone: Estimation, answer: Callable[[EffectSums], FloatVector]) ->
         sums = answer(question)  # type: ignore[arg-type]
 
 
-def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: Blur) -> FloatVector:
+def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKeys) -> FloatVector:
     """The answer to the stage `Missing`: a permutation test of each variable, as z-statistic.
 
     Where small counts stay, rows that miss a value of any column are incomplete, as they are left

@@ -18,7 +18,7 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, Variance
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
-from cipherdag.sites.compute.pooled.described import merged
+from cipherdag.sites.compute.pooled.described import suppress_small_counts
 from cipherdag.sites.compute.pooled.effects.refuted_rows import Rows, no_contribution
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.likelihoods import (
@@ -343,7 +343,7 @@ class _EstimatingFunctions:
             for category, arm in np.ndindex(counts.shape[:2]):
                 chance = self._propensities[self.arm == arm, category + 1]
                 bins = np.searchsorted(OVERLAP, chance, side="right") - 1
-                counts[category, arm] = merged(
+                counts[category, arm] = suppress_small_counts(
                     np.bincount(bins, minlength=len(OVERLAP)), min_cell_size
                 )
         return counts.ravel()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
-from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.described import column_of, rows_of
 
 ROWS_PER_COEFFICIENT = 4
@@ -88,7 +88,7 @@ class Rows:
 def refuted_answer(
     question: EffectSums,
     rows: Rows,
-    blur: Blur,
+    blur: CellKeys,
     *,
     answer: Callable[[EffectSums, Rows], FloatVector],
     min_cell_size: int,
@@ -131,12 +131,12 @@ def no_contribution(question: EffectSums) -> FloatVector:
     return np.zeros(question.n_values)
 
 
-def fold_numbers(rows: Rows, named: tuple[int, ...], blur: Blur) -> FloatVector:
+def fold_numbers(rows: Rows, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
     """The random fold of every row, from 0, shape (n,)."""
     return np.floor((_uniform(rows, b"parts of rows", named, blur) + 1.0) * (FOLDS / 2.0))
 
 
-def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: Blur) -> Rows:
+def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: CellKeys) -> Rows:
     """The rows with the treatment permuted."""
     drawn = _uniform(rows, b"placebo %d" % treatment, named, blur)
     order = np.argsort(drawn, kind="stable")
@@ -148,7 +148,7 @@ def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: Blur) -> R
     return replace(rows, codes=codes, values=values)
 
 
-def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: Blur) -> FloatVector:
+def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
     """A number from -1 to 1 for every row, shape (n,).
 
     Drawn anew for other variables: what two questions share would tell of the table of both.
@@ -156,7 +156,7 @@ def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: Blur) -> 
     return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (rows.count,))
 
 
-def with_random_cause(rows: Rows, n_variables: int, blur: Blur) -> Rows:
+def with_random_cause(rows: Rows, n_variables: int, blur: CellKeys) -> Rows:
     """The rows with one more column, of standard normal numbers."""
     from scipy.special import ndtri
 

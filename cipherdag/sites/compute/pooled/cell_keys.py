@@ -30,7 +30,7 @@ SPREAD = 0.1
 """Share by which variances and weights of rows are multiplied at most."""
 
 
-class Blur:
+class CellKeys:
     """Uniform numbers that follow from the rows of a table and a site's key.
 
     They are the same in whichever order columns and categories come.
@@ -93,9 +93,9 @@ class Blur:
 
     def __repr__(self) -> str:
         """Without the digest, from which the numbers follow."""
-        return "Blur()"
+        return "CellKeys()"
 
-    def moves(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
+    def noise(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
         """What moves the parts of tests, of the same key always the same.
 
         Returns:

@@ -24,17 +24,17 @@ FAR_STEP = 8
 """Values that few rows dominate widen a spread to a multiple of 8 at most, and by 8 at most."""
 MOST = 0.5
 
-Marks = tuple[float, tuple[float, float], tuple[float, float]]
-NO_MARKS: Marks = (0.0, (0.0, 0.0), (0.0, 0.0))
+Hints = tuple[float, tuple[float, float], tuple[float, float]]
+NO_HINTS: Hints = (0.0, (0.0, 0.0), (0.0, 0.0))
 BLOCK_VALUES = 2**17
 """Values of several columns that are looked at together, if they have as many rows."""
 
 
-def column_marks(columns: Iterable[FloatVector], least: int) -> FloatMatrix:
-    """`marks_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
-    found: list[Marks] = []
+def column_hints(columns: Iterable[FloatVector], min_cell_size: int) -> FloatMatrix:
+    """`hints_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
+    found: list[Hints] = []
     for block in column_blocks(columns):
-        found += _block_marks(np.stack(block), least)
+        found += _block_hints(np.stack(block), min_cell_size)
     told = [(place, *spread, *size) for place, spread, size in found]
     return np.array(told, dtype=np.float64).reshape(-1, 5).T
 
@@ -52,31 +52,31 @@ def column_blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]
         yield block
 
 
-def marks_of(present: FloatVector, least: int) -> Marks:
-    """Marks of place, of spread, and of size where there is no spread; the latter two with 1.
+def hints_of(present: FloatVector, min_cell_size: int) -> Hints:
+    """Hints of place, of spread, and of size where there is no spread; the latter two with 1.
 
     Spread and size are whole powers of two. All are 0 without values, where all of them are 0, and
-    of fewer than ``least``.
+    of fewer than ``min_cell_size``.
     """
-    return _block_marks(present[None], least)[0]
+    return _block_hints(present[None], min_cell_size)[0]
 
 
-def _block_marks(columns: FloatMatrix, least: int) -> list[Marks]:
-    """`marks_of` of columns, shape (k, n)."""
-    if columns.shape[1] < max(least, 1):
-        return [NO_MARKS] * len(columns)
+def _block_hints(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
+    """`hints_of` of columns, shape (k, n)."""
+    if columns.shape[1] < max(min_cell_size, 1):
+        return [NO_HINTS] * len(columns)
     largest = np.abs(columns).max(axis=1)
-    near, moved = _drawn(columns, least)
+    near, moved = _winsorised(columns, min_cell_size)
     spreads = _log_deviations(columns)
     widths = _log_deviations(near) if moved.any() else spreads
     mean = (near / np.where(largest > 0.0, largest, 1.0)[:, None]).mean(axis=1) * largest
     scalars = zip(largest.tolist(), mean.tolist(), spreads, widths, moved.tolist(), strict=True)
-    return [_marks(*own) for own in scalars]
+    return [_hints(*own) for own in scalars]
 
 
-def _marks(
+def _hints(
     largest: float, mean: float, spread: float | None, width: float | None, moved: bool
-) -> Marks:
+) -> Hints:
     """The marks of one column.
 
     Args:
@@ -87,7 +87,7 @@ def _marks(
         moved: Whether something is.
     """
     if largest == 0.0:
-        return NO_MARKS
+        return NO_HINTS
     exponent, size = _exponent(spread, width, moved=moved), round(math.log2(largest))
     within = max(-LARGEST_PLACE, min(mean, LARGEST_PLACE))
     power = round(width) if width is not None else size if exponent is None else exponent
@@ -99,29 +99,29 @@ def _marks(
     return place, (float(exponent), 1.0), (0.0, 0.0)
 
 
-def drawn_in(values: FloatVector, least: int) -> FloatVector:
-    """The values, in which fewer than ``least`` rows hold most of no sum of squares.
+def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
+    """The values, in which fewer than ``min_cell_size`` rows hold most of no sum of squares.
 
     Where they would, of squared distances from the median, they are drawn in to the distance of
     the next one; elsewhere all values stay.
 
     Args:
-        values: No NaN, at least ``least`` of them.
-        least: Smallest number of rows that may be told apart, but for 0.
+        values: No NaN, at least ``min_cell_size`` of them.
+        min_cell_size: Smallest number of rows that may be told apart, but for 0.
     """
-    near, moved = _drawn(values[None], least)
+    near, moved = _winsorised(values[None], min_cell_size)
     return near[0] if moved[0] else values
 
 
-def _drawn(columns: FloatMatrix, least: int) -> tuple[FloatMatrix, BoolVector]:
-    """`drawn_in` of columns, shape (k, n), and in which values were drawn in, shape (k,)."""
-    if least <= 1:
+def _winsorised(columns: FloatMatrix, min_cell_size: int) -> tuple[FloatMatrix, BoolVector]:
+    """`winsorise` of columns, shape (k, n), and in which values were drawn in, shape (k,)."""
+    if min_cell_size <= 1:
         return columns, np.zeros(len(columns), dtype=bool)
     exponent = np.frexp(np.abs(columns).max(axis=1, initial=0.0))[1]
     scaled = np.ldexp(columns, -exponent[:, None])  # exact, and no difference is infinite
     middle = np.median(scaled, axis=1)
     distance = np.abs(scaled - middle[:, None])
-    reach = np.partition(distance, -least, axis=1)[:, -least]
+    reach = np.partition(distance, -min_cell_size, axis=1)[:, -min_cell_size]
     unit = np.maximum(distance.max(axis=1), np.finfo(np.float64).tiny)[:, None]
     near = np.minimum(distance, reach[:, None]) / unit
     moved: BoolVector = (near**2).sum(axis=1) < MOST * ((distance / unit) ** 2).sum(axis=1)

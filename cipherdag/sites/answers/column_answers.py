@@ -1,0 +1,135 @@
+"""A site's answers from its columns and their tables: kinds, counts, moments, descriptions.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, VariableSets
+from cipherdag.questions.scores.score_bits import CategorySizes
+from cipherdag.questions.site_differences import SiteDifferences
+from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.pooled.described import missing_in, rows_of
+from cipherdag.sites.compute.pooled.location_scale_hints import column_hints, moments_of
+from cipherdag.sites.compute.pooled.shares import share_summands
+
+LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
+
+
+@answers(Columns)
+def kinds(question: Columns, view: SiteView) -> FloatVector:
+    """Kinds of columns, and hints of where their numbers lie."""
+    p, numbers, min_cell_size = view.n_variables, view.sides == 0, view.min_cell_size
+    every = rows_of(view.all_codes, view.all_values)
+    rows = max(every, min_cell_size) if question.every else view.rows
+    gaps = (missing_in(view.codes, view.values, v, not numbers[v]) for v in range(p))
+    missing = np.array([column.any() for column in gaps], dtype=bool)
+    hints = np.zeros((5, p))  # of location, spread and size; the latter two with 1
+    if question.marks:
+        columns = (_hinted(v, view) for v in np.flatnonzero(numbers).tolist())
+        hints[:, numbers] = column_hints(columns, min_cell_size)
+    shown = hints[:, : p * question.marks]
+    restricted = min_cell_size > 1
+    parts = [[1, rows if rows >= min_cell_size else 0], view.sides, *shown, missing, [restricted]]
+    if question.order:
+        parts.append(np.isin(np.arange(p), view.ordered))
+    parts += [view.few_values] if question.few else []
+    return np.concatenate(parts, dtype=np.float64)
+
+
+def _hinted(variable: int, view: SiteView) -> FloatVector:
+    """Numbers of a column; those of descriptions where few rows have all values."""
+    column = view.column(variable)
+    present = column[~np.isnan(column)]
+    if len(present) >= view.min_cell_size or view.parent is not None:
+        return present
+    disclosable = view.described.column(variable)
+    return disclosable[~np.isnan(disclosable)]
+
+
+@answers(Moments)
+def moments(question: Moments, view: SiteView) -> FloatVector:
+    """Rows, sums and products of numbers."""
+    positions = question.positions()
+    if view.sides[positions].any():
+        raise MalformedMessageError("moments of columns that are not continuous at the site")
+    view.check_min_rows()
+    if not question.centred and view.few_values[positions].any():
+        raise PolicyRefusedError("sums of a column of few values are counts")
+    assert view.values is not None, "a continuous variable has values"
+    view.spend(len(positions) * (len(positions) + 1) // 2)
+    weighted = question.centred and view.min_cell_size > 1
+    weights = view.cell_keys.weights(view.rows) if weighted else None
+    return moments_of(question, view.values, weights)
+
+
+@answers(SmallCells)
+def small_cells(question: SmallCells, view: SiteView) -> FloatVector:
+    """1 for every table with a count that may not leave."""
+    _check_tables(question, view)
+    return _flags([view.withheld(sets) for sets in question.sets()]).astype(np.float64)
+
+
+@answers(Tables)
+def tables(question: Tables, view: SiteView) -> FloatVector:
+    """The counts of every table."""
+    _check_tables(question, view)
+    small: list[BoolVector] = []
+    counted: list[FloatVector] = []
+    for sets in question.sets():
+        withheld = np.zeros(len(sets), dtype=bool)
+        if view.parent is not None:
+            withheld |= view.parent.withheld(sets)
+        for part, counts in view.counts.whole_tables(sets):
+            withheld[part] |= view.has_small_counts(sets[part], counts)
+            counted.append(counts.astype(np.float64))
+        small.append(withheld)
+    view.check_tables(_flags(small))
+    return np.concatenate([np.zeros(0), *counted])
+
+
+def _check_tables(question: VariableSets, view: SiteView) -> None:
+    if view.codes is None:
+        raise MalformedMessageError("tables of other categories than the site's schema has")
+    view.spend(sum(question.counts))
+
+
+def _flags(each: list[BoolVector]) -> BoolVector:
+    return np.concatenate([np.zeros(0, dtype=bool), *each])
+
+
+@answers(CategorySizes)
+def category_rows(question: CategorySizes, view: SiteView) -> IndexArray:
+    """How many rows each category has."""
+    sides = [(view.raw_column(v), side) for v, side in enumerate(question.categories) if side]
+    counts = (np.bincount(c[c >= 0].astype(np.int64), None, side) for c, side in sides)
+    return question.words(np.concatenate([np.zeros(0), *counts]))
+
+
+@answers(ColumnSums)
+@answers(ValueCounts)
+def descriptions(question: ColumnSums | ValueCounts, view: SiteView) -> FloatVector:
+    """Sums or counts of every column by itself."""
+    view.spend(view.n_variables)
+    return view.described.answer(question)
+
+
+@answers(SiteDifferences)
+def differences(question: SiteDifferences, view: SiteView) -> FloatVector:
+    """Angles of shares of rows, with noise."""
+    view.spend(sum(question.counts))
+    return share_summands(
+        question,
+        view.disclosable_column,
+        view.cell_keys,
+        min_rows=max(view.min_cell_size, LEAST_STRATUM),
+        given=view.min_cell_size <= 1,
+        tables=view.counts.whole_tables if view.discrete else None,
+    )

@@ -1,0 +1,131 @@
+"""A site's answers from models of its rows: regressions, likelihoods, scores, effects, survival.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.arrays import FloatVector
+from cipherdag.errors import MalformedMessageError
+from cipherdag.questions.estimation.effect_stages import Missing
+from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
+from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.scores.score_sums import ScoreSums
+from cipherdag.sites.answers.registry import answers
+from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.statistics.regression_models import Regression
+
+if TYPE_CHECKING:
+    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+
+
+@answers(RegressionSteps)
+def steps(question: RegressionSteps, view: SiteView) -> FloatVector:
+    """Log likelihoods, gradients and Hessians of regressions."""
+    from cipherdag.sites.compute.pooled.regression.design import Expansion
+    from cipherdag.sites.compute.pooled.regression.steps import regression_steps
+
+    view.check_min_rows()
+    view.spend(len(question.models))
+    if view.min_cell_size > 1:
+        _check_models(question.models, view)
+    if view.parent is None:
+        key = question.origins, question.units
+        expand = view.remember(
+            "expansions", key, lambda: Expansion.of_question(question, view.column)
+        )
+    else:
+        expand = Expansion.of_question(question, view.column)
+    answer = regression_steps(question, expand)
+    expand.forget_columns()
+    return answer
+
+
+def _check_models(models: tuple[Regression, ...], view: SiteView) -> None:
+    """Refuse models whose discrete variables have a table with small counts."""
+    named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
+    sets = {tuple(v for v in variables if view.categories[v]) for variables in named} - {()}
+    for size in {len(variables) for variables in sets}:
+        block = np.array([each for each in sets if len(each) == size], dtype=np.int64)
+        view.check_tables(view.withheld(block))
+
+
+@answers(ScoreSums)
+def scores(question: ScoreSums, view: SiteView) -> FloatVector:
+    """Scores and their null variances."""
+    from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
+
+    view.spend(question.n_tests)
+    site_scores = view.remember(
+        "scores",
+        None,
+        lambda: SiteScores(view.categories, view.raw_column, lambda: view.all_counts),
+    )
+    return site_scores.answer(question)
+
+
+@answers(LogLikelihoods)
+def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
+    """Log likelihoods of sets of columns, with noise where small counts may not leave."""
+    from cipherdag.sites.compute.pooled.likelihoods import likelihoods_answer
+
+    view.spend(sum(question.counts))
+    parent = None if view.noise is None or view.parent is None else _of_sets(view.parent)
+    return likelihoods_answer(question, _of_sets(view), noise=view.noise, parent=parent)
+
+
+def _of_sets(view: SiteView) -> SetLikelihoods:
+    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+
+    parent = view.parent
+    return view.remember(
+        "likelihoods",
+        None,
+        lambda: SetLikelihoods(
+            view.codes,
+            view.values,
+            view.sides,
+            view.device,
+            min_cell_size=view.min_cell_size,
+            parent=None if parent is None else parent.codes,
+            resampled=parent is not None,
+        ),
+    )
+
+
+@answers(EffectSums)
+def effects(question: EffectSums, view: SiteView) -> FloatVector:
+    """Estimating functions of an effect, summed over the rows."""
+    from cipherdag.sites.compute.pooled.effects.answer import effect_answer
+
+    if view.parent is not None:
+        raise MalformedMessageError("an effect is not estimated from resampled rows")
+    view.spend(1)
+    every = isinstance(question.stage, Missing)
+    rows = (view.all_codes, view.all_values) if every else (view.codes, view.values)
+    return effect_answer(question, *rows, min_cell_size=view.min_cell_size, blur=view.cell_keys)
+
+
+@answers(SurvivalCounts)
+@answers(HazardSteps)
+@answers(HazardSums)
+def survival(question: SurvivalCounts | HazardSteps | HazardSums, view: SiteView) -> FloatVector:
+    """Counts until an event, and steps of Cox models."""
+    from cipherdag.sites.compute.pooled.survival_rows import survival_answer
+
+    view.spend(1)
+    return survival_answer(
+        question,
+        view.categories,
+        view.column,
+        view.min_cell_size,
+        view.withheld,
+        view.noise,
+    )

@@ -1,0 +1,51 @@
+"""Which function answers which kind of question; each module of this room registers its own.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from cipherdag.questions.question import Question, question_kinds
+from cipherdag.sites import answers as room
+
+Answer = Callable[[Any, Any], Any]
+"""From a question and a `SiteView` to 64-bit floats, or whole numbers where bits are opened."""
+
+_ANSWERS: dict[type[Question], Answer] = {}
+
+
+def answers(kind: type[Question]) -> Callable[[Answer], Answer]:
+    """Register a function as the answer to a kind of question, and to its subclasses.
+
+    Raises:
+        TypeError: The kind has another answer.
+    """
+
+    def register(function: Answer) -> Answer:
+        if _ANSWERS.setdefault(kind, function) is not function:
+            raise TypeError(f"{kind.__name__} has two answers")
+        return function
+
+    return register
+
+
+@cache
+def answer_to(kind: type[Question]) -> Answer:
+    """The function that answers a kind of question; every module of this room may define some.
+
+    Raises:
+        TypeError: A kind of question has no answer.
+    """
+    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+        import_module(module.name)
+    each = {one: [*filter(_ANSWERS.get, one.__mro__)] for one in (kind, *question_kinds().values())}
+    if silent := sorted(one.__name__ for one, having in each.items() if not having):
+        raise TypeError(f"no function answers {', '.join(silent)}")
+    return _ANSWERS[each[kind][0]]

@@ -1,0 +1,405 @@
+"""What a site's answers are computed from: its rows, the rules of disclosure, and its caches.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.errors import BoundExceededError, MalformedMessageError, PolicyRefusedError
+from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.local_beliefs import LocalBeliefs
+from cipherdag.questions.question import Question
+from cipherdag.questions.regrets import ScoreSpec
+from cipherdag.sites.answers.odd_column import far_number
+from cipherdag.sites.answers.registry import answer_to
+from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, table_tests
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
+from cipherdag.sites.compute.few_values import repeated_values
+from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.pooled.described import (
+    DescribedColumns,
+    column_of,
+    levels_of,
+    rows_of,
+    without_gaps,
+)
+from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.table.site_table import SiteTable
+
+if TYPE_CHECKING:
+    import torch
+
+    # these load torch
+    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.sites.compute.scores.scores import LocalScores
+
+Value = TypeVar("Value")
+
+log = logging.getLogger("cipherdag.site")
+
+MOST_TESTS = 4
+"""Tests of other parameters that a site keeps, the least recently used of which it forgets.
+
+Each holds the columns, and outcomes of at most half of `cache.DEFAULT_MEMORY`: 512 MiB in all.
+"""
+MEMORY = 2**31
+"""Bytes of resampled rows that a site keeps; others are drawn again when they are asked for."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SiteView:
+    """One site's rows, the rules by which they are disclosed, and what was computed of them.
+
+    Where small counts may not leave, sums of several columns are of the same rows, those without a
+    missing value: of two tables, one with a column more, the difference would be of the rows that
+    lack it.
+
+    Attributes:
+        all_codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
+            no variable is discrete.
+        all_values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
+            variable is continuous.
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        ordered: Variables with three or more categories in an order, ascending.
+        min_cell_size: Smallest count of this site that a sum may contain, but for 0.
+        device_name: ``auto``, ``cpu`` or ``cuda``.
+        budget: Told how much is about to be computed; may refuse.
+        keyed: The site's key.
+        determined: Which variables follow from others: given these no test of them is done.
+        parent: The rows that these were resampled from, if they were: what is withheld of those is
+            withheld of these.
+        table: The rows without interventions; None where only arrays are there.
+        experiments: All rows, of which beliefs are learnt, likewise.
+        make_test: Makes the test that a question names, in place of a test of the table.
+        make_scores: Makes the scores that a question names, in place of those of the table.
+        learn: Answers Fed-CD's questions, in place of training on the table.
+    """
+
+    all_codes: NDArray[np.integer] | None
+    all_values: NDArray[np.float64] | None
+    categories: tuple[int, ...]
+    _: KW_ONLY
+    ordered: tuple[int, ...] = ()
+    min_cell_size: int = 0
+    device_name: str = "cpu"
+    budget: Callable[[int], None] | None = None
+    keyed: Keyed = unkeyed
+    determined: Determined = NOTHING
+    parent: SiteView | None = None
+    table: SiteTable | None = None
+    experiments: SiteTable | None = None
+    make_test: Callable[[CITestSpec], CITest] | None = None
+    make_scores: Callable[[ScoreSpec], LocalScores] | None = None
+    learn: Callable[[LocalBeliefs], FloatVector] | None = None
+    memory: dict[str, dict[Hashable, Any]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if self.parent is None and self.all_codes is not None:
+            rows, complete = len(self.all_codes), self.rows
+            if complete < rows:
+                log.warning(
+                    "%d of %d rows miss a value; pooled tables and regressions leave them out, "
+                    "since small counts may not leave this site",
+                    rows - complete,
+                    rows,
+                )
+
+    @classmethod
+    def of_table(
+        cls,
+        table: SiteTable,
+        *,
+        min_cell_size: int,
+        device: str = "auto",
+        budget: Callable[[int], None] | None = None,
+        keyed: Keyed = unkeyed,
+    ) -> SiteView:
+        """The view from which every kind of question about a site's table is answered.
+
+        Args:
+            table: The site's aligned data; rows with interventions train beliefs and nothing else.
+            min_cell_size: Smallest count that a pooled count may come from.
+            device: ``cpu``, ``cuda`` or ``auto``.
+            budget: Counts what is computed against the site's policy.
+            keyed: The key of all that the site draws and perturbs by; none in a simulation.
+        """
+        observed = table.observational()
+        return cls(
+            observed.codes,
+            observed.values,
+            observed.cardinalities,
+            ordered=observed.ordered,
+            min_cell_size=min_cell_size,
+            device_name=device,
+            budget=budget,
+            keyed=keyed,
+            determined=table.schema.determined,
+            table=observed,
+            experiments=table,
+        )
+
+    def answer(self, question: Question) -> FloatVector:
+        """The site's answer, shape (n_values,), before it is protected.
+
+        Where bits are opened it is the site's words, whole numbers of 64 bits.
+
+        Raises:
+            MalformedMessageError: The question is about other columns than the study has.
+            MixedTypesError: The test does not fit the columns' types.
+            BoundExceededError: The site has more rows than the question's max_rows.
+            PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``, or
+                sums are of a column whose few values make them counts.
+        """
+        for part in question.parts:
+            self._check_rows(part)
+        return np.concatenate([self._answer(part) for part in question.parts])
+
+    def _answer(self, question: Question) -> FloatVector:
+        if not question.fits(self.categories, self.ordered):
+            raise MalformedMessageError(
+                "the question is about other columns than the site's schema has"
+            )
+        return answer_to(type(question))(question, self)
+
+    def _check_rows(self, question: Question) -> None:
+        most = getattr(question, "max_rows", None)
+        if most is not None and self._has_rows and self.rows > most:
+            raise BoundExceededError(
+                f"the site has more rows than max_rows = {most}, which the run declares",
+                remedy="Run with a --max-rows that no site's rows exceed.",
+            )
+
+    def explain(self) -> BoundExceededError | None:
+        """Which column makes an answer exceed its bound, where one does."""
+        return None if self.experiments is None else far_number(self.experiments)
+
+    def spend(self, count: int) -> None:
+        """Count tables, tests or training steps that are about to be computed; may refuse."""
+        if self.budget is not None:
+            self.budget(count)
+
+    def remember(
+        self, name: str, key: Hashable, make: Callable[[], Value], *, most: int = 1
+    ) -> Value:
+        """What was made under this key, or is made now; the ``most`` used last are kept."""
+        kept = self.memory.setdefault(name, {})
+        if key in kept:
+            kept[key] = value = kept.pop(key)
+            return value
+        while len(kept) >= most:
+            del kept[next(iter(kept))]
+        kept[key] = value = make()
+        return value
+
+    @property
+    def n_variables(self) -> int:
+        """Number of aligned variables, p."""
+        return len(self.categories)
+
+    @cached_property
+    def sides(self) -> IndexArray:
+        """`categories` as an array."""
+        return np.array(self.categories, dtype=np.int64)
+
+    @property
+    def _has_rows(self) -> bool:
+        return self.all_codes is not None or self.all_values is not None
+
+    @cached_property
+    def _open_rows(self) -> tuple[NDArray[np.integer] | None, NDArray[np.float64] | None]:
+        if not self._has_rows:
+            raise PolicyRefusedError("the site answers tests, not counts or moments")
+        if self.all_codes is None or self.min_cell_size <= 1:
+            return self.all_codes, self.all_values
+        return without_gaps(self.all_codes, self.all_values, self.sides > 0)
+
+    @property
+    def codes(self) -> NDArray[np.integer] | None:
+        """Codes of the rows that sums of several columns are of."""
+        return self._open_rows[0]
+
+    @property
+    def values(self) -> NDArray[np.float64] | None:
+        """Numbers of the same rows."""
+        return self._open_rows[1]
+
+    @property
+    def rows(self) -> int:
+        """How many rows sums of several columns are of."""
+        return rows_of(*self._open_rows)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether all variables are discrete."""
+        return self.all_values is None
+
+    @cached_property
+    def levels(self) -> IndexArray:
+        """Highest code + 1 of every variable, at least 1, shape (p,); 1 for a continuous one."""
+        return levels_of(self.all_codes, self.n_variables)
+
+    def column(self, variable: int) -> FloatVector:
+        """Codes or numbers of those rows as floats, NaN where missing."""
+        return column_of(*self._open_rows, variable, self.categories[variable] > 0)
+
+    def raw_column(self, variable: int) -> FloatVector:
+        """As `column`, of the rows with missing values, too."""
+        return column_of(self.all_codes, self.all_values, variable, self.categories[variable] > 0)
+
+    def disclosable_column(self, variable: int) -> FloatVector:
+        """As `column`; of numbers of which few are missing, as descriptions tell them."""
+        if self.codes is not None or self.parent is not None or self.min_cell_size <= 1:
+            return self.column(variable)
+        return self.described.column(variable)
+
+    @cached_property
+    def described(self) -> DescribedColumns:
+        """All rows of the site, column by column, as far as they may be told of."""
+        return DescribedColumns(
+            self.all_codes, self.all_values, self.sides, min_cell_size=self.min_cell_size
+        )
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where to compute."""
+        from cipherdag.sites.compute.device import resolve_device
+
+        return resolve_device(self.device_name)
+
+    @cached_property
+    def counts(self) -> DiscreteColumns:
+        """Counts tables of the rows that sums of several columns are of."""
+        return self._counter(self.codes)
+
+    @cached_property
+    def all_counts(self) -> DiscreteColumns:
+        """Counts tables of all rows."""
+        return self.counts if self.codes is self.all_codes else self._counter(self.all_codes)
+
+    def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
+        from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
+        from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+
+        assert codes is not None, "only discrete columns are counted"
+        half = DEFAULT_MEMORY // 2
+        return DiscreteColumns(codes, self.device, memory_bytes=half, levels=self.sides)
+
+    @cached_property
+    def cell_keys(self) -> CellKeys:
+        """Noise that follows from all rows and the site's key."""
+        return CellKeys(self.all_codes, self.all_values, self.keyed)
+
+    @property
+    def noise(self) -> CellKeys | None:
+        """What perturbs the parts of tests; None where small counts may leave."""
+        if self.min_cell_size <= 1:
+            return None
+        return self.cell_keys if self.parent is None else self.parent.cell_keys
+
+    def check_min_rows(self) -> None:
+        """Refuse what is asked of fewer rows than may leave in a sum."""
+        if self.rows < self.min_cell_size:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+
+    def check_tables(self, withheld: BoolVector) -> None:
+        """Refuse what tells a table that is withheld."""
+        if withheld.any():
+            raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
+
+    def has_small_counts(self, sets: IndexArray, counts: IndexArray) -> BoolVector:
+        """Which sets' tables have a count that may not leave, shape (C,)."""
+        if self.min_cell_size <= 1:
+            return np.zeros(len(sets), dtype=bool)
+        cells = self.sides[sets].prod(axis=1)
+        small = (counts > 0) & (counts < self.min_cell_size)
+        return np.asarray(np.logical_or.reduceat(small, np.cumsum(cells) - cells))
+
+    def withheld(self, sets: IndexArray) -> BoolVector:
+        """Of which sets of variables, shape (C, k), the table may not leave, shape (C,)."""
+        small: BoolVector = np.zeros(len(sets), dtype=bool)
+        if self.min_cell_size <= 1:
+            return small
+        for part, counts in self.counts.whole_tables(sets):
+            small[part] = self.has_small_counts(sets[part], counts)
+        return small if self.parent is None else small | self.parent.withheld(sets)
+
+    @cached_property
+    def few_values(self) -> BoolVector:
+        """Which variables have numbers that tell small counts which may not leave, shape (p,)."""
+        if self.parent is not None:
+            return self.parent.few_values
+        if self.min_cell_size <= 1 or self.values is None:
+            return np.zeros(self.n_variables, dtype=bool)
+        return (self.sides == 0) & repeated_values(self.values)
+
+    def test(self, spec: CITestSpec) -> CITest:
+        """The conditional-independence test that a question names."""
+        # the outcomes do not depend on alpha
+        spec = msgspec.structs.replace(spec, alpha=0.5)
+        return self.remember("tests", spec, lambda: self._made_test(spec), most=MOST_TESTS)
+
+    def _made_test(self, spec: CITestSpec) -> CITest:
+        if self.make_test is not None:
+            test = self.make_test(spec)
+        else:
+            assert self.table is not None, "tests are made of a table"
+            test = table_tests(self.table, device=self.device_name)(spec)
+        if self.budget is not None:
+            test = CountedTest(test, self.budget)
+        return PossibleTest(test, self.determined) if self.determined else test
+
+    @cached_property
+    def _resampling_key(self) -> bytes:
+        return self.keyed(rows_digest(b"cipherdag resampled rows", self.all_codes, self.all_values))
+
+    def resampled_rows(self, replicate: int, seed: int) -> IndexArray:
+        """Positions of rows drawn with replacement, as many as there are, shape (n,).
+
+        Args:
+            replicate: 1 for the first.
+            seed: Seed of the run.
+        """
+        number = seed.to_bytes(8, "big") + replicate.to_bytes(8, "big")
+        entropy = hashlib.sha256(self._resampling_key + number).digest()
+        rng = np.random.default_rng(int.from_bytes(entropy, "big"))
+        n = rows_of(self.all_codes, self.all_values)
+        return rng.integers(n, size=n)
+
+    def resampled(self, replicate: int, seed: int) -> SiteView:
+        """The view of a replicate's rows.
+
+        Raises:
+            MalformedMessageError: There is no table to draw from.
+        """
+        if self.table is None:
+            raise MalformedMessageError("this site draws no rows from its own")
+        table = self.table
+
+        def draw() -> SiteView:
+            rows = table.take(self.resampled_rows(replicate, seed))
+            return replace(
+                self,
+                all_codes=rows.codes,
+                all_values=rows.values,
+                parent=self,
+                table=rows,
+                experiments=None,
+            )
+
+        arrays = [array for array in (self.all_codes, self.all_values) if array is not None]
+        most = max(MEMORY // max(sum(array.nbytes for array in arrays), 1), 1)
+        return self.remember("replicates", (seed, replicate), draw, most=most)

@@ -1,0 +1,124 @@
+"""A site's conditional-independence tests: those that questions name, over its own table.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.errors import MixedTypesError
+from cipherdag.graphs.relations import Determined
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, fitting_tests
+from cipherdag.questions.combined_evidence import SUMMED
+from cipherdag.sites.answers.odd_column import odd_column
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
+from cipherdag.sites.table.site_table import SiteTable
+
+
+def _asked(test: str) -> str:
+    """What a run calls the test: some questions name another that does its work."""
+    own = next((own for own, summed in SUMMED.items() if summed == test), test)
+    return "auto" if own == "by-type" else own
+
+
+def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:
+    """Makes the tests that questions name, over one site's table.
+
+    Args:
+        table: The site's aligned data.
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Returns:
+        A function from a test's specification to the test; it raises MixedTypesError where the
+        test does not fit the columns' types.
+    """
+
+    def make(spec: CITestSpec) -> CITest:
+        computed = CI_TESTS[spec.name].computed.get(table.kind)
+        many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+        asked = _asked(spec.name)
+        if computed is None:
+            raise MixedTypesError(
+                f"the test '{asked}' cannot treat {table.kind} columns",
+                column=odd_column(table),
+                remedy=fitting_tests(table.kind, two_categories=not many),
+            )
+        if many and CI_TESTS[computed].two_categories and spec.name != "numbers":
+            raise MixedTypesError(
+                f"the test '{asked}' takes discrete columns of two categories only",
+                column=many[0],
+                remedy=fitting_tests(table.kind, two_categories=False),
+            )
+        from cipherdag.sites.answers.ci_test_makers import MAKERS
+
+        return MAKERS[computed](table, spec, device)
+
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTest:
+    """A test that counts what it is about to compute against a budget."""
+
+    test: CITest
+    spend: Callable[[int], None]
+
+    @property
+    def n_variables(self) -> int:
+        """See `CITest.n_variables`."""
+        return self.test.n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """See `CITest.evaluate`; the budget may refuse."""
+        self.spend(len(x))
+        return self.test.evaluate(x, y, given)
+
+
+class PossibleTest:
+    """A test that is not done given what determines x or y.
+
+    The sites' half of the rule that `cipherdag.algorithms.evidence.source.WherePossible` has: of
+    votes and of p-values of a site's own. The schema that all sites share says which tests these
+    are.
+
+    Args:
+        test: Does the others.
+        determined: Which variables follow from others.
+    """
+
+    def __init__(self, test: CITest, determined: Determined) -> None:
+        self._test = test
+        self._determined = determined
+
+    @property
+    def n_variables(self) -> int:
+        """See `CITest.n_variables`."""
+        return self._test.n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """See `CITest.evaluate`; NaN, and no row, where S determines x or y."""
+        undone = self._determined.undone(np.column_stack([x, y, given]))
+        if not undone.any():
+            return self._test.evaluate(x, y, given)
+        found = self._test.evaluate(x[~undone], y[~undone], given[~undone])
+
+        def spread(values: FloatVector | float) -> FloatVector:
+            whole = np.full(len(x), np.nan)
+            whole[~undone] = values
+            return whole
+
+        rows = np.zeros(len(x), dtype=np.int64)
+        rows[~undone] = found.rows
+        return Evidence(
+            spread(found.p_value),
+            spread(found.statistic),
+            spread(found.dof),
+            spread(found.dependence),
+            rows,
+        )
