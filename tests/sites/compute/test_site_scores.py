@@ -33,7 +33,7 @@ def answer(rows, tests, categories, ordered=(), **more):
     pool = SiteView(None if numbers.all() else codes, values, categories, ordered=ordered, **more)
     counts, members = pack_blocks(tests)
     question = ScoreSums(
-        categories=categories, counts=counts, members=members, max_rows=1 << 14, ordered=ordered
+        categories=categories, counts=counts, members=members, max_rows=1 << 15, ordered=ordered
     )
     return question, question.read(pool.answer(question))
 
