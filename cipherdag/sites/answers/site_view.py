@@ -114,8 +114,7 @@ class SiteView:
                 log.warning(
                     "%d of %d rows miss a value; pooled tables and regressions leave them out, "
                     "since small counts may not leave this site",
-                    rows - complete,
-                    rows,
+                    *(rows - complete, rows),
                 )
 
     @classmethod
@@ -138,10 +137,9 @@ class SiteView:
             keyed: The key of all that the site draws and perturbs by; none in a simulation.
         """
         observed = table.observational()
+        rows = observed.codes, observed.values, observed.cardinalities
         return cls(
-            observed.codes,
-            observed.values,
-            observed.cardinalities,
+            *rows,
             ordered=observed.ordered,
             min_cell_size=min_cell_size,
             device_name=device,
@@ -392,12 +390,7 @@ class SiteView:
         def draw() -> SiteView:
             rows = table.take(self.resampled_rows(replicate, seed))
             return replace(
-                self,
-                all_codes=rows.codes,
-                all_values=rows.values,
-                parent=self,
-                table=rows,
-                experiments=None,
+                self, all_codes=rows.codes, all_values=rows.values, parent=self, table=rows
             )
 
         arrays = [array for array in (self.all_codes, self.all_values) if array is not None]
