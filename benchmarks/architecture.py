@@ -174,9 +174,10 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
     running = [own for own in found if not own.typing]
     between = {(room(own.source), room(own.target)) for own in running}
     between = {pair for pair in between if pair[0] != pair[1]}
-    nested = {(folder(own.source, known), folder(own.target, known)) for own in running}
+    nested = {(folder(own.source, known), folder(own.target, known)) for own in found}
     rooms = circles(between)
     files = circles({(own.source, own.target) for own in running})
+    typed = circles({(own.source, own.target) for own in found})
     up = upwards(found)
     twice = constants_twice(known)
     inside = Counter(folder(name, known) for name in known if known[name].name != "__init__.py")
@@ -187,6 +188,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
         "arrows between rooms": len(between),
         "circles": len(rooms),
         "circles between files": len(files),
+        "circles with types counted": len(typed),
         "circles between nested folders": len(circles(_strangers(nested))),
         "upward imports": len(up),
         "constants defined twice": len(twice),
@@ -198,6 +200,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
         "named": {
             "circles": rooms,
             "circles between files": files,
+            "circles with types counted": typed,
             "circles between nested folders": circles(_strangers(nested)),
             "upward imports": [asdict(own) for own in up],
             "constants defined twice": twice,

@@ -29,10 +29,11 @@ from markdown_table import table
 from measuring import parser, write_report
 from plain_runs import driven
 
-from cipherdag import Effect, Federation, Policy, Schema, Survival
+from cipherdag import Effect, Federation, Policy, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Drawn:
 
     def plainly(self, algorithm: Algorithm) -> object:
         """What an algorithm concludes of sums in the clear."""
-        schema = Schema.infer(list(self.sites.values()))
+        schema = infer_schema(list(self.sites.values()))
         categories = tuple(column.cardinality for column in schema.variables)
         names = tuple(column.name for column in schema.variables)
         whole = np.column_stack([_codes(self.rows[name]) for name in names])

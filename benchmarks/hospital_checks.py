@@ -18,8 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from cipherdag.protocol.plan import Plan
-from cipherdag.sites.record.ledger import ledger_lines, read_releases
-from cipherdag.sites.record.release_kinds import answers
+from cipherdag.sites.record.ledger import answers, ledger_lines, read_releases
 
 PRIVATE = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+([A-Za-z0-9+/=\s]+)-----END [A-Z ]*PRIVATE KEY-----"

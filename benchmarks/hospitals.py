@@ -28,6 +28,7 @@ from hospital_checks import check_every_byte
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm
 from cipherdag.federation.simulated import Federation
 from cipherdag.federation.splitting import split_rows
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import OPT_IN_KINDS, QUESTION_KINDS, Policy
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
@@ -391,7 +392,7 @@ def parser(doc):
 def study_of(options):
     """Every site's part of the table, split unevenly with seed 0, and the algorithm."""
     data = pd.read_csv(options.table, dtype=str).head(options.rows)
-    schema = Schema.load(options.schema) if options.schema else Schema.infer(data)
+    schema = Schema.load(options.schema) if options.schema else infer_schema(data)
     schema = schema.with_interventions(options.interventions)
     sites = FOUR[: options.sites]
     parts = split_rows(len(data), len(sites), rng=np.random.default_rng(0))

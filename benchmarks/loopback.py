@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cryptography import x509
 
-from cipherdag.deployment.authority import (
+from cipherdag.deployment.certificates import (
     certify_site,
     make_authority,
     make_key,

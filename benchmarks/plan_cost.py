@@ -26,6 +26,7 @@ EVIDENCE = ("vote", "statistic", "pooled")
 RUN = """
 import json, sys, time
 import numpy as np, pandas as pd
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag import Federation, FedPC
 file, sites, evidence = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 data = pd.read_csv(file, dtype=str)
@@ -57,7 +58,7 @@ with socket.socket() as free:
     address = ("--host", "localhost", "--port", str(free.getsockname()[1]))
 with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as up:
     hospitals = Hospitals(Path(work), address, dict.fromkeys(SITES, address))
-    hospitals.enrol(tables, Schema.infer(data))
+    hospitals.enrol(tables, infer_schema(data))
     up.enter_context(hospitals.started("coordinator", "start", "--dir", hospitals.coordinator))
     for name in SITES:
         up.enter_context(hospitals.started("site", "start", "--dir", Path(work) / name))

@@ -15,7 +15,8 @@ import pandas as pd
 from measuring import PROTECTIONS, bytes_per_site, parser, same_aggregates, write_report
 from polynomial_data import experiment
 
-from cipherdag import CausalGraph, Federation, Policy, RFcd, Schema
+from cipherdag import CausalGraph, Federation, Policy, RFcd
+from cipherdag.sites.drafts.inference import infer_schema
 
 SITES = (3, 5, 7)
 
@@ -24,7 +25,7 @@ def main() -> None:
     arguments = parse()
     rows = []
     for name, (table, truth) in data(arguments.folder).items():
-        schema = Schema.infer(table)
+        schema = infer_schema(table)
         for n_sites in SITES:
             row = {"data": name, "variables": len(truth.nodes), "sites": n_sites}
             row |= compared(table, schema, truth, n_sites, arguments.seed)

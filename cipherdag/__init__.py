@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cipherdag.results.pag_result import PAGResult
     from cipherdag.results.result import Result
     from cipherdag.results.survival_result import SurvivalResult
+    from cipherdag.sites.drafts.inference import infer_schema
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.table.schema import Schema
 
@@ -60,6 +61,7 @@ __all__ = [
     "Site",
     "Survival",
     "SurvivalResult",
+    "infer_schema",
 ]
 
 _HOMES = {
@@ -91,6 +93,7 @@ _HOMES = {
     "Site": "cipherdag.federation.site",
     "Survival": "cipherdag.algorithms.survival.algorithm",
     "SurvivalResult": "cipherdag.results.survival_result",
+    "infer_schema": "cipherdag.sites.drafts.inference",
 }
 
 

@@ -3,7 +3,7 @@
 from cipherdag.testing import check_algorithm
 
 def test_my_algorithm():
-check_algorithm(MyAlgorithm(), {"north": north, "south": south, "west": west})
+    check_algorithm(MyAlgorithm(), {"north": north, "south": south, "west": west})
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.question import Question
 from cipherdag.results.folder import verify_folder
 from cipherdag.results.run import Run
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
 
@@ -58,7 +59,7 @@ class Trial:
             min_cell_size=0,
         )
         settings: dict[str, Any] = {
-            "schema": self.schema or Schema.infer(list(self.data.values())),
+            "schema": self.schema or infer_schema(list(self.data.values())),
             "labels": self.labels,
             "interventions": self.interventions,
             "policy": policy,

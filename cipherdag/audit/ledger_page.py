@@ -14,8 +14,7 @@ from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind
 from cipherdag.results.limits import FEWEST_SITES
 from cipherdag.results.sentences import site_sentences
-from cipherdag.sites.record.ledger import LedgerHead, Release
-from cipherdag.sites.record.release_kinds import answers
+from cipherdag.sites.record.ledger import LedgerHead, Release, answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
 
 def _first(records: Sequence[Release], field: str) -> str:
     """What the records say of their run; a refusal to a stranger says nothing."""
-    return next((said for own in records if (said := getattr(own, field))), "")
+    return next((said for record in records if (said := getattr(record, field))), "")
 
 
 def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:

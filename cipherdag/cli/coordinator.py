@@ -140,11 +140,12 @@ def coordinator_approve(
 @outside_a_run("nothing was changed")
 def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
+    from cipherdag.deployment.study_engine import connected_sites
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
 
     study = own.study()
-    connected = _connected(own) if live else None
+    connected = connected_sites(own.path, study) if live else None
     rows = [
         {
             "site": site.name,
@@ -242,14 +243,3 @@ def _confirm(request: Request, codes: tuple[str, ...]) -> set[str]:
 def _list_approvals(approvals: Mapping[str, Path]) -> None:
     for name, path in approvals.items():
         click.echo(f"  send to '{name}': {path}")
-
-
-def _connected(own: CoordinatorFolder) -> set[str]:
-    study = own.study()
-    if study.engine == "syft":
-        from cipherdag.deployment.datasite_links import answering_sites
-
-        return answering_sites(own.path, study)
-    from cipherdag.protocol.engines.flare_engine import connected_sites
-
-    return set(connected_sites(own.path))

@@ -28,7 +28,7 @@ from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import OutputError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.privacy.protections import PROTECTIONS
-from cipherdag.sites.table.sources import READABLE
+from cipherdag.sites.table.reading import READABLE
 
 if TYPE_CHECKING:
     from cipherdag.federation.simulated import Federation

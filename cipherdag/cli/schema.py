@@ -30,9 +30,9 @@ def schema() -> None:
 @OUT
 def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
     """Write a commented schema.toml from one or several files, for you to read and edit."""
-    from cipherdag.sites.table.schema import Schema
+    from cipherdag.sites.drafts.inference import infer_schema
 
-    write(Schema.infer(list(files)), out)
+    write(infer_schema(list(files)), out)
 
 
 @schema.command("merge")

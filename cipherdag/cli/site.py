@@ -18,7 +18,7 @@ import msgspec
 
 from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE
-from cipherdag.sites.study.finding import Finding
+from cipherdag.sites.study.checks import CheckResult
 
 if TYPE_CHECKING:
     from cipherdag.sites.study.site_folder import SiteFolder
@@ -89,8 +89,7 @@ def site_new(
     """
     from cipherdag.algorithms.registry import algorithm_class
     from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.study.datasite_settings import DatasiteSettings
-    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+    from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
 
     if (url is None) != (pysyft is None):
         raise click.UsageError("--datasite and --pysyft belong together")
@@ -117,23 +116,21 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     With --plan it prints the plan in sentences, too.
     """
     from cipherdag.cli.site_status import plan_in_words
-    from cipherdag.deployment.datasite_checks import datasite_findings
-    from cipherdag.deployment.engine_checks import separation_findings
-    from cipherdag.deployment.rehearsal import rehearse
+    from cipherdag.deployment.engine_checks import datasite_checks, separation_checks
+    from cipherdag.deployment.rehearsal import plan_checks, rehearse
     from cipherdag.errors import CipherdagError, SiteNotReadyError
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.doctor import examine
-    from cipherdag.sites.study.plan_check import plan_findings
 
     findings = examine(own, rehearse=rehearse)
     if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
-        findings += datasite_findings(own)
+        findings += datasite_checks(own)
     if own.study_path.exists():
-        findings += separation_findings(own)
+        findings += separation_checks(own)
     told = []
     if plan is not None:
         asked = Plan.read(plan)
-        findings += plan_findings(own, asked)
+        findings += plan_checks(own, asked)
         with suppress(CipherdagError):  # the findings say what is wrong with the folder
             told = ["", *plan_in_words(own, asked)]
     if as_json:
@@ -356,7 +353,7 @@ def until_stopped(work: Callable[..., None], hello: str) -> None:
     click.echo("Stopped.")
 
 
-def _finding_lines(findings: Sequence[Finding]) -> list[str]:
+def _finding_lines(findings: Sequence[CheckResult]) -> list[str]:
     width = max(len(finding.check) for finding in findings)
     lines = []
     for finding in findings:

@@ -117,8 +117,8 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
 
 
 def _engine_status(own: SiteFolder) -> dict[str, Any]:
+    from cipherdag.deployment.engine_checks import EngineRecord
     from cipherdag.sites.private_files import START_LOCK, is_locked
-    from cipherdag.sites.record.engine_record import EngineRecord
 
     record = EngineRecord.load(own.engine_path)
     if not record.started:

@@ -1,25 +1,195 @@
-"""Checks of certificates and of requests for them, before anything is signed or used.
+"""The study's certificate authority: what the server and the sites show each other under FLARE.
+
+Every key is made where it stays. A certificate says what it may be used for, and TLS checks it: a
+site's opens connections, the server's accepts them, and neither issues another one.
 
 Leaks:
-    Nothing: a certificate and a request for one are public.
+    Certificates and requests for them are public: a name, an organisation, a public key.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
-from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.asymmetric.types import (
+    CertificatePublicKeyTypes,
+    PublicKeyTypes,
+)
+from cryptography.x509 import Certificate, CertificateSigningRequest
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
+from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.pairing import same_fingerprint
 from cipherdag.sites.study.study import Request
 
+AUTHORITY_DAYS = 1825
+SERVER_DAYS = 1095
+SLACK = timedelta(minutes=5)
+"""How far the clocks of two parties may differ when a certificate is new."""
+
+_USAGE = {"content_commitment", "data_encipherment", "key_agreement", "encipher_only"}
+_USAGE |= {"decipher_only", "key_encipherment"}
 MAX_PEM_BYTES = 16 * 1024
+
+
+def make_authority(folder: Path, *, study: str, host: str) -> str:
+    """Make the authority's key and certificate, and those of the server.
+
+    Args:
+        folder: The coordinator's; ``authority/`` and ``server/`` are made in it.
+        study: Name of the study.
+        host: Host name at which the sites reach the server.
+
+    Returns:
+        The study's root: the fingerprint of the authority's certificate, hexadecimal.
+    """
+    own = make_key(folder / "authority" / "root.key")
+    named = _named(study, "coordinator")
+    root = _sign(named, own.public_key(), named, own, days=AUTHORITY_DAYS, purpose=None)
+    key = make_key(folder / "server" / "server.key")
+    hosts = x509.SubjectAlternativeName([_reached_at(host)])
+    server = _sign(
+        _named(host, "coordinator"),
+        key.public_key(),
+        named,
+        own,
+        days=SERVER_DAYS,
+        purpose=ExtendedKeyUsageOID.SERVER_AUTH,
+        hosts=hosts,
+    )
+    write_whole(folder / "authority" / "root.crt", _pem(root), mode=0o600)
+    write_whole(folder / "server" / "server.crt", _pem(server), mode=0o600)
+    write_whole(folder / "server" / "root.crt", _pem(root), mode=0o600)
+    return root.fingerprint(hashes.SHA256()).hex()
+
+
+def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """A new key on the curve P-256, written to a file that its owner alone may read."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP256R1())
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode("ascii")
+    write_whole(path, text, mode=0o600)
+    return key
+
+
+def load_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The key in a file.
+
+    Raises:
+        SiteNotReadyError: There is none, or it is not one of `make_key`.
+    """
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise SiteNotReadyError(f"the key {path} cannot be read") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise SiteNotReadyError(f"the key {path} is of another kind")
+    return key
+
+
+def request_certificate(key: ec.EllipticCurvePrivateKey, *, site: str, organisation: str) -> bytes:
+    """A site's request for a certificate, PEM; it holds no secret."""
+    asked = x509.CertificateSigningRequestBuilder().subject_name(_named(site, organisation))
+    signed = asked.sign(key, hashes.SHA256(), ecdsa_deterministic=True)
+    return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def certify_site(folder: Path, asked: CertificateSigningRequest, *, days: int) -> bytes:
+    """Sign a checked request of a site.
+
+    Args:
+        folder: The coordinator's.
+        asked: The request, whose sender and name were checked.
+        days: How long the certificate is valid; at most as long as the authority's.
+
+    Returns:
+        The site's certificate and the authority's, PEM.
+    """
+    own = load_key(folder / "authority" / "root.key")
+    root = x509.load_pem_x509_certificate((folder / "authority" / "root.crt").read_bytes())
+    left = (root.not_valid_after_utc - datetime.now(UTC)).days
+    signed = _sign(
+        asked.subject,
+        asked.public_key(),
+        root.subject,
+        own,
+        days=min(days, left),
+        purpose=ExtendedKeyUsageOID.CLIENT_AUTH,
+    )
+    return (_pem(signed) + _pem(root)).encode("ascii")
+
+
+def _sign(
+    subject: x509.Name,
+    key: CertificatePublicKeyTypes,
+    issuer: x509.Name,
+    own: ec.EllipticCurvePrivateKey,
+    *,
+    days: int,
+    purpose: x509.ObjectIdentifier | None,
+    hosts: x509.SubjectAlternativeName | None = None,
+) -> Certificate:
+    """A certificate for one purpose; without one it is the authority's."""
+    now = datetime.now(UTC)
+    usage = dict.fromkeys(_USAGE, False) | {
+        "digital_signature": purpose is not None,
+        "key_cert_sign": purpose is None,
+        "crl_sign": False,
+    }
+    issues = x509.BasicConstraints(ca=purpose is None, path_length=0 if purpose is None else None)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SLACK)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(issues, critical=True)
+        .add_extension(x509.KeyUsage(**usage), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(own.public_key()), critical=False
+        )
+    )
+    if purpose is not None:
+        made = made.add_extension(x509.ExtendedKeyUsage([purpose]), critical=True)
+    if hosts is not None:
+        made = made.add_extension(hosts, critical=False)
+    return made.sign(own, hashes.SHA256())
+
+
+def _named(name: str, organisation: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation),
+        ]
+    )
+
+
+def _reached_at(host: str) -> x509.GeneralName:
+    """What TLS compares with the host that was called: an address is no name."""
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _pem(certificate: Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode("ascii")
 
 
 def check_certificate_request(request: Request) -> x509.CertificateSigningRequest:

@@ -6,7 +6,7 @@
     server/             key and certificate of the server that the sites connect to
     keys/datasites.pem  with PySyft, the key that signs calls to Datasites
     root                fingerprint of the authority, or public half of that key
-    tls/                with PySyft, what `datasites` says
+    tls/                with PySyft, what `study_engine` says
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
     approvals/          one file per site, to be sent
@@ -30,10 +30,13 @@ from typing import Self
 
 import msgspec
 
-from cipherdag.deployment.authority import certify_site, make_authority
-from cipherdag.deployment.certificates import check_certificate_request
-from cipherdag.deployment.datasite_links import make_datasite_key
+from cipherdag.deployment.certificates import (
+    certify_site,
+    check_certificate_request,
+    make_authority,
+)
 from cipherdag.deployment.packages import require_flare
+from cipherdag.deployment.study_engine import make_datasite_key
 from cipherdag.errors import (
     CohortError,
     ParameterError,

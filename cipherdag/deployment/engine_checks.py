@@ -1,35 +1,130 @@
-"""What an engine's process is given, what is written down of it, and whether it is kept apart.
+"""Checks of the process that carries messages, and of a PySyft Datasite; what is recorded of both.
 
 Leaks:
-    Nothing leaves the site; the engine's process gets the key of the site's certificate, and no
-    other secret.
+    Nothing leaves the site; the process gets the key of the site's certificate, no other secret.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import socket
+import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
 
+import msgspec
 from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.certificates import check_validity
+from cipherdag.deployment.study_engine import PORT_S
 from cipherdag.errors import CipherdagError, SiteNotReadyError
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.channel import Address, Notice, Started
-from cipherdag.sites.private_files import START_LOCK, is_locked
-from cipherdag.sites.record.engine_record import EngineRecord, sentence
-from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.finding import Finding
+from cipherdag.protocol.engines.syft_wire import SYFT_VERSION
+from cipherdag.sites.private_files import START_LOCK, is_locked, write_private
+from cipherdag.sites.study.checks import CheckResult
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 
+MOST_SENTENCE = 120
 CONSOLE = "engine.log"
 CHECK = "engine's process"
-
 log = logging.getLogger("cipherdag.site")
+SET_UP = "docs/engines/pysyft.md"
+VERSIONS_S = 60.0
+# importlib.metadata alone: importing PySyft takes seconds
+ASK_VERSIONS = (
+    "import importlib.metadata as m; print(*(m.version(p) for p in ('syft', 'cipherdag')))"
+)
+
+
+class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of ``engine.json``.
+
+    Attributes:
+        started: When the process started last, in UTC; empty before.
+        user: Number of the user that it runs as.
+        other_user: Whether that is another one than the site's own process has.
+        kernel: What the kernel enforces: ``landlock``, ``seccomp``.
+        opened: Files of the site that it could open all the same.
+        news: The last thing that it said of its connection.
+        refused: How often somebody asked for what this site does not do.
+        last_refused: When that was last, and what.
+    """
+
+    started: str = ""
+    user: int = -1
+    other_user: bool = False
+    kernel: tuple[str, ...] = ()
+    opened: tuple[str, ...] = ()
+    news: str = ""
+    refused: int = 0
+    last_refused: str = ""
+
+    @classmethod
+    def load(cls, path: Path) -> EngineRecord:
+        """What stands in a file; nothing happened where there is none.
+
+        Raises:
+            SiteNotReadyError: It cannot be read.
+        """
+        if not path.exists():
+            return cls()
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(
+                f"{path} cannot be read", remedy="Delete it; it is written anew at the next start."
+            ) from error
+
+    def save(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        write_private(path, msgspec.json.encode(self).decode("utf-8"))
+
+    def noticed(self, what: str, times: int, *, refused: bool) -> EngineRecord:
+        """The record after a notice of the process, whose words are not trusted."""
+        said = sentence(what)
+        if not refused:
+            return msgspec.structs.replace(self, news=f"{said}, {_now()}")
+        return msgspec.structs.replace(
+            self, refused=self.refused + max(times, 1), last_refused=f"{said}, {_now()}"
+        )
+
+    def restarted(
+        self, *, user: int, other_user: bool, kernel: tuple[str, ...], opened: tuple[str, ...]
+    ) -> EngineRecord:
+        """The record after a start; what was refused before stays counted."""
+        return msgspec.structs.replace(
+            self,
+            started=_now(),
+            user=user,
+            other_user=other_user,
+            kernel=kernel,
+            opened=opened,
+            news="",
+        )
+
+    @property
+    def separation(self) -> str:
+        """What keeps the process from the site's files, in words; empty if nothing does."""
+        if self.opened:
+            return ""
+        means = [f"user {self.user}"] if self.other_user else []
+        kernel = [f"the kernel ({' and '.join(self.kernel)})"] if self.kernel else []
+        return " and ".join([*means, *kernel])
+
+
+def sentence(what: str) -> str:
+    """What a process said that is not trusted, in one line of limited length."""
+    return "".join(filter(str.isprintable, what))[:MOST_SENTENCE]
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def engine_address(site: SiteFolder, study: Study | None) -> Address:
@@ -65,7 +160,9 @@ def split_chain(chain: bytes) -> tuple[bytes, bytes]:
     return certificate + b"\n" + end + b"\n", root + b"\n" + end + b"\n"
 
 
-def recorder(site: SiteFolder, kept: KeptSite) -> Callable[[Started | Notice], None]:
+def recorder(
+    site: SiteFolder, record_start: Callable[[str], object]
+) -> Callable[[Started | Notice], None]:
     """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``."""
     writing = threading.Lock()
 
@@ -80,14 +177,14 @@ def recorder(site: SiteFolder, kept: KeptSite) -> Callable[[Started | Notice], N
                     log.info("%s", sentence(said.what))
             else:
                 after = _restarted(before, said)
-                kept.record_start(_account(after))
+                record_start(_account(after))
                 log.info("the process that carries messages started: %s", _account(after))
             after.save(site.engine_path)
 
     return record
 
 
-def separation_findings(site: SiteFolder) -> list[Finding]:
+def separation_checks(site: SiteFolder) -> list[CheckResult]:
     """Whether the process that talks to the network can open this site's files.
 
     Of a started site it is what the running process found; else one is started to try it.
@@ -101,15 +198,15 @@ def separation_findings(site: SiteFolder) -> list[Finding]:
             else _tried(site)
         )
     except CipherdagError as error:
-        return [Finding(CHECK, "fail", error.message, error.remedy)]
+        return [CheckResult(CHECK, "fail", error.message, error.remedy)]
     if record.separation:
         found = f"cannot open this site's files, kept from them by {record.separation}"
-        return [Finding(CHECK, "ok", found)]
+        return [CheckResult(CHECK, "ok", found)]
     reach = ", ".join(record.opened) or "this site's files"
     fix = (
         "Run it as another user, as docs/roles/it.md says, or on a Linux whose kernel has Landlock."
     )
-    return [Finding(CHECK, "warn", f"nothing keeps it from {reach}", fix)]
+    return [CheckResult(CHECK, "warn", f"nothing keeps it from {reach}", fix)]
 
 
 def _tried(site: SiteFolder) -> EngineRecord:
@@ -141,3 +238,49 @@ def _restarted(before: EngineRecord, said: Started) -> EngineRecord:
 def _account(record: EngineRecord) -> str:
     means = record.separation
     return f"kept from this site's files by {means}" if means else "nothing keeps it from the files"
+
+
+def datasite_checks(site: SiteFolder) -> Iterator[CheckResult]:
+    """What `site check` says of a Datasite, if the site has one: PySyft's environment, its port."""
+    datasite = site.settings().datasite
+    if datasite is None:
+        return
+    yield _environment(site.path / datasite.python)
+    yield CheckResult("address", "ok", f"the coordinator reaches this site at {datasite.url}")
+    yield _port(datasite.port, started=is_locked(site.path / START_LOCK))
+
+
+def _port(port: int, *, started: bool) -> CheckResult:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PORT_S).close()
+    except OSError:
+        return CheckResult("Datasite", "ok", f"not started; port {port} is free")
+    if started:
+        return CheckResult("Datasite", "ok", f"started, on port {port}")
+    return CheckResult(
+        "Datasite",
+        "fail",
+        f"not started, and another program listens on port {port}",
+        "End it, or choose another port in site.toml and in the proxy.",
+    )
+
+
+def _environment(python: Path) -> CheckResult:
+    wanted = [SYFT_VERSION, version("cipherdag")]
+    fix = f"Make PySyft's environment as {SET_UP} says, with the same cipherdag as here."
+    try:
+        done = subprocess.run(  # noqa: S603 - the site's own interpreter, no shell
+            [str(python), "-I", "-c", ASK_VERSIONS],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            timeout=VERSIONS_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return CheckResult("PySyft", "fail", f"{python} cannot be run", fix)
+    found = done.stdout.split()
+    if done.returncode or found != wanted:
+        said = f"syft {found[0]}, cipherdag {found[1]}" if len(found) == len(wanted) else "neither"
+        needed = f"syft {wanted[0]} and cipherdag {wanted[1]} are needed"
+        return CheckResult("PySyft", "fail", f"{needed}; {python} has {said}", fix)
+    return CheckResult("PySyft", "ok", f"syft {found[0]}, cipherdag {found[1]}")

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from cryptography import x509
 
-from cipherdag.deployment.authority import load_key, make_key, request_certificate
 from cipherdag.deployment.certificates import (
     certificates_of,
     check_certificate,
     check_validity,
+    load_key,
+    make_key,
+    request_certificate,
 )
 from cipherdag.deployment.packages import package_versions, require_flare
 from cipherdag.errors import (

@@ -1,31 +1,45 @@
-"""A secure sum of zeros between three pretend sites in this process, by the real protocol.
+"""Rehearsals of a run at a site: a secure sum of zeros, and a plan's first questions.
+
+The sum is one between three pretend sites in this process, by the real protocol. A plan is checked
+against the site's policy, and its questions are answered from the site's table, before it joins.
 
 Leaks:
-    Nothing: no data, key or ledger of a real site is touched.
+    Nothing leaves the site; what is found is for its screen. No key or ledger of it is touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from functools import cache, partial
 
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import AggregateRangeError
+from cipherdag.errors import AggregateRangeError, CipherdagError, DataError, SiteNotReadyError
+from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.mpc.sharing import check_words
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.engines.engine import LocalEngine
-from cipherdag.protocol.plan import Member, Protection, make_plan
+from cipherdag.protocol.messages import declaration
+from cipherdag.protocol.plan import Member, Plan, Protection, check_alike, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import Program
+from cipherdag.sites.program import Program, installed_program
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
 from cipherdag.sites.session.runtime import SiteRuntime
+from cipherdag.sites.study.checks import CheckResult
+from cipherdag.sites.study.doctor import without_values
+from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 N_VARIABLES = 4
 NAMES = ("pretend-1", "pretend-2", "pretend-3")
@@ -84,3 +98,92 @@ def _one_question() -> Generator[Question, FloatVector, FloatVector]:
             test=CITestSpec(name="g2", alpha=0.01),
         )
     )
+
+
+def plan_checks(site: SiteFolder, plan: Plan) -> list[CheckResult]:
+    """Check a plan against the policy, what is installed, and the data's bounds.
+
+    The plan's first questions are answered here, and the answers thrown away.
+    """
+    table = cache(partial(_table, site))
+    steps: list[tuple[str, Callable[[], str]]] = [
+        ("plan: cohort", lambda: _cohort(site, plan)),
+        ("plan: policy", lambda: _allowed(site, plan, table)),
+        ("plan: data", lambda: _answer(site, plan, table)),
+    ]
+    return [found for name, step in steps for found in _tried(name, step)]
+
+
+def _tried(name: str, step: Callable[[], str]) -> Iterator[CheckResult]:
+    try:
+        yield CheckResult(name, "ok", step())
+    except CipherdagError as error:
+        yield CheckResult(name, "fail", error.message, error.remedy)
+
+
+def _cohort(site: SiteFolder, plan: Plan) -> str:
+    study = site.study()
+    pinned = study.pinned
+    strangers = [each.name for each in plan.cohort if pinned.get(each.name) != each.identity]
+    if strangers:
+        raise CipherdagError(
+            f"the plan names sites that this one does not know: {', '.join(strangers)}",
+            remedy="Activate the newest version of the study.",
+        )
+    return f"{len(plan.cohort)} sites, all of the study '{study.name}'"
+
+
+def _table(site: SiteFolder) -> SiteTable:
+    settings = site.settings()
+    try:
+        schema = Schema.load(site.schema_path(settings))
+        return load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
+    except DataError as error:
+        what, fix = without_values(error)
+        raise SiteNotReadyError(what, remedy=fix) from None
+
+
+def _allowed(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
+    policy = site.policy_in(site.study())
+    policy.check_run(plan, rows=table().rows)
+    policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
+    policy.check_plan(plan, runs=0)
+    check_lacking(plan, table().schema.lacking)
+    check_alike(plan.cohort, policy.fewest_alike(plan))
+    return "the policy allows it"
+
+
+def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
+    """Answer as if all sites were like this one, as long as questions are of new kinds.
+
+    Tests that open bits are answered as if each said independent.
+    """
+    policy, own = site.policy(), table()
+    schema, everyone = own.schema, tuple(range(len(plan.cohort)))
+    program = installed_program(plan, facts_by(plan, schema))
+    respondent = SiteView.of_table(
+        own,
+        min_cell_size=policy.min_cell_size,
+        device=site.settings().device,
+        keyed=site.identity().draw_key(),
+    )
+    asked: list[str] = []
+    seen: set[str] = set()
+    values, question = 0, program.replay.advance(1, None)
+    while question is not None and not question.tags <= seen:
+        policy.check_question(question, round_number=len(asked) + 1, values_so_far=values)
+        answer = respondent.answer(question)
+        if question.opens_bits:
+            words = np.asarray(answer, dtype=np.int64)
+            check_words(words, question.predicates(len(everyone)))
+            opened = np.zeros(question.n_values)
+        else:
+            encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
+            opened = answer * len(everyone)
+        asked.append(question.label)
+        seen |= question.tags
+        values += len(answer)
+        question = program.replay.advance(len(asked) + 1, opened, len(everyone))
+    if not asked:
+        return "the plan asks nothing"
+    return f"the data fit the plan's bounds ({', '.join(asked)})"

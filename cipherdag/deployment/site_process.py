@@ -20,8 +20,7 @@ from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import Approvals, AskedRun, how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.datasite_settings import DatasiteSettings
-from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder
 from cipherdag.sites.study.study import Study
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
@@ -121,7 +120,7 @@ def _flare(
         remedy="Read the end of `cipherdag site status`; ask the coordinator whether the site was "
         f"shut out. The process's last words are in {console}. Then run `cipherdag site start`.",
     )
-    address, record = engine_address(site, study), recorder(site, kept)
+    address, record = engine_address(site, study), recorder(site, kept.record_start)
     process: EngineProcess | EngineDoor = (
         EngineProcess(address, kept.handle, record, console=console)
         if door is None
@@ -151,7 +150,7 @@ def _datasite(
         python=site.path / datasite.python,
         port=datasite.port,
         protected=tuple(str(path) for path in site.protected(site.settings())),
-        record=recorder(site, kept),
+        record=recorder(site, kept.record_start),
     )
     ended = SiteUnreachableError(
         "the PySyft Datasite has ended",

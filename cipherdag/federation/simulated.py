@@ -98,7 +98,7 @@ class Federation:
         """Sites in this process from their data; privacy code and messages are the real ones.
 
         Args:
-            data: For each site's name a DataFrame or a file that `sources.SOURCES` lists; of a
+            data: For each site's name a DataFrame or a file that `reading.SOURCES` lists; of a
                 list, sites are called site-1, site-2 and so on.
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do. A column that is constant at every site is then left

@@ -16,7 +16,7 @@ from cipherdag.questions.question import question_kinds, tag_of
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.policy.plan_account import printable
-from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
+from cipherdag.sites.record.ledger import RELEASE_KINDS, answers
 
 if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import Release

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import reads_labels, reads_relations
 from cipherdag.errors import KeyAgreementError
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.protocol.plan import Plan
 from cipherdag.sites.table.schema import Schema
-
-if TYPE_CHECKING:
-    from cipherdag.protocol.plan import Plan
 
 
 def plan_facts(
@@ -53,8 +50,10 @@ def facts_by(plan: Plan, schema: Schema) -> Facts:
 def two_categories(schema: Schema) -> tuple[tuple[str, str] | None, ...]:
     """Of every variable of two categories or bins these, in their order, else None."""
     return tuple(
-        (own.category_name(0), own.category_name(1)) if own.cardinality == len(("0", "1")) else None
-        for own in schema.variables
+        (variable.category_name(0), variable.category_name(1))
+        if variable.cardinality == len(("0", "1"))
+        else None
+        for variable in schema.variables
     )
 
 

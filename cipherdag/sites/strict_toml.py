@@ -64,7 +64,7 @@ def check_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
     Raises:
         ValueError: There is one; says which one may be meant.
     """
-    for key in (own for own in table if own not in known):
+    for key in (each for each in table if each not in known):
         close = get_close_matches(key, known, n=1)
         hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
         raise ValueError(f"unknown key {key!r}; {hint}")

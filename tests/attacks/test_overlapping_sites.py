@@ -30,6 +30,7 @@ from cipherdag.protocol.messages import read_envelope
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import segments
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.record.opened_sums import OpenedSum, told_apart
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -40,7 +41,7 @@ ONE = ((), (), (), ("v11",))
 
 def declared(frames, lacking):
     """The schema that says what sites lack, whatever that tells of them."""
-    schema = Schema.infer([own for own in frames if len(own.columns) == len(NAMES)])
+    schema = infer_schema([own for own in frames if len(own.columns) == len(NAMES)])
     sites = [f"site-{k}" for k in range(1, len(frames) + 1)]
     at = {
         name: tuple(site for site, less in zip(sites, lacking, strict=True) if name in less)

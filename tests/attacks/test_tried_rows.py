@@ -19,6 +19,7 @@ from driving import drive
 
 from cipherdag import Effect, FedBOSS, Federation, FedPC, Survival
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.deployment import rehearsal
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.keys.identity import DrawKey, SigningIdentity
 from cipherdag.questions.encodings import pack_blocks
@@ -30,7 +31,6 @@ from cipherdag.results import site_result
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.study import plan_check
 from cipherdag.sites.table.rows.digest import unkeyed
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -198,7 +198,7 @@ def test_what_a_site_says_of_itself_is_by_its_key(hospitals, monkeypatch):
 
     monkeypatch.setattr(SiteView, "of_table", watching(SiteView.of_table))
     parameters = msgspec.to_builtins(FedPC(evidence="vote"))
-    plan_check.plan_findings(folder, hospitals.plan(parameters=parameters))
+    rehearsal.plan_checks(folder, hospitals.plan(parameters=parameters))
     site_result._standing_out(folder, Schema.load(folder.path / "schema.toml"), [])
     assert given == [expected] * 2
 

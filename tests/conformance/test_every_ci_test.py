@@ -19,7 +19,7 @@ from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.sites.answers.ci_test_makers import MAKERS
 from cipherdag.sites.answers.table_tests import table_tests
-from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.site_table import load_table
 
 NUMBERS = {"discrete": (), "continuous": ("a", "b", "c", "d"), "mixed": ("b", "d")}
@@ -43,7 +43,7 @@ def frame(columns, missing=0.03):
 
 
 def made(name, table):
-    loaded = load_table(table, Schema.infer(table))
+    loaded = load_table(table, infer_schema(table))
     return table_tests(loaded, device="cpu")(CITestSpec(alpha=0.05, name=name, kernel_rows=200))
 
 

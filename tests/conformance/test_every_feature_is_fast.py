@@ -26,7 +26,7 @@ from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.questions.question import question_kinds
 from cipherdag.results.kinds import KINDS
 from cipherdag.sites.study.study import EngineName
-from cipherdag.sites.table.sources import SOURCES
+from cipherdag.sites.table.reading import SOURCES
 
 ROOT = Path(__file__).parents[2]
 APART = "feature_is_fast"

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 from cipherdag.errors import UnreadableDataError
+from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.table.reading import READABLE, SOURCES, source_of
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
-from cipherdag.sites.table.sources import READABLE, SOURCES, source_of
 
 FRAME = pd.DataFrame({"age": [31.5, None, 47.0, 52.25], "sex": ["f", "m", None, "f"]})
 SCHEMA = Schema.loads(
@@ -77,7 +78,7 @@ def test_a_source_is_told_by_its_name_or_content_and_reads_as_the_csv_does(tmp_p
     found, expected = load_table(path, SCHEMA), load_table(csv(tmp_path / "plain"), SCHEMA)
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.codes, expected.codes)
-    assert set(Schema.infer(path).names) == {"age", "sex"}
+    assert set(infer_schema(path).names) == {"age", "sex"}
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda own: own.words)

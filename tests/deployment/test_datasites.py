@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.datasite_checks import datasite_findings
-from cipherdag.deployment.datasite_links import open_datasite_engine
+from cipherdag.deployment.engine_checks import datasite_checks
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.deployment.site_process import start
+from cipherdag.deployment.study_engine import open_datasite_engine
 from cipherdag.errors import (
     CohortError,
     ParameterError,
@@ -33,10 +33,10 @@ from cipherdag.errors import (
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.replay import Replay
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.datasite_settings import DatasiteSettings
-from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
 from cipherdag.sites.study.study import Request, check_request, new_request
 from cipherdag.sites.study.study_files import read_file, write_file
 
@@ -233,10 +233,9 @@ def test_a_run_where_pysyft_is_missing_is_named(enrolled, capsys, monkeypatch):
 def test_a_site_whose_environment_is_not_pysyft_s_does_not_start(enrolled):
     _, sites, _ = enrolled
     made = hospital_folders.adversary.patients(100, 0)
-    from cipherdag.sites.table.schema import Schema
 
     made.to_csv(sites["north"].path / "data.csv", index=False)
-    schema = Schema.infer([made]).dumps()
+    schema = infer_schema([made]).dumps()
     (sites["north"].path / "schema.toml").write_text(schema, encoding="utf-8")
     with pytest.raises(SiteNotReadyError, match="Datasite did not start"):
         start(sites["north"], stopped=lambda _: True)
@@ -294,14 +293,14 @@ def test_the_findings_name_environment_and_port(enrolled):
         port = held.getsockname()[1]
         moved = settings("north", port).dumps().replace(sys.executable, "/nowhere/python")
         sites["north"].settings_path.write_text(moved, encoding="utf-8")
-        rows = {found.check: found for found in datasite_findings(sites["north"])}
+        rows = {found.check: found for found in datasite_checks(sites["north"])}
         assert "/nowhere/python cannot be run" in rows["PySyft"].finding
         assert rows["Datasite"].state == "fail"
         assert f"another program listens on port {port}" in rows["Datasite"].finding
         with locked(sites["north"].path / START_LOCK):
-            rows = {found.check: found for found in datasite_findings(sites["north"])}
+            rows = {found.check: found for found in datasite_checks(sites["north"])}
         assert (rows["Datasite"].state, "started" in rows["Datasite"].finding) == ("ok", True)
-    rows = {found.check: found for found in datasite_findings(sites["north"])}
+    rows = {found.check: found for found in datasite_checks(sites["north"])}
     assert "is free" in rows["Datasite"].finding
 
 

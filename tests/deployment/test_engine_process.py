@@ -17,8 +17,8 @@ import pytest
 from waiting import wait_until
 
 from cipherdag.cli.site_status import site_state, status_lines
+from cipherdag.deployment.engine_checks import EngineRecord
 from cipherdag.errors import SiteNotReadyError
-from cipherdag.sites.record.engine_record import EngineRecord
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
@@ -52,9 +52,9 @@ def activated(folder, *, host):
 
 
 def test_check_starts_the_process_and_says_what_keeps_it_from_the_files(enrolled):
-    from cipherdag.deployment.engine_checks import separation_findings
+    from cipherdag.deployment.engine_checks import separation_checks
 
-    (finding,) = separation_findings(enrolled)
+    (finding,) = separation_checks(enrolled)
     assert finding.state == "ok"
     assert "landlock" in finding.finding
     assert "cannot open this site's files" in finding.finding
@@ -67,7 +67,7 @@ def test_check_warns_where_nothing_keeps_it(enrolled, monkeypatch):
 
     free = EngineRecord(started="now", user=os.getuid(), opened=("/site/data.csv",))
     monkeypatch.setattr(engine_checks, "_tried", lambda _: free)
-    (finding,) = engine_checks.separation_findings(enrolled)
+    (finding,) = engine_checks.separation_checks(enrolled)
     assert finding.state == "warn"
     assert "nothing keeps it from /site/data.csv" in finding.finding
     assert "docs/roles/it.md" in finding.fix
@@ -79,7 +79,7 @@ def test_a_start_stands_in_the_ledger_and_refusals_in_the_status(enrolled, caplo
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
     kept = KeptSite(enrolled.path)
-    record = recorder(enrolled, kept)
+    record = recorder(enrolled, kept.record_start)
     address = engine_address(enrolled, enrolled.study())
     assert "PRIVATE KEY" in address.key.decode()
     assert "PRIVATE KEY" not in repr(address)
@@ -112,7 +112,9 @@ def served_by(enrolled, messages):
 
     with contextlib.closing(KeptSite(enrolled.path)) as kept:
         own, theirs = Pipe()
-        serving = threading.Thread(target=serve, args=(own, kept.handle, recorder(enrolled, kept)))
+        serving = threading.Thread(
+            target=serve, args=(own, kept.handle, recorder(enrolled, kept.record_start))
+        )
         serving.start()
         with theirs:
             for message in messages:
@@ -208,14 +210,14 @@ def test_an_expired_certificate_is_named_before_the_site_starts(enrolled):
     """The server says no word to it: TLS closes the connection."""
     from cryptography import x509
 
-    from cipherdag.deployment import authority
+    from cipherdag.deployment import certificates
     from cipherdag.deployment.engine_checks import engine_address
 
-    asked = authority.request_certificate(
-        authority.load_key(enrolled.tls_key), site="north", organisation="site"
+    asked = certificates.request_certificate(
+        certificates.load_key(enrolled.tls_key), site="north", organisation="site"
     )
     folder = enrolled.path.parent / "c"
-    chain = authority.certify_site(folder, x509.load_pem_x509_csr(asked), days=0)
+    chain = certificates.certify_site(folder, x509.load_pem_x509_csr(asked), days=0)
     enrolled.tls_chain.write_bytes(chain)
     with pytest.raises(SiteNotReadyError, match="the certificate expired"):
         engine_address(enrolled, enrolled.study())

@@ -22,18 +22,16 @@ from hypothesis import strategies as st
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.audit.ledger_check import check_ledger
-from cipherdag.deployment.authority import (
-    certify_site,
-    make_authority,
-    make_key,
-    request_certificate,
-)
+from cipherdag.audit.auditing import check_ledger
 from cipherdag.deployment.certificates import (
     certificates_of,
+    certify_site,
     check_certificate,
     check_certificate_request,
     check_validity,
+    make_authority,
+    make_key,
+    request_certificate,
 )
 from cipherdag.errors import (
     CipherdagError,

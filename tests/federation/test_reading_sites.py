@@ -19,7 +19,7 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.simulated import Federation
 from cipherdag.graphs.networks import asia
-from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.drafts.inference import infer_schema
 
 # without the column that follows from two others, which is said of the data
 WHOLE = asia().sample(1500, np.random.default_rng(3)).drop(columns="TubOrCancer")
@@ -109,7 +109,7 @@ def test_what_is_wrong_at_one_site_names_it_without_a_schema_too(change, said):
 def test_a_table_alone_is_refused_without_a_site_and_with_the_row():
     frame = pd.DataFrame({"x": [0.5, np.inf, 1.5, None], "y": list("abab")})
     with pytest.raises(NotNumericError, match="'inf' in row 2") as refused:
-        Schema.infer(frame)
+        infer_schema(frame)
     assert refused.value.site is None
 
 

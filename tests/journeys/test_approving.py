@@ -16,7 +16,7 @@ import pytest
 from documents import call
 from scripted import about
 
-from cipherdag import Federation, FedPC, Schema
+from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
@@ -27,9 +27,9 @@ from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.site_log import log_into
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.datasite_settings import DatasiteSettings
-from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
 
 SITES = ("north", "south", "west")
 PURPOSE = "Which causes of asthma do the three cohorts share?"
@@ -48,7 +48,7 @@ class Deployment:
             folder / "coordinator", study="study", engine="syft"
         )
         tables = {n: adversary.patients(adversary.ROWS[k], k) for k, n in enumerate(SITES)}
-        schema = Schema.infer(list(tables.values())).dumps()
+        schema = infer_schema(list(tables.values())).dumps()
         self.sites = {name: self._site(name, tables[name], schema) for name in SITES}
         requests = [request_enrolment(site)[0] for site in self.sites.values()]
         for name, approval in self.coordinator.approve(requests).items():

@@ -13,6 +13,7 @@ from overlapping import LACKING, NAMES, simulated, sites_of
 from cipherdag import Federation, FedFCI, FedPC
 from cipherdag.algorithms.constraint_based.untested import UNTESTED_DETAIL
 from cipherdag.algorithms.registry import program_digest
+from cipherdag.deployment.rehearsal import plan_checks
 from cipherdag.errors import (
     CohortError,
     DifferencingError,
@@ -27,9 +28,9 @@ from cipherdag.protocol.replay import Replay
 from cipherdag.results.folder import verify_folder
 from cipherdag.results.pag_result import PAGResult
 from cipherdag.results.result import Result
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.plan_account import plan_lines
-from cipherdag.sites.study.plan_check import plan_findings
 from cipherdag.sites.table.schema import Schema
 
 FEDPC = FedPC(evidence="stouffer", max_cond_size=1)
@@ -101,8 +102,8 @@ def test_sites_agree_on_what_groups_found_and_need_not_search(hospitals, monkeyp
 def test_sites_check_a_plan_before_they_join_it_and_again_when_they_do(hospitals):
     good, forged = planned(hospitals), planned(hospitals, lacking=dict.fromkeys(SITES[:3], (3,)))
     folder = hospitals.folders[SITES[4]]
-    assert {own.state for own in plan_findings(folder, good)} == {"ok"}
-    found = {own.check: own for own in plan_findings(folder, forged)}
+    assert {own.state for own in plan_checks(folder, good)} == {"ok"}
+    found = {own.check: own for own in plan_checks(folder, forged)}
     assert found["plan: policy"].state == "fail"
     assert "'hospital-0' measured other variables" in found["plan: policy"].finding
     assert "schema overlap" in found["plan: policy"].fix
@@ -239,7 +240,7 @@ def test_a_schema_is_put_in_groups_on_the_command_line(tmp_path, call):
 
 def test_a_split_leaves_out_what_the_schema_says_a_site_lacks():
     frame = sites_of(np.random.default_rng(4), [()])[0]
-    schema = Schema.infer(frame)
+    schema = infer_schema(frame)
     names = tuple(f"site-{k}" for k in range(1, 4))
     own = [replace(c, unmeasured_at=names if c.name == "v02" else ()) for c in schema.columns]
     federation = Federation.split(frame, 6, schema=Schema(tuple(own)))

@@ -10,7 +10,7 @@ import pytest
 from flare_hospitals import connected_hospitals
 from hospitals import SITES, Study, beliefs_of
 
-from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.drafts.inference import infer_schema
 
 NAMES = ("dose", "enzyme", "pain")
 DCDI = {
@@ -34,7 +34,7 @@ def measured(target, seed, rows=300, each=200):
 @pytest.fixture(scope="module")
 def study():
     tables = {name: measured(NAMES[k], k) for k, name in enumerate(SITES)}
-    schema = Schema.infer(pd.concat(tables.values())).with_interventions("experiment")
+    schema = infer_schema(pd.concat(tables.values())).with_interventions("experiment")
     return Study(tables, schema, "fedcd", DCDI)
 
 

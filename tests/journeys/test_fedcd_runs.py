@@ -27,6 +27,7 @@ from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import Envelope, Share, read_envelope
 from cipherdag.results.folder import verify_folder
 from cipherdag.sites.answers.belief_answers import table_beliefs
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.site_table import load_table
 
 SMALL = {
@@ -180,7 +181,7 @@ def test_a_restarted_site_repeats_its_answer_bit_for_bit():
 
 
 def schema_of(frame, **changes):
-    schema = Schema.infer(frame).with_interventions("experiment")
+    schema = infer_schema(frame).with_interventions("experiment")
     mark = replace(schema.intervention, **changes)
     return Schema(tuple(mark if c.name == "experiment" else c for c in schema.columns))
 
@@ -197,7 +198,7 @@ def test_a_column_names_the_intervened_variables_of_each_row():
     assert table.take(np.array([1])).interventions.tolist() == [[True, False, True]]
     assert (
         load_table(
-            frame.drop(columns="experiment"), Schema.infer(frame.drop(columns="experiment"))
+            frame.drop(columns="experiment"), infer_schema(frame.drop(columns="experiment"))
         ).interventions
         is None
     )
@@ -237,7 +238,7 @@ def test_conditional_independence_tests_see_observational_rows_only():
     parts = {f"s{k}": frame.iloc[k::3] for k in range(3)}
     without = Federation.simulate(
         {n: p[p["experiment"] == ""].drop(columns="experiment") for n, p in parts.items()},
-        schema=Schema.infer(plain),
+        schema=infer_schema(plain),
         device="cpu",
     )
     sums = [

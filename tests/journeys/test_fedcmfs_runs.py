@@ -13,6 +13,7 @@ from labelled_runs import ALGORITHM, LABELS, TABLES, continuous_table, discrete_
 from cipherdag import FedCMFS, Federation, Policy, Schema
 from cipherdag.errors import ConstantColumnError, MixedTypesError, SchemaError
 from cipherdag.results.folder import verify_folder
+from cipherdag.sites.drafts.inference import infer_schema
 
 
 def names(result, label):
@@ -73,7 +74,7 @@ def constant_at(site, column, table, *, n_sites=3):
 
 def allowing(columns):
     """The schema of the discrete table, where these columns may be constant at a site."""
-    text = Schema.infer(discrete_table()).with_labels(LABELS).dumps()
+    text = infer_schema(discrete_table()).with_labels(LABELS).dumps()
     for column in columns:
         text = text.replace(f"[columns.{column}]", f"[columns.{column}]\nallow_constant = true")
     return Schema.loads(text)
@@ -90,7 +91,7 @@ def test_a_constant_label_or_feature_is_named(caplog):
     table = pd.concat([discrete_table(40), discrete_table(40)]).reset_index(drop=True)
     table["asthma"] = [1] + [0] * 79
     with pytest.raises(ConstantColumnError) as refused:
-        Federation.split(table, 3, schema=Schema.infer(table), labels=labels, device="cpu").run(
+        Federation.split(table, 3, schema=infer_schema(table), labels=labels, device="cpu").run(
             ALGORITHM
         )
     assert refused.value.column == "asthma"
@@ -179,7 +180,7 @@ def test_run_takes_one_file_per_site_and_labels_from_the_schema(call, tmp_path):
     for k, file in enumerate(files):
         table.iloc[k::3].to_csv(file, index=False)
     schema = tmp_path / "schema.toml"
-    schema.write_text(Schema.infer(table).with_labels(LABELS).dumps(), "utf-8")
+    schema.write_text(infer_schema(table).with_labels(LABELS).dumps(), "utf-8")
     code, text, _ = call("run", "fedcmfs", *files, "--schema", schema, "--json")
     assert code == 0
     last = json.loads(text.splitlines()[-1])["result"]

@@ -16,6 +16,7 @@ from documents import blocks
 
 from cipherdag.errors import DataError
 from cipherdag.federation.simulated import Federation
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -170,7 +171,7 @@ def test_the_omop_view_reads_the_same_from_postgresql(tmp_path):
             'table = "study"\n',
             "utf-8",
         )
-        schema = Schema.infer(path)
+        schema = infer_schema(path)
         found = load_table(path, schema)
     expected = load_table(clean(tmp_path / "clean")[2], schema)
     order, other = (np.lexsort(own.numbers().T) for own in (found, expected))

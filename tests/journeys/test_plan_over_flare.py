@@ -16,7 +16,7 @@ from hospitals import SITES, Study, sorted_edges
 from cipherdag import Describe, DescriptionResult, Federation
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.plan import Plan
-from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.drafts.inference import infer_schema
 
 PURPOSE = "Which habits precede dyspnoea?"
 WHY = "the ethics board has not met"
@@ -27,7 +27,7 @@ ROWS = {"north": slice(0, 2500), "south": slice(2500, 4000), "west": slice(4000,
 def study():
     patients = asia().sample(6000, np.random.default_rng(1))
     tables = {name: patients[rows] for name, rows in ROWS.items()}
-    return Study(tables, Schema.infer(patients), "fedpc", {})
+    return Study(tables, infer_schema(patients), "fedpc", {})
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.federation.simulated import Federation
 from cipherdag.protocol.replay import Replay
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.session.serving import open_site
 from cipherdag.sites.study.doctor import examine
 from cipherdag.sites.table.cells import CHUNK_ROWS
 from cipherdag.sites.table.reading import open_table
-from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
 READER, READER_PASSWORD = "reader", "p%ss:w@rd/ \"with' everything"
@@ -97,8 +97,8 @@ def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(ser
         "site-1": tmp_path / "site-1.parquet",
         "site-2": csvs["site-2"],
     }
-    schema = Schema.infer(list(csvs.values()))
-    graphs, inferred = [], Schema.infer(list(mixed.values()))
+    schema = infer_schema(list(csvs.values()))
+    graphs, inferred = [], infer_schema(list(mixed.values()))
     assert inferred == schema
     for data, own in ((csvs, schema), (mixed, schema), (mixed, None)):
         federation = Federation.simulate(data, schema=own, device="cpu")
@@ -109,7 +109,7 @@ def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(ser
 
 def test_a_run_scans_the_table_once(server, tmp_path):
     tables = {f"site-{number}": frame for number, frame in enumerate(PATIENTS)}
-    schema = Schema.infer(list(tables.values()))
+    schema = infer_schema(list(tables.values()))
     before = scans(server, "patients")
     stored = tables | {"site-0": source(tmp_path, server, 'table = "clinic.patients"')}
     graphs = [
@@ -148,10 +148,10 @@ def test_site_folders_read_from_the_database_too(server, tmp_path):
 
 def test_a_query_gives_what_its_table_gives(server, tmp_path):
     table = source(tmp_path, server, 'table = "clinic.patients"')
-    schema = Schema.infer(table)
+    schema = infer_schema(table)
     whole = load_table(table, schema)
     asked = source(tmp_path, server, 'query = "SELECT * FROM clinic.patients"')
-    assert Schema.infer(asked) == schema
+    assert infer_schema(asked) == schema
     np.testing.assert_array_equal(load_table(asked, schema).codes, whole.codes)
     csv = io.StringIO(PATIENTS[0].to_csv(index=False))
     np.testing.assert_array_equal(load_table(pd.read_csv(csv), schema).codes, whole.codes)
@@ -160,7 +160,7 @@ def test_a_query_gives_what_its_table_gives(server, tmp_path):
 @pytest.mark.parametrize("line", ['table = "odd"', 'query = "SELECT * FROM odd;"'])
 def test_a_schema_is_drafted_from_declared_types(server, tmp_path, line):
     path = source(tmp_path, server, line)
-    draft = Schema.infer(path)
+    draft = infer_schema(path)
     columns = {column.name: column for column in draft.columns}
     assert {name: column.kind for name, column in columns.items()} == {
         "stage": "discrete", "smokes": "discrete", "visits": "continuous", "age": "continuous",
@@ -220,7 +220,7 @@ def test_rows_come_from_a_cursor_at_the_server(server, tmp_path):
 def test_what_is_wrong_with_a_table_or_query_is_named(server, tmp_path, line, error, words):
     path = source(tmp_path, server, line)
     with pytest.raises(getattr(errors, error)) as caught:
-        Schema.infer(path)
+        infer_schema(path)
     assert type(caught.value).__name__ == error
     assert words in str(caught.value)
     assert "007" not in "".join(traceback.format_exception(caught.value)).replace("22007", "")
@@ -236,21 +236,21 @@ def test_a_query_that_writes_is_stopped_by_the_database(server, tmp_path):
         )
     path = source(tmp_path, server, 'query = "SELECT leave_a_mark() AS a"')
     with pytest.raises(errors.DatabaseQueryError, match="only reads"):
-        Schema.infer(path)
+        infer_schema(path)
 
 
 def test_another_database_and_another_socket_are_named(server, tmp_path):
     with pytest.raises(errors.DatabaseUnreachableError, match="no database of this name"):
-        Schema.infer(source(tmp_path, server, 'table = "odd"', base="nothing"))
+        infer_schema(source(tmp_path, server, 'table = "odd"', base="nothing"))
     with pytest.raises(errors.DatabaseUnreachableError, match="does not answer"):
-        Schema.infer(source(tmp_path, tmp_path, 'table = "odd"'))
+        infer_schema(source(tmp_path, tmp_path, 'table = "odd"'))
 
 
 def test_a_closed_port_is_named(tmp_path):
     path = tmp_path / "warehouse.toml"
     path.write_text('address = "postgresql://reader@127.0.0.1:1/base"\ntable = "t"\n', "utf-8")
     with pytest.raises(errors.DatabaseUnreachableError, match="127.0.0.1:1 does not") as caught:
-        Schema.infer(path)
+        infer_schema(path)
     assert "nothing listens" in caught.value.message
 
 
@@ -258,7 +258,7 @@ def test_an_unknown_host_is_named(tmp_path):
     path = tmp_path / "warehouse.toml"
     path.write_text('address = "postgresql://reader@nowhere.invalid/base"\ntable = "t"\n', "utf-8")
     with pytest.raises(errors.DatabaseUnreachableError, match="no host of this name"):
-        Schema.infer(path)
+        infer_schema(path)
 
 
 def test_a_server_that_takes_no_more_connections_is_named(server, tmp_path):
@@ -266,7 +266,7 @@ def test_a_server_that_takes_no_more_connections_is_named(server, tmp_path):
         admin.execute("ALTER ROLE reader CONNECTION LIMIT 0")
         try:
             with pytest.raises(errors.DatabaseUnreachableError, match="refuses every connection"):
-                Schema.infer(source(tmp_path, server, 'table = "odd"'))
+                infer_schema(source(tmp_path, server, 'table = "odd"'))
         finally:
             admin.execute("ALTER ROLE reader CONNECTION LIMIT -1")
 
@@ -284,7 +284,7 @@ def test_a_wrong_user_or_password_is_named_and_never_shown(
     caplog.set_level(logging.DEBUG)
     path = source(tmp_path, server, 'table = "odd"', user=user, password=password)
     with pytest.raises(errors.DatabaseLoginError) as caught:
-        Schema.infer(path)
+        infer_schema(path)
     code, out, err = call(capsys, monkeypatch, "schema", "infer", path)
     assert code == 6
     assert "DatabaseLoginError" in err

@@ -15,6 +15,7 @@ from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.results.site_result import site_result
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.study.doctor import examine
 
@@ -29,7 +30,7 @@ def hospitals(hospitals):
         income = np.where(age >= 18, 10.0, 0.0) + 5.0 * rng.normal(size=500)
         adult = np.where(age >= 18, "yes", "no")
         tables[name] = pd.DataFrame({"age": age, "adult": adult, "income": income})
-    schema = Schema.infer(list(tables.values()))
+    schema = infer_schema(list(tables.values()))
     for name, folder in hospitals.folders.items():
         tables[name].to_csv(folder.path / "data.csv", index=False)
         (folder.path / "schema.toml").write_text(schema.dumps(), encoding="utf-8")

@@ -25,6 +25,7 @@ from cipherdag import (
     Schema,
 )
 from cipherdag.errors import BoundExceededError
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 ALLOW = Policy(min_cell_size=0, questions=QUESTION_KINDS)
@@ -165,7 +166,7 @@ def test_a_body_mass_index_is_known_for_what_it_is(rounded):
             "knee": 0.08 * weight + rng.normal(size=n),
         }
     )
-    (relation,) = Schema.infer(rows).relations
+    (relation,) = infer_schema(rows).relations
     assert relation.form == "product"
     assert {*relation.columns} == {"bmi", "height", "weight"}
     assert frozenset(("weight", "knee")) in pairs(learnt(rows, FedPC()))
@@ -202,13 +203,13 @@ def test_columns_that_are_merely_dependent_are_related_by_nothing():
             "whole": rng.poisson(3.0, n),
         }
     )
-    assert Schema.infer(rows).relations == ()
+    assert infer_schema(rows).relations == ()
     result = learnt(rows, FedPC())
     assert not any("determine one another" in said for said in result.report.warnings)
 
 
 def test_a_relation_travels_through_schema_and_result(tmp_path):
-    schema = Schema.infer(threshold())
+    schema = infer_schema(threshold())
     text = schema.dumps()
     assert "LOOK: 'adult' follows from 'age'" in text.replace("\n# ", " ")
     again = Schema.loads(text)
@@ -228,7 +229,7 @@ def look(rows, caplog):
     with caplog.at_level(logging.WARNING, logger="cipherdag.data"):
         caplog.clear()
         over(rows)
-    return caplog.text, Schema.infer(rows).dumps()
+    return caplog.text, infer_schema(rows).dumps()
 
 
 def series(n=800):
@@ -293,7 +294,7 @@ def test_a_number_that_ends_a_run_is_named_with_a_remedy_that_works(own):
     with pytest.raises(BoundExceededError, match="column 'y'") as raised:
         over(rows, policy).run(own, seed=0)
     assert "missing of 'y'" in raised.value.remedy
-    text = Schema.infer(rows).dumps()
+    text = infer_schema(rows).dumps()
     told = text.replace(
         '[columns.y]\nkind = "continuous"', '[columns.y]\nkind = "continuous"\nmissing = [1e9]'
     )
@@ -342,9 +343,9 @@ def test_codes_with_decimals_are_one_and_leading_zeros_are_named():
     plain = pd.DataFrame({"code": ["1", "2", "3", "-1"] * 30, "x": np.arange(120.0)})
     decimal = pd.DataFrame({"code": ["1.0", "2.0", "3.0", "-1.0"] * 30, "x": np.arange(120.0)})
     padded = pd.DataFrame({"code": ["01", "02", "03", "-1"] * 30, "x": np.arange(120.0)})
-    codes = {own.name: own for own in Schema.infer([plain, decimal]).columns}
+    codes = {own.name: own for own in infer_schema([plain, decimal]).columns}
     assert codes["code"].categories == ("-1", "1", "2", "3")
-    said = next(own.comment for own in Schema.infer([plain, padded]).columns if own.name == "code")
+    said = next(own.comment for own in infer_schema([plain, padded]).columns if own.name == "code")
     assert 'synonyms = { "1" = ["01"], "2" = ["02"], "3" = ["03"] }' in said
     assert "look like one category" not in said
 

@@ -11,7 +11,7 @@ from flare_hospitals import connected_hospitals
 from hospitals import FOUR, Study, sorted_edges
 
 from cipherdag.graphs.networks import asia
-from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.drafts.inference import infer_schema
 
 CUTS = (0, 1800, 3000, 4700, 6000)
 
@@ -24,7 +24,7 @@ def tables():
 
 @pytest.fixture(scope="module")
 def hospitals(tables, tmp_path_factory):
-    work, schema = tmp_path_factory.mktemp("hospitals"), Schema.infer(list(tables.values()))
+    work, schema = tmp_path_factory.mktemp("hospitals"), infer_schema(list(tables.values()))
     with connected_hospitals(work, tables, schema) as made:
         yield made
 
@@ -42,7 +42,7 @@ def test_hospitals_come_to_the_graph_of_a_simulation(
     hospitals, tables, algorithm, evidence, reveal, tmp_path
 ):
     chosen = {"evidence": evidence, "reveal": reveal}
-    study = Study(tables, Schema.infer(list(tables.values())), algorithm, chosen)
+    study = Study(tables, infer_schema(list(tables.values())), algorithm, chosen)
     out = tmp_path / "learnt"
     hospitals.command("coordinator", *study.run_words, "--out", out, "--dir", hospitals.coordinator)
     expected = study.in_process(hospitals.work)

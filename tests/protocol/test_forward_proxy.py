@@ -9,7 +9,7 @@ import pytest
 from forward_proxy import ForwardProxy as RealProxy
 
 from cipherdag.protocol.forward_proxy import NAMED_IN, ProxyRefusedError, proxy_to
-from cipherdag.sites.study.connection_checks import connection_findings
+from cipherdag.sites.study.checks import connection_checks
 
 PROXY = "http://proxy.example:3128"
 
@@ -63,7 +63,7 @@ def server():
 
 
 def rows(port, tmp_path):
-    found = connection_findings("localhost", port, tmp_path / "key", tmp_path / "none")
+    found = connection_checks("localhost", port, tmp_path / "key", tmp_path / "none")
     return {finding.check: finding for finding in found}
 
 

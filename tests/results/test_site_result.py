@@ -17,9 +17,9 @@ from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result
 from cipherdag.sites import program
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.run_record import PLAN_FILE, SUMS_FILE, CheckedSum, RunRecord
-from cipherdag.sites.table.schema import Schema
 
 ALGORITHM = FedPC(evidence="vote", alpha=0.02)
 NAME = NAMES[1]
@@ -225,7 +225,7 @@ def with_own_faults(hospitals):
             table["smokes"] = np.where(rng.random(400) < 0.8, "yes", "no")
         table.to_csv(folder.path / "data.csv", index=False, **written.get(name, {}))
         tables[name] = table
-    schema = Schema.infer(list(tables.values())).dumps()
+    schema = infer_schema(list(tables.values())).dumps()
     for folder in hospitals.folders.values():
         (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
 

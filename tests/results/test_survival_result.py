@@ -9,14 +9,15 @@ import pytest
 from followed_patients import EDGES, wards
 from report_run import page_of
 
-from cipherdag import Federation, Schema, Survival, SurvivalResult
+from cipherdag import Federation, Survival, SurvivalResult
+from cipherdag.sites.drafts.inference import infer_schema
 
 HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture(scope="module")
 def result():
-    federation = Federation.simulate(wards(), schema=Schema.infer([*wards().values()]))
+    federation = Federation.simulate(wards(), schema=infer_schema([*wards().values()]))
     own = Survival(time="months", event="died", by="arm", edges=EDGES, adjust=("arm", "age"))
     return federation.run(own)
 

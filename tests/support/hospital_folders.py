@@ -14,6 +14,7 @@ from cipherdag.algorithms.registry import ALGORITHMS, program_digest
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
 from cipherdag.sites.program import installed_program
@@ -21,7 +22,6 @@ from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study
 from cipherdag.sites.study.study_files import write_file
-from cipherdag.sites.table.schema import Schema
 
 NAMES = ("hospital-0", "hospital-1", "hospital-2")
 ROOT = "ab" * 32
@@ -110,7 +110,7 @@ def hospitals(tmp_path, *, policy=None, names=NAMES):
         tables[name].to_csv(folder.path / "data.csv", index=False)
         folders[name] = folder
         sites.append(StudySite(name=name, identity=folder.identity().public))
-    schema = Schema.infer(list(tables.values())).dumps()
+    schema = infer_schema(list(tables.values())).dumps()
     for folder in folders.values():
         (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
     study = Study(

@@ -34,8 +34,8 @@ from syft.server.credentials import SyftSigningKey
 from syft.types.uid import UID
 
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.datasite_links import open_datasite_engine
 from cipherdag.deployment.enrolment import request_enrolment
+from cipherdag.deployment.study_engine import open_datasite_engine
 from cipherdag.errors import (
     MalformedMessageError,
     OutputError,
@@ -48,8 +48,7 @@ from cipherdag.protocol.engines import syft_wire
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
 from cipherdag.protocol.engines.syft_site import SyftSite
-from cipherdag.sites.study.datasite_settings import DatasiteSettings
-from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
 
 SITES = ("north", "south")
 SECRET = "patient 4711 is 93 years old"

@@ -1,15 +1,16 @@
-"""What a column most likely is, from its values and what a database declares: the draft's rules."""
+"""A column guessed from its values and what a database declares: the rules of a draft."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from cipherdag.errors import SchemaError
+from cipherdag.errors import DataError, NotNumericError, SchemaError
 from cipherdag.sites.table.cells import ColumnType
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.column_reader import is_other_number
+from cipherdag.sites.table.column_reader import ColumnReader, is_other_number
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
+from cipherdag.sites.table.reading import TableSource, open_table
 
 FEW_VALUES = 12
 _MOST_TEXTS = 100
@@ -17,6 +18,7 @@ _FEWEST_ROWS_PER_TEXT = 10
 _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
 _MOSTLY = 0.8
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
+_INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 
 
 def guessed(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
@@ -46,9 +48,9 @@ def missing_words(values: Iterable[str]) -> list[str]:
 
 def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:
     """Whether many different numbers, of whatever notation, leave little room for other cells."""
-    numbers = [own for own in others if is_plain_number(own) or is_other_number(own)]
-    rows = sum(values[own] for own in others)
-    told = sum(values[own] for own in numbers)
+    numbers = [other for other in others if is_plain_number(other) or is_other_number(other)]
+    rows = sum(values[other] for other in others)
+    told = sum(values[number] for number in numbers)
     return len(numbers) > FEW_VALUES and told >= _MOSTLY * rows
 
 
@@ -133,3 +135,52 @@ def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
 
 def _listed(words: Sequence[str]) -> str:
     return " or ".join(f"'{word}'" for word in words)
+
+
+def refuse_infinite(
+    name: str,
+    values: Collection[str],
+    missing: tuple[str, ...],
+    sources: Iterable[tuple[str, TableSource]],
+) -> None:
+    """Refuse numbers one of which is infinite, rather than take them all for texts.
+
+    Args:
+        name: The column's.
+        values: What it holds in all tables together.
+        missing: The words for these.
+        sources: The tables by site, read again where one is infinite; a site may have no name.
+
+    Raises:
+        NotNumericError: One is.
+    """
+    marks = {*missing, ""}
+    infinite = [value for value in values if value.lower() in _INFINITE]
+    others = (value for value in values if value not in marks and value not in infinite)
+    if not infinite or not all(map(is_plain_number, others)):
+        return
+    numbers = Column(name, "continuous", missing=missing)
+    for site, source in sources:
+        _refuse_cell(numbers, site, source)
+    raise NotNumericError(
+        f"the column holds '{infinite[0]}', which is no finite number",
+        column=name,
+        remedy="Leave the field empty where the value is missing, or correct it.",
+    )
+
+
+def _refuse_cell(numbers: Column, site: str, source: TableSource) -> None:
+    """Refuse the first cell of a table that is no finite number, if there is one."""
+    with open_table(source) as table:
+        if numbers.name not in table.names:
+            return
+        reader = ColumnReader(numbers, table.names.index(numbers.name))
+        rows = 0
+        for chunk in table.chunks:
+            rows += len(chunk[0])
+            reader.read(chunk[reader.position])
+        try:
+            reader.raise_fault(table.place)
+        except DataError as error:
+            error.file, error.rows, error.site = table.file, rows, site or None
+            raise

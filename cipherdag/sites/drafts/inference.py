@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from cipherdag.errors import (
     DataError,
@@ -16,32 +14,27 @@ from cipherdag.errors import (
     SchemaError,
     UnreadableDataError,
 )
-from cipherdag.sites.drafts.constant_columns import Held, held_by, without_constant
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
     guessed,
     is_free_text,
     many_numbers,
     missing_words,
+    refuse_infinite,
 )
-from cipherdag.sites.drafts.infinite_cells import refuse_infinite
-from cipherdag.sites.drafts.suspicions import (
-    Suspicion,
-    suspicious_categories,
-    suspicious_dates,
-    suspicious_numbers,
-)
-from cipherdag.sites.drafts.tally import ColumnTally, Numbers
+from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.suspicions import column_suspicions, suspicious_numbers
+from cipherdag.sites.drafts.table_suspicions import row_suspicions
+from cipherdag.sites.drafts.tally import ColumnTally, Held, Numbers, held_by, without_constant
 from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
 from cipherdag.sites.table.names import (
     hidden_character,
-    is_plain_number,
     normalise_value,
 )
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
-from cipherdag.sites.table.site_table import UNMEASURED
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import UNMEASURED, load_table
 
 _FEWEST_ROWS_TO_SHOW = 5
 
@@ -104,17 +97,17 @@ def infer_columns(
     hidden: dict[str, UnreadableDataError] = {}
     held: dict[str, list[Held]] = {}
     rows = 0
-    by_site = [*sources.items()] if isinstance(sources, Mapping) else [("", own) for own in sources]
+    by_site = [*sources.items()] if isinstance(sources, Mapping) else [("", s) for s in sources]
     for number, (site, source) in enumerate(by_site, start=1):
         with _of_site(site), open_table(source) as table:
-            known = () if overlapping else tuple(tallies)
-            own = {name: ColumnTally() for name in table.names}
-            read = _count_table(table, own, hidden)
-            for name, tally in own.items():
+            expected = () if overlapping else tuple(tallies)
+            counted = {name: ColumnTally() for name in table.names}
+            read = _count_table(table, counted, hidden)
+            for name, tally in counted.items():
                 tallies.setdefault(name, ColumnTally()).join(tally)
                 held.setdefault(name, []).append(held_by(tally, number))
-            if known:
-                _check_same_columns(table, known, read, first=by_site[0][0])
+            if expected:
+                _check_same_columns(table, expected, read, first=by_site[0][0])
             rows += read
             for error in hidden.values():
                 error.site = error.site or site or None
@@ -126,16 +119,43 @@ def infer_columns(
     for name, tally in tallies.items():
         numbers = None if name in declared else tally.numbers(FEW_VALUES + 1)
         if numbers is not None:
-            columns.append(_of_numbers(name, numbers, rows))
-            continue
-        values = tally.values()
-        refuse_infinite(name, values, tuple(missing_words(values)), by_site)
-        column = _looked_at(name, values, rows, declared.get(name))
-        columns.append(column)
-        if len(values.keys() - {"", *column.missing}) <= 1:
-            constant.add(name)
-    runnable = (without_constant(own, held[own.name]) for own in columns)
+            column, seen = _drafted_numbers(name, numbers, rows)
+        else:
+            values = tally.values()
+            refuse_infinite(name, values, tuple(missing_words(values)), by_site)
+            column, seen = _drafted(name, values, rows, declared.get(name))
+            if len(values.keys() - {"", *column.missing}) <= 1:
+                constant.add(name)
+        comment = "".join([column.comment, *(f" LOOK: {remark}" for remark in seen)])
+        columns.append(replace(column, comment=comment.strip()))
+    runnable = (without_constant(column, held[column.name]) for column in columns)
     return Draft(tuple(columns), frozenset(constant), tuple(runnable))
+
+
+def infer_schema(sources: TableSource | Sequence[TableSource]) -> Schema:
+    """A first schema for one table, or a list of them, for the user to look through and edit.
+
+    `infer_columns` has the rules of columns. Relations are declared that hold in every row of all
+    tables, and a comment says behind "LOOK:" what is odd about the rows of some. Where the tables
+    cannot be read by the draft before a person has looked at it, it says so instead.
+
+    Raises:
+        DataError: See `infer_columns`.
+        SchemaError: If there is no table, or no column carries information.
+    """
+    if isinstance(sources, str) or not isinstance(sources, Sequence):
+        sources = [sources]
+    schema = Schema(infer_columns(sources).runnable)
+    try:
+        tables = [load_table(source, schema) for source in sources]
+    except DataError as error:
+        comment = (
+            "LOOK: rows, and columns that follow from others, were not looked at, since the data "
+            f"cannot be read by this draft yet ({error.summary}). `cipherdag site check` does."
+        )
+        return replace(schema, comment=comment)
+    odd = dict.fromkeys(f"LOOK: {each}" for table in tables for each in row_suspicions(table))
+    return replace(schema, relations=related_columns(*tables), comment=" ".join(odd))
 
 
 @contextmanager
@@ -148,73 +168,24 @@ def _of_site(site: str) -> Iterator[None]:
         raise
 
 
-def _of_numbers(name: str, numbers: Numbers, rows: int) -> Column:
-    """As `_looked_at`, of many different numbers that no text stands among."""
+def _drafted(
+    name: str, values: Counter[str], rows: int, declared: ColumnType | None
+) -> tuple[Column, list[str]]:
+    """The column that values stand for, and what looks like a mistake in it."""
+    column = guessed(name, values, rows, declared)
+    seen = [str(suspicion) for suspicion in column_suspicions(column, values)]
+    held = [values[category] for category in column.categories if values[category]]
+    if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
+        seen.append("Few rows hold some category: see that it names nobody before this leaves.")
+    return column, seen
+
+
+def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> tuple[Column, list[str]]:
+    """The same of many different numbers that no text stands among."""
     note = "Some values are missing. " if numbers.gaps else ""
     unique = len(numbers.distinct) == rows
     column = many_numbers(name, (), note, whole=numbers.whole, unique=unique)
-    return _noted(column, map(str, suspicious_numbers(numbers.distinct, numbers.counts)))
-
-
-def _looked_at(name: str, values: Counter[str], rows: int, declared: ColumnType | None) -> Column:
-    """The guess, with what looks like a mistake in its comment."""
-    column = guessed(name, values, rows, declared)
-    seen = [str(own) for own in _suspicions(column, values)]
-    held = [values[own] for own in column.categories if values[own]]
-    if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
-        seen.append("Few rows hold some category: see that it names nobody before this leaves.")
-    return _noted(column, seen)
-
-
-def _noted(column: Column, seen: Iterable[str]) -> Column:
-    said = "".join(f" LOOK: {own}" for own in seen)
-    return replace(column, comment=f"{column.comment}{said}".strip())
-
-
-def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
-    texts = [value for value in values if value and value not in column.missing]
-    if column.kind == "ignore":
-        return suspicious_dates(texts) if len(texts) > 1 else []
-    plain = dict.fromkeys(text for text in texts if is_plain_number(text))
-    numbers = {float(text): values[text] for text in plain}
-    distinct = np.array(sorted(numbers))
-    counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
-    odd = [text for text in texts if text not in plain]
-    found = suspicious_numbers(distinct, counts)
-    if column.kind == "continuous" and odd:
-        found.append(_odd_cells(odd))
-    if column.kind == "discrete":
-        found += suspicious_categories(column.categories) + suspicious_dates(texts)
-        padded = [text for text in odd if (text.lstrip("0") or "0") in plain]
-        found += [_padded(padded)] if padded else []
-        others = [text for text in odd if not (text in padded or stands_for_missing(text))]
-        found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
-    return found
-
-
-def _padded(texts: Sequence[str]) -> Suspicion:
-    """Numbers with zeros before them, which are other categories than the same without."""
-    pairs = ", ".join(f'"{text.lstrip("0") or "0"}" = ["{text}"]' for text in sorted(texts))
-    return Suspicion(
-        "numbers with and without leading zeros",
-        f"'{min(texts)}' and '{min(texts).lstrip('0') or '0'}' are two categories here.",
-        f"If they mean the same, keep one of them and write synonyms = {{ {pairs} }}.",
-    )
-
-
-def _odd_cells(odd: Sequence[str]) -> Suspicion:
-    """Cells that are no numbers, among numbers; a word that may name somebody is not written."""
-    known = sorted(text for text in odd if stands_for_missing(text))
-    named = f", such as '{known[0]}'" if known else ""
-    marks = ", ".join(f'"{own}"' for own in known)
-    notation = all(map(is_other_number, odd))
-    what = "numbers in another notation" if notation else "words"
-    remedy = f"If they mean a missing value, write missing = [{marks or '...'}]; or correct them."
-    return Suspicion(
-        f"{what} among numbers",
-        f"Some rows hold {what} among numbers{named}.",
-        "Declare decimal and thousands under [source]." if notation else remedy,
-    )
+    return column, [str(each) for each in suspicious_numbers(numbers.distinct, numbers.counts)]
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
@@ -236,11 +207,10 @@ def _count_table(
     The first cell of a column with an invisible character makes an error, to be raised only where
     the cell would be a category.
     """
-    own = [tallies[name] for name in table.names]
     rows = 0
     for chunk in table.chunks:
-        for name, tally, cells in zip(table.names, own, chunk, strict=True):
-            tally.add(cells)
+        for name, cells in zip(table.names, chunk, strict=True):
+            tallies[name].add(cells)
             if isinstance(cells, TextCells):
                 _note_hidden(table, name, cells, rows, hidden)
         rows += len(chunk[0])
@@ -285,21 +255,11 @@ def _refuse_hidden(
 
 def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int, *, first: str) -> None:
     one = f"site '{first}'" if first else "another of the files"
-    for name in names:
-        if name not in table.names:
-            raise MissingColumnError(
-                f"{one} has this column",
-                file=table.file,
-                column=name,
-                rows=rows,
-                remedy=UNMEASURED,
-            )
-    for name in table.names:
-        if name not in names:
-            raise ExtraColumnError(
-                f"{one} lacks this column",
-                file=table.file,
-                column=name,
-                rows=rows,
-                remedy=UNMEASURED,
-            )
+    for error, verb, there, here in (
+        (MissingColumnError, "has", names, table.names),
+        (ExtraColumnError, "lacks", table.names, names),
+    ):
+        for name in there:
+            if name not in here:
+                said = f"{one} {verb} this column"
+                raise error(said, file=table.file, column=name, rows=rows, remedy=UNMEASURED)

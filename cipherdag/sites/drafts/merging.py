@@ -53,22 +53,22 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
     Raises:
         SchemaError: No column is left that takes part.
     """
-    by_site = {site: {own.name: own for own in draft.columns} for site, draft in drafts.items()}
+    by_site = {site: {each.name: each for each in draft.columns} for site, draft in drafts.items()}
     columns, found = [], []
-    for name in sorted({name for own in by_site.values() for name in own}):
-        held = {site: own[name] for site, own in sorted(by_site.items()) if name in own}
+    for name in sorted({name for each in by_site.values() for name in each}):
+        held = {site: draft[name] for site, draft in sorted(by_site.items()) if name in draft}
         lacking = sorted(by_site.keys() - held.keys())
         column, differences = _merge(name, held)
         if column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
             differences = [*differences, _lacking(name, lacking, by_site)]
         found += differences
-        undecided = [own for own in differences if own.open]
+        undecided = [difference for difference in differences if difference.open]
         if undecided:
-            said = " ".join(f"DECIDE: {own.said} {own.remedy}" for own in undecided)
+            said = " ".join(f"DECIDE: {each.said} {each.remedy}" for each in undecided)
             column = Column(name, "ignore", comment=said)
         columns.append(column)
     if all(column.kind == "ignore" for column in columns):
-        lines = "; ".join(f"'{own.column}': {own.said}" for own in found[:3])
+        lines = "; ".join(f"'{each.column}': {each.said}" for each in found[:3])
         raise SchemaError(f"the drafts agree on no column. {lines}")
     relations, differing = _relations(drafts)
     return Schema(tuple(columns), relations), (*found, *differing)
@@ -84,7 +84,7 @@ def _relations(
             declared.setdefault(relation, []).append(site)
     kept, found = [], []
     for relation, sites in sorted(declared.items(), key=lambda each: each[0].columns):
-        able = [site for site, own in drafts.items() if {*relation.columns} <= {*own.names}]
+        able = [site for site, entry in drafts.items() if {*relation.columns} <= {*entry.names}]
         if len(sites) == len(able):
             kept.append(relation)
             continue
@@ -100,7 +100,7 @@ _NOT_EVERYWHERE = (
 
 
 def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Difference:
-    others = [own for own in by_site[lacking[0]] if any(own not in d for d in by_site.values())]
+    others = [each for each in by_site[lacking[0]] if any(each not in d for d in by_site.values())]
     near = nearest(name, sorted(others))
     said = f"not in {quoted(lacking)}" + (f", which has '{near}'." if near else ".")
     remedy = f'Write rename = {{ "{near}" = "{name}" }} under [source] there, and draft again.'
@@ -114,14 +114,14 @@ def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Di
 
 def _merge(name: str, held: Drafts) -> tuple[Column, list[Difference]]:
     """One column of the drafts that have it."""
-    kinds = {site: own.kind for site, own in held.items()}
+    kinds = {site: draft.kind for site, draft in held.items()}
     if set(kinds.values()) == {"ignore"}:
         return Column(name, "ignore"), []
     kind, found = _kind(name, held)
-    if any(own.open for own in found):
+    if any(each.open for each in found):
         return Column(name, "ignore"), found
     fields: dict[str, object] = {"kind": kind, "allow_constant": _any(held, "allow_constant")}
-    fields["unmeasured_at"] = tuple(site for own in held.values() for site in own.unmeasured_at)
+    fields["unmeasured_at"] = tuple(site for draft in held.values() for site in draft.unmeasured_at)
     parts: list[Callable[[str, Drafts], tuple[dict[str, object], list[Difference]]]]
     parts = [_texts, _plausible, _concepts, _labels]
     parts += {"discrete": [_categories], "binned": [_edges]}.get(kind, [])
@@ -129,9 +129,9 @@ def _merge(name: str, held: Drafts) -> tuple[Column, list[Difference]]:
         own_fields, own_found = part(name, held)
         fields |= own_fields
         found += own_found
-    if any(own.open for own in found):
+    if any(each.open for each in found):
         return Column(name, "ignore"), found
-    missing = tuple(sorted({text for own in held.values() for text in own.missing}))
+    missing = tuple(sorted({text for draft in held.values() for text in draft.missing}))
     both = set(missing) & set(fields.get("categories", ()))  # type: ignore[call-overload]
     if both:
         said = f"'{min(both)}' is a category in one draft and a missing value in another."
@@ -143,7 +143,7 @@ _DECIDE = "Decide which, write it in every draft, and merge again."
 
 
 def _kind(name: str, held: Drafts) -> tuple[str, list[Difference]]:
-    kinds = {site: own.kind for site, own in held.items()}
+    kinds = {site: draft.kind for site, draft in held.items()}
     if len(set(kinds.values())) == 1:
         return next(iter(kinds.values())), []
     said = f"{_by_value(kinds)}."
@@ -153,8 +153,8 @@ def _kind(name: str, held: Drafts) -> tuple[str, list[Difference]]:
             "allow_constant = true; if it must not be used, leave it ignored at every site."
         )
         return "ignore", [Difference(name, said, remedy, open=True)]
-    few = [own for own in held.values() if own.kind == "discrete"]
-    numbers = all(is_plain_number(text) for own in few for text in own.categories)
+    few = [draft for draft in held.values() if draft.kind == "discrete"]
+    numbers = all(is_plain_number(text) for each in few for text in each.categories)
     if set(kinds.values()) == {"continuous", "discrete"} and numbers:
         remedy = "Taken as continuous: few different numbers look like codes. If they are codes, "
         remedy += "set discrete, with every code, in each draft."
@@ -167,7 +167,7 @@ def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]
     fields: dict[str, object] = {}
     found = []
     for key in ("unit", "date"):
-        given = {site: getattr(own, key) for site, own in held.items()}
+        given = {site: getattr(draft, key) for site, draft in held.items()}
         values = set(given.values()) - {""}
         fields[key] = min(values, default="")
         silent = [site for site, value in given.items() if not value]
@@ -183,28 +183,28 @@ def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]
 
 
 def _plausible(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
-    ranges = {site: own.plausible for site, own in held.items() if own.plausible}
+    ranges = {site: draft.plausible for site, draft in held.items() if draft.plausible}
     if not ranges:
         return {}, []
-    low, high = min(own[0] for own in ranges.values()), max(own[1] for own in ranges.values())
+    low, high = min(each[0] for each in ranges.values()), max(each[1] for each in ranges.values())
     if len(set(ranges.values())) == 1:
         return {"plausible": (low, high)}, []
     said = f"plausible is {_by_value({s: f'{a:g} to {b:g}' for s, (a, b) in ranges.items()})}."
-    apart = max(own[0] for own in ranges.values()) > min(own[1] for own in ranges.values())
+    apart = max(each[0] for each in ranges.values()) > min(each[1] for each in ranges.values())
     remedy = "They do not overlap: are these different units?" if apart else "The widest is taken."
     return {"plausible": (low, high)}, [Difference(name, said, remedy, open=apart)]
 
 
 def _concepts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
     """Codes by vocabulary; two codes of one may be two things."""
-    vocabularies = sorted({key for own in held.values() for key, _ in own.concepts})
+    vocabularies = sorted({key for draft in held.values() for key, _ in draft.concepts})
     merged: list[tuple[str, tuple[str, ...]]] = []
     found = []
     for vocabulary in vocabularies:
         given = {
             site: tuple(sorted(codes))
-            for site, own in held.items()
-            for key, codes in own.concepts
+            for site, draft in held.items()
+            for key, codes in draft.concepts
             if key == vocabulary
         }
         merged.append((vocabulary, min(given.values())))
@@ -216,27 +216,27 @@ def _concepts(name: str, held: Drafts) -> tuple[dict[str, object], list[Differen
 
 
 def _labels(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
-    labels = {site: "a label" if own.label else "no label" for site, own in held.items()}
+    labels = {site: "a label" if draft.label else "no label" for site, draft in held.items()}
     if len(set(labels.values())) == 1:
         return {"label": _any(held, "label")}, []
     return {}, [Difference(name, f"{_by_value(labels)}.", _DECIDE, open=True)]
 
 
 def _edges(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
-    edges = {site: ", ".join(f"{edge:g}" for edge in own.edges) for site, own in held.items()}
+    edges = {site: ", ".join(f"{edge:g}" for edge in draft.edges) for site, draft in held.items()}
     first = next(iter(held.values()))
     fields: dict[str, object] = {"edges": first.edges, "ordered": _any(held, "ordered")}
-    if len({own.edges for own in held.values()}) == 1:
+    if len({draft.edges for draft in held.values()}) == 1:
         return fields, []
     return fields, [Difference(name, f"edges are {_by_value(edges)}.", _DECIDE, open=True)]
 
 
 def _categories(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
-    given = {site: own.categories for site, own in held.items()}
+    given = {site: draft.categories for site, draft in held.items()}
     known: dict[str, str] = {
         text: category
-        for own in held.values()
-        for category, texts in own.synonyms
+        for draft in held.values()
+        for category, texts in draft.synonyms
         for text in texts
     }
     shared = shared_categories(given, known)
@@ -257,20 +257,20 @@ def _categories(name: str, held: Drafts) -> tuple[dict[str, object], list[Differ
 def _order(held: Drafts, spelled: Mapping[str, str]) -> tuple[str, ...] | None:
     """The order that all ordered drafts keep; empty where none is ordered, None if they differ."""
     orders = [
-        tuple(dict.fromkeys(spelled[text] for text in own.categories))
-        for own in held.values()
-        if own.ordered
+        tuple(dict.fromkeys(spelled[text] for text in draft.categories))
+        for draft in held.values()
+        if draft.ordered
     ]
     if not orders:
         return ()
     longest = max(orders, key=len)
     whole = set(spelled.values()) == set(longest)
-    kept = all(tuple(own for own in longest if own in order) == order for order in orders)
+    kept = all(tuple(each for each in longest if each in order) == order for order in orders)
     return longest if whole and kept else None
 
 
 def _any(held: Drafts, mark: str) -> bool:
-    return any(getattr(own, mark) for own in held.values())
+    return any(getattr(draft, mark) for draft in held.values())
 
 
 def _by_value(values: Mapping[str, str]) -> str:
@@ -278,6 +278,6 @@ def _by_value(values: Mapping[str, str]) -> str:
     often = Counter(values.values())
     listed = sorted(often, key=lambda value: (-often[value], value))
     return ", ".join(
-        f"{value} in {quoted(site for site, own in values.items() if own == value)}"
+        f"{value} in {quoted(site for site, each in values.items() if each == value)}"
         for value in listed
     )

@@ -29,7 +29,9 @@ def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str
     found = {}
     for site, source in data.items():
         with open_table(source, site=site) as table:
-            declared = (own.name for own in schema.variables if site in own.unmeasured_at)
+            declared = (
+                variable.name for variable in schema.variables if site in variable.unmeasured_at
+            )
             found[site] = frozenset({*schema.names} - {*table.names} | {*declared})
     return found
 
@@ -49,12 +51,14 @@ def made_alike(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]]:
         groups[own] = groups.get(own, 0) + 1
     joined = dict(lacking)
     while len(groups) > 1 and min(groups.values()) < fewest:
-        small = min(groups, key=lambda own: (groups[own], sorted(own)))
-        others = [own for own in groups if own != small]
-        near = min(others, key=lambda own: (_given_up(groups, small, own), sorted(own)))
+        small = min(groups, key=lambda each: (groups[each], sorted(each)))
+        others = [group for group in groups if group != small]
+        near = min(others, key=lambda each: (_given_up(groups, small, each), sorted(each)))
         both = small | near
-        groups[both] = groups.get(both, 0) + sum(groups.pop(own) for own in {small, near} - {both})
-        joined = {site: both if own in (small, near) else own for site, own in joined.items()}
+        groups[both] = groups.get(both, 0) + sum(
+            groups.pop(each) for each in {small, near} - {both}
+        )
+        joined = {site: both if each in (small, near) else each for site, each in joined.items()}
     return joined
 
 
@@ -91,7 +95,7 @@ def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator
         after: What it is taken to lack.
     """
     for name in sorted(set.union(*map(set, after.values())) if after else ()):
-        gave_up = [f"'{site}'" for site, own in after.items() if name in own - before[site]]
+        gave_up = [f"'{site}'" for site, each in after.items() if name in each - before[site]]
         if name not in schema.names:
             yield f"column '{name}' is left out: too few sites that lack the same others have it"
         elif gave_up:

@@ -38,7 +38,7 @@ class SharedCategories:
         """The other spellings of every category that has some."""
         pairs = sorted(self.spelled.items())
         found = (
-            (category, tuple(text for text, own in pairs if own == category != text))
+            (category, tuple(text for text, each in pairs if each == category != text))
             for category in self.categories
         )
         return tuple((category, texts) for category, texts in found if texts)
@@ -90,10 +90,10 @@ def grouped(
         keys = set(loose_forms(text)) | {f"\0{known.get(text, text)}"}
         if truths and (truth := truth_value(text)) is not None:
             keys.add(f"\1{truth}")
-        same = [own for own in groups if own[0] & keys]
-        rest = [own for own in groups if not own[0] & keys]
-        members = [member for own in same for member in own[1]]
-        groups = [*rest, (keys.union(*(own[0] for own in same)), [*members, text])]
+        same = [group for group in groups if group[0] & keys]
+        rest = [group for group in groups if not group[0] & keys]
+        members = [member for each in same for member in each[1]]
+        groups = [*rest, (keys.union(*(each[0] for each in same)), [*members, text])]
     return [tuple(members) for _, members in groups]
 
 

@@ -8,6 +8,7 @@ run in one process, and a person looks. Each rule would rather stay silent than 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.sites.drafts.spellings import grouped
-from cipherdag.sites.table.column_reader import stands_for_missing
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
+from cipherdag.sites.table.file_description import PLAIN, Notation
 from cipherdag.sites.table.names import is_plain_number
-from cipherdag.sites.table.notations import PLAIN, Notation
 
 _SENTINELS = frozenset(
     (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))
@@ -49,6 +51,53 @@ class Suspicion:
         return f"{self.detail} {self.remedy}"
 
 
+def column_suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
+    """Suspicions of a drafted column, from how often each value occurs in it."""
+    texts = [value for value in values if value and value not in column.missing]
+    if column.kind == "ignore":
+        return suspicious_dates(texts) if len(texts) > 1 else []
+    plain = dict.fromkeys(text for text in texts if is_plain_number(text))
+    numbers = {float(text): values[text] for text in plain}
+    distinct = np.array(sorted(numbers))
+    counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
+    odd = [text for text in texts if text not in plain]
+    found = suspicious_numbers(distinct, counts)
+    if column.kind == "continuous" and odd:
+        found.append(_odd_cells(odd))
+    if column.kind == "discrete":
+        found += suspicious_categories(column.categories) + suspicious_dates(texts)
+        padded = [text for text in odd if (text.lstrip("0") or "0") in plain]
+        found += [_padded(padded)] if padded else []
+        others = [text for text in odd if not (text in padded or stands_for_missing(text))]
+        found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
+    return found
+
+
+def _padded(texts: Sequence[str]) -> Suspicion:
+    """Numbers with zeros before them, which are other categories than the same without."""
+    pairs = ", ".join(f'"{text.lstrip("0") or "0"}" = ["{text}"]' for text in sorted(texts))
+    return Suspicion(
+        "numbers with and without leading zeros",
+        f"'{min(texts)}' and '{min(texts).lstrip('0') or '0'}' are two categories here.",
+        f"If they mean the same, keep one of them and write synonyms = {{ {pairs} }}.",
+    )
+
+
+def _odd_cells(odd: Sequence[str]) -> Suspicion:
+    """Cells that are no numbers, among numbers; a word that may name somebody is not written."""
+    known = sorted(text for text in odd if stands_for_missing(text))
+    named = f", such as '{known[0]}'" if known else ""
+    marks = ", ".join(f'"{each}"' for each in known)
+    notation = all(map(is_other_number, odd))
+    what = "numbers in another notation" if notation else "words"
+    remedy = f"If they mean a missing value, write missing = [{marks or '...'}]; or correct them."
+    return Suspicion(
+        f"{what} among numbers",
+        f"Some rows hold {what} among numbers{named}.",
+        "Declare decimal and thousands under [source]." if notation else remedy,
+    )
+
+
 def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
     """What is odd about numbers: codes for missing values, far ones, codes in place of numbers.
 
@@ -78,10 +127,10 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one, or that often mark a missing value."""
     found = _words(categories)
     groups = grouped(categories, {}, truths=True)
-    for group in (own for each in groups for own in _of_one_number(each) if len(own) > 1):
+    for group in (entry for each in groups for entry in _of_one_number(each) if len(entry) > 1):
         # words before numbers, small letters before capitals
         first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
-        listed = ", ".join(f'"{own}"' for own in others)
+        listed = ", ".join(f'"{other}"' for other in others)
         found.append(
             Suspicion(
                 "two spellings of a category",
@@ -94,25 +143,25 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
 
 def _of_one_number(group: Sequence[str]) -> list[list[str]]:
     """The spellings apart where they are different numbers, such as -1 and 1."""
-    if not all(is_plain_number(own) for own in group):
+    if not all(is_plain_number(each) for each in group):
         return [list(group)]
-    values = sorted({float(own) for own in group})
-    return [[own for own in group if float(own) == value] for value in values]
+    values = sorted({float(each) for each in group})
+    return [[each for each in group if float(each) == value] for value in values]
 
 
 def _words(categories: Sequence[str]) -> list[Suspicion]:
     """Categories such as "NA", which may be a missing value, and may be Namibia."""
-    signs = any("+" in own for own in categories)  # where "-" is one, too
+    signs = any("+" in category for category in categories)  # where "-" is one, too
     marks = [
-        own
-        for own in categories
-        if stands_for_missing(own)
-        and own.casefold() not in _TRUE_WORDS
-        and not (signs and set(own) == {"-"})
+        category
+        for category in categories
+        if stands_for_missing(category)
+        and category.casefold() not in _TRUE_WORDS
+        and not (signs and set(category) == {"-"})
     ]
     if not marks:
         return []
-    texts = ", ".join(f'"{own}"' for own in marks)
+    texts = ", ".join(f'"{mark}"' for mark in marks)
     return [
         Suspicion(
             "a category that often marks a missing value",
@@ -134,8 +183,8 @@ def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
     mark = parts[0][2]
     formats = [form.replace(".", mark) for form in ("%d.%m.%Y", "%m.%d.%Y", "%Y.%m.%d")]
     whole = [match[0].removesuffix(match[5] or "") for match in parts]
-    fitting = [own for own in formats if all(Notation(date_format=own).date(t) for t in whole)]
-    said = " or ".join(f'"{own}"' for own in fitting) or "of its kind"
+    fitting = [each for each in formats if all(Notation(date_format=each).date(t) for t in whole)]
+    said = " or ".join(f'"{each}"' for each in fitting) or "of its kind"
     return [
         Suspicion("dates", "These look like dates.", f"{rule}, and date_format {said} in [source].")
     ]
@@ -147,16 +196,18 @@ def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
     Args:
         values: One column's numbers at every site, NaN where missing.
     """
-    present = {name: own[~np.isnan(own)] for name, own in values.items()}
-    inner = {name: np.quantile(own, [0.05, 0.5, 0.95]) for name, own in present.items() if len(own)}
+    present = {name: each[~np.isnan(each)] for name, each in values.items()}
+    inner = {
+        name: np.quantile(each, [0.05, 0.5, 0.95]) for name, each in present.items() if len(each)
+    }
     found = []
     for name, (low, middle, high) in inner.items():
-        others = [own for other, own in inner.items() if other != name]
-        middles = float(np.median([own[1] for own in others])) if others else 0.0
+        others = [each for other, each in inner.items() if other != name]
+        middles = float(np.median([each[1] for each in others])) if others else 0.0
         if np.sign(middle) * np.sign(middles) <= 0 or len(present[name]) < 20:
             continue
         ratio = float(middle) / middles  # which may be beyond all floats, as inf
-        apart = all(low > own[2] for own in others) or all(high < own[0] for own in others)
+        apart = all(low > each[2] for each in others) or all(high < each[0] for each in others)
         if apart and not 1 / 3 < ratio < 3:
             found.append(
                 Suspicion(
@@ -230,7 +281,7 @@ def _skewed(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Su
     if len(distinct) < 50 or counts.sum() < 100 or distinct[0] <= 0.0:
         return []
     (tail, middle), (tail_of_logs, middle_of_logs) = (
-        _skewness(own, counts) for own in (distinct, np.log(distinct))
+        _skewness(each, counts) for each in (distinct, np.log(distinct))
     )
     if tail < 2.0 or abs(tail_of_logs) > 1.0 or middle < max(0.2, abs(middle_of_logs)):
         return []
@@ -261,7 +312,7 @@ def _codes(distinct: NDArray[np.float64]) -> list[Suspicion]:
         return []
     days = [f"{int(value)}" for value in distinct]
     eight = Notation(date_format="%Y%m%d")
-    if len(days[0]) == 8 and all(own[:2] in {"19", "20"} and eight.date(own) for own in days):
+    if len(days[0]) == 8 and all(day[:2] in {"19", "20"} and eight.date(day) for day in days):
         return [
             Suspicion(
                 "dates",

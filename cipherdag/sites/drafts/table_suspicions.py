@@ -1,15 +1,149 @@
-"""What looks like a mistake in a table that fits its schema."""
+"""Signs of mistakes in a table: rows that are no independent sample, and columns that fit a schema.
+
+Leaks:
+    Nothing: what is said of rows holds no value and no number of rows; a detail may hold a value.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.sites.drafts.row_suspicions import row_suspicions
+from cipherdag.pages.numerals import first_of
+from cipherdag.sites.drafts.relations.columns import ColumnValues, column_values, comparable
 from cipherdag.sites.drafts.suspicions import Suspicion, suspicious_categories, suspicious_numbers
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import parse_number
 from cipherdag.sites.table.site_table import SiteTable
+
+Numbers = NDArray[np.float64]
+
+FEWEST_ROWS = 40
+MOST_ROWS = 20_000
+"""From the first on, by which rows are compared with those before them."""
+SERIAL = 0.1
+"""Correlation of one row with the next below which it harms no test much."""
+BEYOND_CHANCE = 6.0
+"""Standard deviations, of independent rows, beyond which it is none of chance: once in 10^9."""
+PIECES = 20
+"""By how many pieces of a column in order the others' trend along it is taken out."""
+MOST_REPEATED = 0.01
+"""Share of rows that may repeat others where numbers tell rows from each other."""
+MOSTLY_DISTINCT = 0.8
+FEWEST_KINDS = 20
+"""Different rows from which on it is no chance that each stands there twice, or three times."""
+FEW_SHOWN = 5
+MISSING = float(np.finfo(np.float64).max)
+FACTOR = np.uint64(0xBF58476D1CE4E5B9)
+"""Odd, so that no two numbers of 64 bits have one product (Steele et al., SplitMix, 2014)."""
+
+
+def row_suspicions(table: SiteTable) -> list[Suspicion]:
+    """Rows fewer than columns, equal rows, and rows that are like the rows before them."""
+    return [*_few(table), *_equal(table), *_serial(table)]
+
+
+def _few(table: SiteTable) -> Iterator[Suspicion]:
+    if table.rows < len(table.names):
+        yield Suspicion(
+            "more columns than rows",
+            "There are more columns than rows, so that many edges of any graph would be chance.",
+            "Ask of fewer columns, or with more rows.",
+        )
+
+
+def _equal(table: SiteTable) -> Iterator[Suspicion]:
+    """Rows that stand there several times."""
+    _, first, times = np.unique(_marks(table), return_index=True, return_counts=True)
+    each = int(np.gcd.reduce(times))
+    told_apart = table.values is not None and any(
+        len(np.unique(entry)) > MOSTLY_DISTINCT * len(first)
+        for entry in table.values[first].T
+        if not np.isnan(entry).any()
+    )
+    repeats = table.rows - len(first)
+    if (each > 1 and len(first) >= FEWEST_KINDS) or (
+        told_apart and repeats > max(FEWEST_KINDS, MOST_REPEATED * table.rows)
+    ):
+        yield Suspicion(
+            "rows that stand there several times",
+            "Rows stand there several times, as if copied; every copy counts as another case.",
+            "If they are copies, keep one of each.",
+        )
+
+
+def _marks(table: SiteTable) -> NDArray[np.uint64]:
+    """A number for each row, shape (n,), equal for equal rows and hardly for others."""
+    found = np.zeros(table.rows, dtype=np.uint64)
+    for part in (table.codes, table.values):
+        for column in () if part is None else part.T:
+            bits = np.nan_to_num(column.astype(np.float64), nan=MISSING) + 0.0  # -0 is 0
+            found = (found ^ bits.view(np.uint64)) * FACTOR
+            found ^= found >> np.uint64(29)
+    return found
+
+
+def _serial(table: SiteTable) -> Iterator[Suspicion]:
+    """Rows that are like those before them, in what the order of the file does not explain."""
+    if table.rows < FEWEST_ROWS:
+        return
+    first = table.take(np.arange(min(table.rows, MOST_ROWS)))
+    columns = column_values([first])
+    ranked = [_ranked(entry) for entry in columns]
+    sorted_by = [entry for entry in ranked if _in_order(entry)]
+    following = [
+        entry.name
+        for entry, ranks in zip(columns, ranked, strict=True)
+        if not _in_order(ranks) and _follows_itself(_without_trend(ranks, sorted_by))
+    ]
+    if following:
+        yield Suspicion(
+            "rows that are like those before them",
+            f"Rows are like those before them in {first_of(following, FEW_SHOWN)}, as in a time "
+            "series, repeated visits, or wards one after the other. Tests and scores take rows as "
+            "independent: their p-values and intervals are then far too small.",
+            "Keep one row of each person, or rows far enough from each other in time.",
+        )
+
+
+def _ranked(entry: ColumnValues) -> Numbers:
+    """Ranks of numbers, or codes of two or more categories, NaN where missing, shape (n,)."""
+    values = comparable(entry)
+    missing = np.isnan(values)
+    ranks = np.unique(values[~missing], return_inverse=True)[1].astype(np.float64)
+    found = np.full(len(values), np.nan)
+    found[~missing] = ranks
+    return found
+
+
+def _in_order(ranks: Numbers) -> bool:
+    """Whether the rows are sorted by a column."""
+    change = np.diff(ranks[~np.isnan(ranks)])
+    return bool((change >= 0).all() or (change <= 0).all())
+
+
+def _without_trend(ranks: Numbers, sorted_by: Sequence[Numbers]) -> Numbers:
+    """What the place in a sorted file does not explain: rows sorted by x trend in all it causes."""
+    if not sorted_by:
+        return ranks
+    pieces = np.arange(len(ranks)) * PIECES // len(ranks)
+    there = ~np.isnan(ranks)
+    sums = np.bincount(pieces[there], ranks[there], minlength=PIECES)
+    counts = np.maximum(np.bincount(pieces[there], minlength=PIECES), 1)
+    return ranks - (sums / counts)[pieces]
+
+
+def _follows_itself(values: Numbers) -> bool:
+    """Whether the correlation of one row with the next is beyond chance, and not small."""
+    entry = values - np.nanmean(values)
+    both = ~np.isnan(entry[1:]) & ~np.isnan(entry[:-1])
+    spread = np.nanmean(entry**2)
+    if not both.any() or spread == 0.0:
+        return False
+    correlation = float((entry[1:] * entry[:-1])[both].mean() / spread)
+    return bool(correlation > max(SERIAL, BEYOND_CHANCE / both.sum() ** 0.5))
 
 
 def table_suspicions(table: SiteTable) -> list[tuple[str, Suspicion]]:
@@ -17,10 +151,10 @@ def table_suspicions(table: SiteTable) -> list[tuple[str, Suspicion]]:
     found = [("", each) for each in row_suspicions(table)]
     for position, column in enumerate(table.schema.variables):
         if column.kind == "discrete":
-            found += [(column.name, own) for own in suspicious_categories(column.categories)]
+            found += [(column.name, entry) for entry in suspicious_categories(column.categories)]
         counted = None if column.date else _counted(table, position, column)
         if counted is not None:
-            found += [(column.name, own) for own in suspicious_numbers(*counted)]
+            found += [(column.name, entry) for entry in suspicious_numbers(*counted)]
     return found
 
 
@@ -35,7 +169,7 @@ def _counted(
         values = table.values[:, position]
         distinct, counts = np.unique(np.extract(~np.isnan(values), values), return_counts=True)
         return distinct, counts.astype(np.int64)
-    known = [parse_number(own) for own in column.categories]
+    known = [parse_number(category) for category in column.categories]
     if table.codes is None or not known or None in known:
         return None
     codes = table.codes[:, position]

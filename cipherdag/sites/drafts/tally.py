@@ -1,15 +1,20 @@
-"""How often every value of a column occurs, for drafts of schemas; numbers stay numbers."""
+"""How often every value of a column occurs over tables, and which columns hold one value only."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
-from cipherdag.sites.table.names import LARGEST_EXACT, normalise_value, number_text
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.names import LARGEST_EXACT, is_plain_number, normalise_value, number_text
+
+_MOST_VALUES = 16
+"""One value, and words for missing ones: whatever holds more varies."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -84,7 +89,7 @@ class ColumnTally:
     def _distinct(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """The different numbers of all tables, NaN the last, and how often each occurs."""
         if len(self._numbers) > 1:
-            values, times = (np.concatenate(own) for own in zip(*self._numbers, strict=True))
+            values, times = (np.concatenate(each) for each in zip(*self._numbers, strict=True))
             distinct, place = np.unique(values, return_inverse=True)
             counts = np.zeros(len(distinct), dtype=np.int64)
             np.add.at(counts, place, times)
@@ -100,3 +105,55 @@ def _count(cells: TextCells, counter: Counter[str]) -> None:
     repeats = np.bincount(cells.index, minlength=len(texts))
     for text, times in zip(texts, repeats.tolist(), strict=True):
         counter[text] += times
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Held:
+    """What one table holds in a column.
+
+    Attributes:
+        number: Which of the tables it is, from 1.
+        values: Its values where they are few, otherwise None.
+    """
+
+    number: int
+    values: frozenset[str] | None
+
+    def varies(self, column: Column) -> bool:
+        """Whether it has two values that the column does not take as missing."""
+        if self.values is None:
+            return True
+        left = self.values - {"", *column.missing}
+        if column.kind == "continuous" and all(map(is_plain_number, left)):
+            return len({float(each) for each in left}) > 1
+        return len(left) > 1
+
+
+def held_by(tally: ColumnTally, number: int) -> Held:
+    """What one table holds in a column."""
+    return Held(number, tally.few_values(_MOST_VALUES))
+
+
+def without_constant(column: Column, held: Sequence[Held]) -> Column:
+    """The column of a draft, so that a run over these very tables does not stop at it.
+
+    Args:
+        column: As it is drafted from all tables.
+        held: What each table has in it.
+
+    Returns:
+        It is ignored where it varies in none of several tables, as the name of a site does, and
+        ``allow_constant`` where it varies in some; its comment says so. Otherwise it is returned.
+    """
+    idle = [each for each in held if not each.varies(column)]
+    if column.kind in ("ignore", "intervention") or not idle:
+        return column
+    if len(idle) == len(held):
+        why = "Ignored: it holds one value only, or none, in each file."
+        return replace(column, kind="ignore", categories=(), ordered=False, comment=why)
+    where = ", ".join(str(each.number) for each in idle)
+    said = (
+        f"In file {where} of those drafted from it holds one value only, or none, which "
+        "allow_constant permits. Was it measured there, and in the same way?"
+    )
+    return replace(column, allow_constant=True, comment=f"{column.comment} LOOK: {said}".strip())

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, algorithm_names, make_algorithm
 from cipherdag.errors import ParameterError
-
-if TYPE_CHECKING:
-    from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.plan import Plan
 
 _NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
 _RULE = re.compile(rf"[a-z_][a-z0-9_]* ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*)")
@@ -47,7 +45,7 @@ def parameters_used(plan: Plan) -> dict[str, Any]:
     usual = {}
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
         known = parameters_of(algorithm_class(plan.algorithm))
-        usual = {name: own.written(own.default) for name, own in known.items()}
+        usual = {name: each.written(each.default) for name, each in known.items()}
     return {**usual, **plan.parameters}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,12 +17,10 @@ from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.protocol.plan import Plan
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
-
-if TYPE_CHECKING:
-    from cipherdag.protocol.plan import Plan
-    from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.policy import Policy
 
 _RESULTS = {
     LearntGraph: "a graph that says which of the study's variables probably cause which.",
@@ -147,7 +145,7 @@ def _lacking_lines(plan: Plan) -> list[str]:
     lines = ["Sites measured different variables; sums cover those that have what a test needs:"]
     for group in measured.alike(range(len(plan.cohort))):
         names = ", ".join(plan.cohort[site].name for site in group)
-        numbers = ", ".join(str(own + 1) for own in measured.lacking[group[0]])
+        numbers = ", ".join(str(each + 1) for each in measured.lacking[group[0]])
         lines.append(f"Lacking {f'numbers {numbers}' if numbers else 'nothing'}: {names}.")
     lines.append(
         "By what sites lack, differences of sums cover all sites of one of these lines at least."
@@ -179,7 +177,7 @@ def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
 
 def printable(text: str) -> str:
     """Another party's text, which then cannot pass for another line, or steer a terminal."""
-    return "".join(own if own.isprintable() else repr(own)[1:-1] for own in text)
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _told(plan: Plan) -> dict[str, Any]:
@@ -209,7 +207,7 @@ def _parameter_lines(plan: Plan) -> Iterator[str]:
         usually = "" if before == "" else f", usually {_shown(before)}"  # a name has no usual one
         yield printable(f"Parameter {name} is {_shown(value)}{usually}. {known[name].help}")
     others = "All other parameters" if changed else "All parameters"
-    told = [f"{key} {_shown(own)}" for key, own in plan.parameters.items() if key not in changed]
+    told = [f"{key} {_shown(each)}" for key, each in plan.parameters.items() if key not in changed]
     yield printable(f"{others} are as usual: {', '.join(told)}; random seed {plan.seed}.")
 
 
@@ -221,7 +219,7 @@ def _shown(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case dict():
-            return ", ".join(f"{key} {_shown(own)}" for key, own in value.items() if own)
+            return ", ".join(f"{key} {_shown(each)}" for key, each in value.items() if each)
         case [[*_], *_] | [tuple(), *_]:
             return "; ".join(map(_shown, value))
         case list() | tuple():

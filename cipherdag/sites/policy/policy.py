@@ -342,7 +342,7 @@ def _value(key: str, default: Any, value: Any) -> Any:
         return _names(key, value)
     choices = _ONE_OF.get(key, ("automatic", "manual"))
     if value not in choices:
-        named = " nor ".join(f'"{own}"' for own in choices)
+        named = " nor ".join(f'"{choice}"' for choice in choices)
         raise _invalid(f"{key} is neither {named}")
     return value
 

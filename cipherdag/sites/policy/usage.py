@@ -19,8 +19,7 @@ from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.questions.question import Question
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private
-from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.record.release_kinds import answers
+from cipherdag.sites.record.ledger import Ledger, answers, read_releases
 
 
 def today() -> str:

@@ -19,15 +19,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from cipherdag.errors import DifferencingError, SiteNotReadyError
 from cipherdag.protocol.durable_lines import append
-
-if TYPE_CHECKING:
-    from cipherdag.sites.record.ledger import Release
+from cipherdag.sites.record.ledger import Release
 
 Groups = Iterable[tuple[str, ...]]
 
@@ -132,7 +129,7 @@ class OpenedSums:
         differing = [(done, sites) for done, sites in zip(others, told, strict=True) if sites]
         if not differing:
             return None
-        nearest, between = min(differing, key=lambda own: len(own[1]))
+        nearest, between = min(differing, key=lambda each: len(each[1]))
         return CohortChange(len(differing) < len(others), nearest, tuple(sorted(between)))
 
     def check(

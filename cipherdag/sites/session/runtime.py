@@ -59,15 +59,16 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.program import Program, Programs, installed_program
-from cipherdag.sites.record.ledger import Ledger, read_releases
-from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.release_kinds import (
+from cipherdag.sites.record.ledger import (
     ENGINE_START,
     REFUSAL,
     REPAIRED,
     REPEAT,
     REPLY_KINDS,
+    Ledger,
+    read_releases,
 )
+from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.admission import (
     Admission,

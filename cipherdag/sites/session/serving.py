@@ -29,14 +29,13 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.relations.search import related_columns
-from cipherdag.sites.drafts.row_suspicions import row_suspicions
+from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
 from cipherdag.sites.program import Programs, installed_program
-from cipherdag.sites.record.ledger import Ledger, read_releases
+from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.release_kinds import ENGINE_START, REFUSAL
 from cipherdag.sites.session.admission import (
     OPENED_BEFORE,
     FolderLimits,

@@ -25,12 +25,12 @@ from cipherdag.sites.drafts.relations.search import contradicted, related_column
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
-from cipherdag.sites.study.connection_checks import (
-    certificate_findings,
-    connection_findings,
+from cipherdag.sites.study.checks import (
+    CheckResult,
+    certificate_checks,
+    connection_checks,
     utc_now,
 )
-from cipherdag.sites.study.finding import Finding
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.cells import TextCells
@@ -52,7 +52,7 @@ _HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECA
 
 def examine(
     site: SiteFolder, *, rehearse: Rehearsal, clock: Callable[[], datetime] = utc_now
-) -> list[Finding]:
+) -> list[CheckResult]:
     """Check a site's folder, its data and its way to the coordinator.
 
     Args:
@@ -62,15 +62,15 @@ def examine(
 
     Returns:
         One finding per check; checks that need an earlier one are left out where that failed, and
-        those of a PySyft Datasite are `cipherdag.deployment.datasite_checks.datasite_findings`.
+        those of a PySyft Datasite are `cipherdag.deployment.engine_checks.datasite_checks`.
     """
     try:
         settings = site.settings()
     except CipherdagError as error:
-        failed = Finding("site.toml", "fail", error.message, error.remedy)
+        failed = CheckResult("site.toml", "fail", error.message, error.remedy)
         return [*_versions(flare=True), failed]
     findings = list(_versions(flare=settings.datasite is None))
-    findings.append(Finding("site.toml", "ok", f"site '{settings.name}'"))
+    findings.append(CheckResult("site.toml", "ok", f"site '{settings.name}'"))
     policy, found = _policy(site)
     findings += found
     findings += _keys(site)
@@ -84,24 +84,24 @@ def examine(
     return findings
 
 
-def _versions(*, flare: bool) -> Iterator[Finding]:
+def _versions(*, flare: bool) -> Iterator[CheckResult]:
     found = f"Python {platform.python_version()}, cipherdag {version('cipherdag')}"
     if not flare:
-        yield Finding("versions", "ok", found)
+        yield CheckResult("versions", "ok", found)
         return
     try:
-        yield Finding("versions", "ok", f"{found}, nvflare {version('nvflare')}")
+        yield CheckResult("versions", "ok", f"{found}, nvflare {version('nvflare')}")
     except PackageNotFoundError:
-        yield Finding(
+        yield CheckResult(
             "versions", "fail", f"{found}, no nvflare", "Run `pip install 'cipherdag[flare]'`."
         )
 
 
-def _policy(site: SiteFolder) -> tuple[Policy | None, list[Finding]]:
+def _policy(site: SiteFolder) -> tuple[Policy | None, list[CheckResult]]:
     try:
         policy = site.policy()
     except CipherdagError as error:
-        return None, [Finding("policy.toml", "fail", error.message, error.remedy)]
+        return None, [CheckResult("policy.toml", "fail", error.message, error.remedy)]
     approval = "each run by hand" if policy.approve_runs == "manual" else "runs without asking"
     allowed, fewest = (
         counted(len(policy.algorithms), "algorithm"),
@@ -109,36 +109,36 @@ def _policy(site: SiteFolder) -> tuple[Policy | None, list[Finding]]:
     )
     found = f"{allowed}, {fewest} or more, {approval}"
     if not policy.allow_unprotected:
-        return policy, [Finding("policy.toml", "ok", found)]
+        return policy, [CheckResult("policy.toml", "ok", found)]
     found += "; answers may leave in the clear"
     fix = "Set allow_unprotected = false unless the data are made up."
-    return policy, [Finding("policy.toml", "warn", found, fix)]
+    return policy, [CheckResult("policy.toml", "warn", found, fix)]
 
 
-def _keys(site: SiteFolder) -> Iterator[Finding]:
+def _keys(site: SiteFolder) -> Iterator[CheckResult]:
     try:
         site.identity()
         site.check_keys()
     except (CipherdagError, OSError) as error:
         remedy = error.remedy if isinstance(error, CipherdagError) else ""
-        yield Finding("keys", "fail", str(error), remedy)
+        yield CheckResult("keys", "fail", str(error), remedy)
         return
     posix = os.name == "posix"
     read = "readable by you alone" if posix else "who may read them is not looked at on this system"
-    yield Finding("keys", "ok", f"{len(site.private_keys)} private keys, {read}")
+    yield CheckResult("keys", "ok", f"{len(site.private_keys)} private keys, {read}")
 
 
-def _study(site: SiteFolder) -> tuple[Study | None, list[Finding]]:
+def _study(site: SiteFolder) -> tuple[Study | None, list[CheckResult]]:
     try:
         study = site.study()
     except CipherdagError as error:
         state = "warn" if not site.study_path.exists() else "fail"
-        return None, [Finding("study", state, error.message, error.remedy)]  # type: ignore[arg-type]
+        return None, [CheckResult("study", state, error.message, error.remedy)]  # type: ignore[arg-type]
     found = f"'{study.name}', version {study.version}, {len(study.sites)} sites"
-    return study, [Finding("study", "ok", found)]
+    return study, [CheckResult("study", "ok", found)]
 
 
-def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Finding]:
+def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[CheckResult]:
     """This clock against the newest time that others, or this site's ledger, have signed."""
     signed: list[tuple[datetime, str]] = []
     back = ""
@@ -154,53 +154,57 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Fin
             back = clock_remark(releases)
         ahead = [what for time, what in signed if time.astimezone(UTC) > now + CLOCK_SLACK]
     except (CipherdagError, OSError, ValueError):
-        yield Finding("clock", "fail", "the ledger or the study has no readable time")
+        yield CheckResult("clock", "fail", "the ledger or the study has no readable time")
         return
     if ahead:
-        yield Finding(
+        yield CheckResult(
             "clock",
             "fail",
             f"it is {now:%Y-%m-%d %H:%M} UTC here, before {ahead[0]}",
             "Set this machine's clock right, best by a time service.",
         )
     elif back:
-        yield Finding(
+        yield CheckResult(
             "clock",
             "warn",
             f"{now:%Y-%m-%d %H:%M} UTC; {back} of the ledger",
             "No run is hindered; keep the clock right by a time service, and say so to auditors.",
         )
     elif not signed:
-        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC; nothing to compare it with yet")
+        yield CheckResult(
+            "clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC; nothing to compare it with yet"
+        )
     else:
-        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC, after all that was signed")
+        yield CheckResult("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC, after all that was signed")
 
 
 def _connection(
     site: SiteFolder, settings: SiteSettings, study: Study | None, now: datetime
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     if study is not None:
-        yield from certificate_findings(site.tls_chain, now)
+        yield from certificate_checks(site.tls_chain, now)
     host, port = (study.host, study.port) if study else (settings.host, settings.port)
     if host:
-        yield from connection_findings(host, port, site.tls_key, site.tls_chain)
+        yield from connection_checks(host, port, site.tls_key, site.tls_chain)
     else:
-        yield Finding("DNS", "warn", "no coordinator is named yet", "Fill in host in site.toml.")
+        yield CheckResult(
+            "DNS", "warn", "no coordinator is named yet", "Fill in host in site.toml."
+        )
 
 
-def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> Iterator[Finding]:
+def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> Iterator[CheckResult]:
     try:
         schema = Schema.load(site.schema_path(settings))
     except DataError as error:
-        yield Finding("schema", "fail", error.message, error.remedy)
+        yield CheckResult("schema", "fail", error.message, error.remedy)
         return
-    yield Finding("schema", "ok", f"{len(schema.names)} variables")
+    yield CheckResult("schema", "ok", f"{len(schema.names)} variables")
     try:
         table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
     except DataError as error:
-        yield Finding("data", "fail", *without_values(error))
+        yield CheckResult("data", "fail", *without_values(error))
         return
-    yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
+    yield CheckResult("data", "ok", f"readable and as the schema says, {table.kind}")
     yield _suspicions(table)
     yield _relations(table)
     if policy is not None:
@@ -219,21 +223,23 @@ def without_values(error: DataError) -> tuple[str, str]:
     return f"{error.summary} ({where})" if where else error.summary, fix
 
 
-def _suspicions(table: SiteTable) -> Finding:
+def _suspicions(table: SiteTable) -> CheckResult:
     """What looks like a mistake, by column and without a value."""
     found = table_suspicions(table)
-    odd = dict.fromkeys(f"'{column}': {own.kind}" if column else own.kind for column, own in found)
+    odd = dict.fromkeys(
+        f"'{column}': {each.kind}" if column else each.kind for column, each in found
+    )
     if not odd:
-        return Finding("odd values", "ok", "nothing looks like a mistake")
+        return CheckResult("odd values", "ok", "nothing looks like a mistake")
     said = "; ".join([*odd][:_MOST_SHOWN]) + ("; ..." if len(odd) > _MOST_SHOWN else "")
     fix = (
         "Read the lines with LOOK that `cipherdag schema infer` writes for the data; then correct "
         "the cells, or declare missing, synonyms, unit or plausible in schema.toml."
     )
-    return Finding("odd values", "warn", said, fix)
+    return CheckResult("odd values", "warn", said, fix)
 
 
-def _relations(table: SiteTable) -> Finding:
+def _relations(table: SiteTable) -> CheckResult:
     """Columns that follow from others here, against those that the schema declares."""
     found, declared = {*related_columns(table)}, {*table.schema.applied}
     missing = sorted(each.said() for each in found - declared)
@@ -242,7 +248,7 @@ def _relations(table: SiteTable) -> Finding:
         said = [f"not declared: {each}" for each in missing]
         said += [f"declared, and not so here: {each}" for each in wrong]
         more = "; ..." if len(said) > _MOST_SHOWN else ""
-        return Finding(
+        return CheckResult(
             "related columns",
             "warn",
             "; ".join(said[:_MOST_SHOWN]) + more,
@@ -250,19 +256,19 @@ def _relations(table: SiteTable) -> Finding:
             "copy [[relations]] from what `cipherdag schema infer` writes into schema.toml at all.",
         )
     what = "as the schema declares" if declared else "no column follows from others"
-    return Finding("related columns", "ok", what)
+    return CheckResult("related columns", "ok", what)
 
 
-def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
+def _limits(table: SiteTable, policy: Policy) -> Iterator[CheckResult]:
     if table.rows < policy.min_rows:
-        yield Finding(
+        yield CheckResult(
             "rows",
             "fail",
             "fewer rows than min_rows of the policy",
             "This site refuses every run. Lower min_rows only if the hospital agrees.",
         )
     else:
-        yield Finding("rows", "ok", "as many rows as the policy asks for")
+        yield CheckResult("rows", "ok", "as many rows as the policy asks for")
     if table.codes is None:
         return
     small = []
@@ -273,17 +279,17 @@ def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
             small.append(name)
     if small:
         columns = ", ".join(f"'{name}'" for name in small[:5]) + (", ..." if small[5:] else "")
-        yield Finding(
+        yield CheckResult(
             "smallest cell",
             "warn",
             f"a category of {columns} has fewer rows than min_cell_size",
             "Stratified sums, votes and comparisons are not affected; pooled counts are withheld.",
         )
     else:
-        yield Finding("smallest cell", "ok", "every category has min_cell_size rows or none")
+        yield CheckResult("smallest cell", "ok", "every category has min_cell_size rows or none")
 
 
-def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> Iterator[Finding]:
+def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> Iterator[CheckResult]:
     """Whether a column that no run reads looks like identifiers that are not hashed."""
     ignored = {column.name for column in schema.columns if column.kind == "ignore"}
     plain = []
@@ -295,14 +301,14 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
                     plain.append(name)
     if plain:
         columns = ", ".join(f"'{name}'" for name in plain[:5])
-        yield Finding(
+        yield CheckResult(
             "identifiers",
             "warn",
             f"{columns} looks like identifiers of persons that are not hashed",
             "No run reads the column; remove it from the file, or hash it with a key.",
         )
     else:
-        yield Finding("identifiers", "ok", "no column looks like identifiers in the clear")
+        yield CheckResult("identifiers", "ok", "no column looks like identifiers in the clear")
 
 
 def _looks_plain(cells: TextCells) -> bool:
@@ -313,21 +319,23 @@ def _looks_plain(cells: TextCells) -> bool:
     return hashed < MOSTLY_DISTINCT * len(texts)
 
 
-def _memory(table: SiteTable) -> Finding:
+def _memory(table: SiteTable) -> CheckResult:
     held = zip((table.codes, table.values), (CODE_COPIES, WORKING_COPIES), strict=True)
-    needed = sum(own.nbytes * copies for own, copies in held if own is not None) / 1e9
+    needed = sum(each.nbytes * copies for each, copies in held if each is not None) / 1e9
     try:
         lines = MEMORY.read_text("ascii").splitlines()
         free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 1e6
     except (OSError, ValueError, StopIteration):
-        return Finding("memory", "ok", f"not known on this system; a run may need {needed:.1f} GB")
+        return CheckResult(
+            "memory", "ok", f"not known on this system; a run may need {needed:.1f} GB"
+        )
     found = f"{free:.1f} GB free, a run may need {needed:.1f} GB"
     if free < needed:
-        return Finding("memory", "warn", found, "Close other programs or use a larger machine.")
-    return Finding("memory", "ok", found)
+        return CheckResult("memory", "warn", found, "Close other programs or use a larger machine.")
+    return CheckResult("memory", "ok", found)
 
 
-def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[Finding]:
+def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[CheckResult]:
     for protection in PROTECTING:
         if policy is not None and protection not in policy.protections:
             continue
@@ -335,6 +343,6 @@ def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[Finding]:
         try:
             rehearse(protection)
         except CipherdagError as error:
-            yield Finding(check, "fail", error.message, error.remedy)
+            yield CheckResult(check, "fail", error.message, error.remedy)
         else:
-            yield Finding(check, "ok", "three pretend sites agreed keys and summed to zero")
+            yield CheckResult(check, "ok", "three pretend sites agreed keys and summed to zero")

@@ -24,30 +24,88 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 import msgspec
 
 from cipherdag.errors import ParameterError, SiteNotReadyError, UnreadableDataError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import Inside, make_private_folder
 from cipherdag.sites.strict_toml import convert, parse
-from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.study import SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
 from cipherdag.sites.study.study_names import (
     check_address,
+    check_port,
     check_site_name,
     check_study_name,
 )
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
-from cipherdag.sites.table.sources import READABLE
+from cipherdag.sites.table.reading import READABLE
 
+_DATASITE_COMMENTS = {
+    "url": "Where the coordinator reaches it: https, or http://127.0.0.1 on one machine.",
+    "port": "Its port on the loopback interface, where the TLS proxy finds it.",
+    "python": "The interpreter of PySyft's environment.",
+}
 MAX_SETTINGS_BYTES = 64 * 1024
 SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO
 DEVICES = ("auto", "cpu", "cuda")
+_COMMENTS = {
+    "name": "Name of this site, as the other sites will see it.",
+    "organisation": "Whose site this is; it stands in the certificate.",
+    "study": "Name of the study, as the coordinator says it.",
+    "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
+    "port": "Its one port.",
+    "data": f"The data: {READABLE}.",
+    "schema": "The study's schema.toml; every site has the same one.",
+    "device": '"cpu", "cuda" or "auto".',
+}
+_NO_SOURCE = """
+# A file that is no UTF-8 CSV with commas and decimal points is described, for instance:
+# [source]
+# delimiter = ";"
+# decimal = ","
+# encoding = "cp1252"
+"""
+
+
+class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A site's PySyft Datasite.
+
+    Attributes:
+        url: Where the coordinator reaches it.
+        port: Its port on this machine's loopback interface.
+        python: The interpreter of PySyft's environment; relative to the site's folder unless
+            absolute.
+    """
+
+    url: str
+    port: int = 8101
+    python: str
+
+    def __post_init__(self) -> None:
+        check_datasite_url(self.url)
+        check_port(self.port)
+        parts = urlsplit(self.url)
+        if parts.scheme == "http" and parts.port != self.port:
+            raise ParameterError(
+                f"the Datasite listens on port {self.port}, and its address '{self.url}' without "
+                "a proxy names another one"
+            )
+        if not self.python:
+            raise ParameterError("the interpreter of PySyft's environment is not named")
+
+    def dumps(self) -> str:
+        """The settings as a commented TOML table."""
+        lines = ["", "# This site's PySyft Datasite: the coordinator connects to it.", "[datasite]"]
+        for key, comment in _DATASITE_COMMENTS.items():
+            lines += [f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
+        return "\n".join(lines) + "\n"
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +117,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         study: Name of the study, as the coordinator says it.
         host: Host name of the coordinator; empty while unknown.
         port: Its port.
-        data: The data, as `sources.SOURCES` lists them; relative to the site's folder unless
+        data: The data, as `reading.SOURCES` lists them; relative to the site's folder unless
             absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
@@ -118,25 +176,6 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             raise SiteNotReadyError(
                 f"{path} is not valid: {error}", remedy=f"Correct {path.name}."
             ) from error
-
-
-_COMMENTS = {
-    "name": "Name of this site, as the other sites will see it.",
-    "organisation": "Whose site this is; it stands in the certificate.",
-    "study": "Name of the study, as the coordinator says it.",
-    "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
-    "port": "Its one port.",
-    "data": f"The data: {READABLE}.",
-    "schema": "The study's schema.toml; every site has the same one.",
-    "device": '"cpu", "cuda" or "auto".',
-}
-_NO_SOURCE = """
-# A file that is no UTF-8 CSV with commas and decimal points is described, for instance:
-# [source]
-# delimiter = ";"
-# decimal = ","
-# encoding = "cp1252"
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,7 @@ def check_request(request: Request) -> None:
     check_study_name(request.study)
     if request.datasite:
         check_datasite_url(request.datasite)
-    versions = "".join(f"{name} {own}" for name, own in request.versions.items())
+    versions = "".join(f"{name} {each}" for name, each in request.versions.items())
     if len(versions) > MAX_VERSIONS or not versions.isprintable():  # shown on a terminal
         raise ParameterError("the request names no versions of packages that can be shown")
     unproven = msgspec.structs.replace(request, proof=b"")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from cipherdag.errors import SchemaError
+from cipherdag.sites.table.file_description import DateRule
 from cipherdag.sites.table.names import (
     first_repeat,
     hidden_character,
@@ -17,7 +18,6 @@ from cipherdag.sites.table.names import (
     normalise_value,
     visible,
 )
-from cipherdag.sites.table.notations import DateRule
 
 ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "ignore"]
 
@@ -80,8 +80,8 @@ class Column:
             "edges": tuple(float(edge) + 0.0 for edge in self.edges),  # no negative zero
             "missing": tuple(dict.fromkeys(marker for marker in markers if marker)),
             "synonyms": tuple(
-                (normalise_value(own), tuple(dict.fromkeys(map(normalise_value, texts))))
-                for own, texts in self.synonyms
+                (normalise_value(each), tuple(dict.fromkeys(map(normalise_value, texts))))
+                for each, texts in self.synonyms
             ),
             # one character of two code points: the micro sign and the letter mu
             "unit": unicodedata.normalize("NFKC", self.unit).strip(),
@@ -133,7 +133,7 @@ class Column:
         if not self.name:
             return "a column has an empty name"
         pairs = (*self.synonyms, *self.concepts)
-        listed = itertools.chain.from_iterable((own, *texts) for own, texts in pairs)
+        listed = itertools.chain.from_iterable((each, *texts) for each, texts in pairs)
         texts = (self.name, self.unit, *self.categories, *self.missing, *listed, self.comment)
         texts += self.unmeasured_at
         for text in texts:
@@ -152,11 +152,11 @@ class Column:
 
     def _synonym_fault(self) -> str:
         for pairs in (self.synonyms, self.concepts):
-            keys = [own for own, _ in pairs]
+            keys = [each for each, _ in pairs]
             twice = first_repeat(keys)
             if twice is not None:
                 return f"'{keys[twice[0]]}' is given twice"
-        unknown = [own for own, _ in self.synonyms if own not in self.categories]
+        unknown = [each for each, _ in self.synonyms if each not in self.categories]
         if unknown and self.kind != "ignore":
             return f"synonyms are given for '{unknown[0]}', which is no category"
         spellings = [text for _, texts in self.synonyms for text in texts]

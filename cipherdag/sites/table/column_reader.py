@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cipherdag.errors import DataError, NotNumericError, UnknownCategoryError
 from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
 from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.file_description import Notation
 from cipherdag.sites.table.names import (
     nearest,
     normalise_name,
@@ -18,7 +19,6 @@ from cipherdag.sites.table.names import (
     parse_number,
     parse_numbers,
 )
-from cipherdag.sites.table.notations import Notation
 
 CodeArray = NDArray[np.integer]
 ValueArray = NDArray[np.float64]

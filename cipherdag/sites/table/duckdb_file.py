@@ -18,10 +18,16 @@ from cipherdag.errors import (
     DatabaseQueryError,
     DatabaseUnreachableError,
 )
-from cipherdag.sites.table.arrow_cells import BATCH_ROWS, arrow_cells
-from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, ColumnType, RawTable, TypeKind
+from cipherdag.sites.table.cells import (
+    CHUNK_ROWS,
+    Cells,
+    ColumnType,
+    RawTable,
+    TypeKind,
+    row_blocks,
+)
+from cipherdag.sites.table.data_frame import BATCH_ROWS, arrow_cells
 from cipherdag.sites.table.database import selection
-from cipherdag.sites.table.database_values import row_blocks
 from cipherdag.sites.table.names import normalise_name
 
 _SHUT: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": "false"}
@@ -80,7 +86,7 @@ def open_duckdb(
             if described is None:
                 raise DatabaseQueryError("the query gives no table")
             names = tuple(normalise_name(name) for name in described.columns)
-            types = tuple(_column_type(own) for own in described.types)
+            types = tuple(_column_type(each) for each in described.types)
             yield RawTable(names, _blocks(connection, chosen, described), types)
         except duckdb.Error as error:
             raise _failure(error) from None
@@ -107,7 +113,7 @@ def _blocks(connection: Any, query: str, described: Any) -> Iterator[list[Cells]
 
     Decimals, dates and times are written otherwise there.
     """
-    if not all(own.id in _ALIKE for own in described.types) or not find_spec("pyarrow"):
+    if not all(each.id in _ALIKE for each in described.types) or not find_spec("pyarrow"):
         connection.execute(query)
         return row_blocks(iter(lambda: connection.fetchmany(CHUNK_ROWS), []))
     reader = getattr(described, "to_arrow_reader", None) or described.fetch_arrow_reader

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable
-from cipherdag.sites.table.database_values import value_cells
+from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, value_cells
 from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.names import normalise_name
 
@@ -84,7 +83,7 @@ def _check_workbook(path: Path) -> None:
 
 def _check_merged(sheet: Any, skip: int) -> None:
     """Refuse merged cells: all but the first of them hold nothing."""
-    for own in sorted(sheet.merged_cells.ranges, key=lambda own: own.min_row):
+    for own in sorted(sheet.merged_cells.ranges, key=lambda each: each.min_row):
         if own.max_row > skip and own.size != {"rows": 1, "columns": 1}:
             raise UnreadableDataError(
                 f"the cells {own.coord} of the sheet '{sheet.title}' are merged",

@@ -111,11 +111,11 @@ def truth_value(text: str) -> bool | None:
 def nearest(text: str, known: Sequence[str]) -> str | None:
     """The known text that another most likely spells, or None: same loose form, truth, letters."""
     forms, truth = loose_forms(text), truth_value(text)
-    alike = [own for own in known if forms & loose_forms(own)]
+    alike = [each for each in known if forms & loose_forms(each)]
     if truth is not None:
-        alike += [own for own in known if truth_value(own) is truth]
-    by_form = {min(loose_forms(own)): own for own in known}
-    alike += [by_form[own] for own in get_close_matches(min(forms), by_form, 1, _CLOSE)]
+        alike += [each for each in known if truth_value(each) is truth]
+    by_form = {min(loose_forms(each)): each for each in known}
+    alike += [by_form[each] for each in get_close_matches(min(forms), by_form, 1, _CLOSE)]
     return next(iter(alike), None)
 
 

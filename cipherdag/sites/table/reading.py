@@ -1,6 +1,7 @@
-"""Reading a site's table into cells, before any schema is applied.
+"""A site's table read into cells, from the sources that one may come from: a closed register.
 
-Nothing is guessed here: a header that repeats a name, hides a character or leaves a name empty is
+A source costs a file that opens it and an entry here; its package is imported once it is opened.
+Nothing is guessed: a header that repeats a name, hides a character or leaves a name empty is
 refused instead of being mended.
 """
 
@@ -9,9 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
@@ -22,7 +23,11 @@ from cipherdag.errors import (
     UnreadableDataError,
 )
 from cipherdag.sites.table.cells import Cells, RawTable, TextCells
-from cipherdag.sites.table.data_frame import frame_table
+from cipherdag.sites.table.csv_file import open_csv
+from cipherdag.sites.table.data_frame import frame_table, open_parquet, open_stata
+from cipherdag.sites.table.database import DatabaseSource
+from cipherdag.sites.table.duckdb_file import open_duckdb
+from cipherdag.sites.table.excel_file import open_excel
 from cipherdag.sites.table.file_description import (
     ANY_SOURCE,
     AS_USUAL,
@@ -30,24 +35,128 @@ from cipherdag.sites.table.file_description import (
     FileDescription,
 )
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
-from cipherdag.sites.table.sources import READABLE, source_of
+from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TableSource: TypeAlias = Union[str, os.PathLike[str], DescribedFile, "pd.DataFrame"]
 
+Opened = AbstractContextManager[RawTable]
+
+_HEAD_BYTES = 64
+_ELSEWHERE = "Stata (.dta), CSV UTF-8 or Excel (.xlsx)."
+_NO_TABLES = {
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "this is an Excel workbook of the kind before 2007 (.xls), or one with a password",
+        "Open it and save it as .xlsx, or as CSV UTF-8.",
+    ),
+    b"$FL2": ("this is an SPSS file", f"Save it in SPSS as {_ELSEWHERE}"),
+    b"$FL3": ("this is an SPSS file", f"Save it in SPSS as {_ELSEWHERE}"),
+    b"\0" * 12 + b"\xc2\xea\x81\x60": ("this is a SAS file", f"Save it in SAS as {_ELSEWHERE}"),
+    b"HEADER RECORD*******LIB": ("this is a SAS file", f"Save it in SAS as {_ELSEWHERE}"),
+    b"%PDF": ("this is a PDF document", "Export the table itself as CSV."),
+    b"<": ("this is HTML or XML, whatever its name says", "Export the table as CSV or .xlsx."),
+    b"SQLite format 3\0": (
+        "this is an SQLite database, which holds many tables",
+        'Write a .toml with address = "sqlite:///{name}" and table.',
+    ),
+}
+TableSource: TypeAlias = Union[str, os.PathLike[str], DescribedFile, "pd.DataFrame"]
 PROGRESS_S = 5.0
 _LEAST_ROWS = 2
-
 log = logging.getLogger("cipherdag.reading")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kind of file that a table is read from.
+
+    Attributes:
+        words: What help and errors call it.
+        open: Opens a file of its kind, whose rows are read while the context lasts.
+        reads: The keys of a `FileDescription` that it reads, beside those of every source.
+        suffix: The end of its name, in any case, where that tells the kind.
+        magic: The bytes that tell the kind otherwise.
+        offset: Position of these bytes in the file.
+        endings: Of names that promise this kind.
+    """
+
+    words: str
+    open: Callable[[Path, FileDescription], Opened]
+    reads: tuple[str, ...] = ()
+    suffix: str = ""
+    magic: bytes = b""
+    offset: int = 0
+    endings: tuple[str, ...] = ()
+
+
+def _open_duckdb(path: Path, _description: FileDescription) -> Opened:
+    return open_duckdb(path)
+
+
+def _open_database(path: Path, _description: FileDescription) -> Opened:
+    source = DatabaseSource.load(path)
+    if source.dialect != "duckdb":
+        return open_sql(source)
+    return open_duckdb(
+        source.database_file, table=source.table, columns=source.columns, query=source.query
+    )
+
+
+_CSV = Source("CSV", open_csv, reads=("delimiter", "encoding", "skip_rows"))
+SOURCES = (
+    _CSV,
+    Source(
+        "Excel (.xlsx)",
+        open_excel,
+        reads=("sheet", "skip_rows"),
+        magic=b"PK\x03\x04",
+        endings=(".xlsx", ".xlsm"),
+    ),
+    Source("Stata (.dta)", open_stata, suffix=".dta"),
+    Source("Parquet", open_parquet, magic=b"PAR1", endings=(".parquet",)),
+    Source("DuckDB", _open_duckdb, magic=b"DUCK", offset=8, endings=(".duckdb",)),
+    Source("a .toml that names a database or describes a file", _open_database, suffix=".toml"),
+)
+READABLE = ", ".join(source.words for source in SOURCES[:-1]) + f", or {SOURCES[-1].words}"
+"""The sources of a table, in words."""
+
+
+def source_of(path: Path) -> Source:
+    """The source that a file is of: its name or its first bytes tell, and nothing makes it a CSV.
+
+    Raises:
+        OSError: The file cannot be read.
+        UnreadableDataError: It is of a kind that holds no table.
+    """
+    for source in SOURCES:
+        if source.suffix and path.suffix.lower() == source.suffix:
+            return source
+    head = b""
+    if path.is_file():  # a pipe could be read only once
+        with path.open("rb") as opened:
+            head = opened.read(_HEAD_BYTES)
+    magical = (each for each in SOURCES if each.magic)
+    matching = next((s for s in magical if head[s.offset :].startswith(s.magic)), None)
+    for magic, (what, remedy) in _NO_TABLES.items():
+        # the checksum that a DuckDB file begins with may look like one
+        if matching is None and head.startswith(magic):
+            raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
+    source, ending = matching or _CSV, path.suffix.lower()
+    claimed = next((each for each in SOURCES if ending in each.endings), source)
+    if claimed is not source and path.is_file():
+        raise UnreadableDataError(
+            f"the name ends in {path.suffix}, but this is no file of {claimed.words}",
+            remedy="Give it the name of what it is, or export it anew.",
+        )
+    return source
 
 
 @contextmanager
 def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawTable]:
     """Open a table and check its header; the rows are read while the context lasts.
 
-    `sources.SOURCES` lists what a file may be. Long readings say every few seconds how far they
+    `reading.SOURCES` lists what a file may be. Long readings say every few seconds how far they
     are, in the log ``cipherdag.reading``.
 
     Args:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,6 @@ from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
 from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
-from cipherdag.sites.table.reading import TableSource
 
 _COMMENT_WIDTH = 96
 _TEXTS = ("unit", "date")
@@ -142,12 +141,12 @@ class Schema:
 
     def unmeasured_at(self, site: str | None) -> tuple[int, ...]:
         """Positions in ``variables`` of those that a site did not measure, ascending."""
-        return tuple(v for v, own in enumerate(self.variables) if site in own.unmeasured_at)
+        return tuple(v for v, each in enumerate(self.variables) if site in each.unmeasured_at)
 
     @property
     def lacking(self) -> dict[str, tuple[int, ...]]:
         """The sites that did not measure some variable, and `unmeasured_at` of each."""
-        sites = {site for own in self.variables for site in own.unmeasured_at}
+        sites = {site for variable in self.variables for site in variable.unmeasured_at}
         return {site: self.unmeasured_at(site) for site in sorted(sites)}
 
     def canonical(self) -> bytes:
@@ -236,24 +235,6 @@ class Schema:
         head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
         return "\n".join((head, *map(_column_toml, self.columns), *relations))
 
-    @classmethod
-    def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
-        """A first schema for one table, or a list of them, for the user to look through and edit.
-
-        See ``cipherdag.sites.drafts.inference.infer_columns`` for the rules of columns, and
-        ``cipherdag.sites.drafts.drafting.looked_at`` for those of rows and relations.
-
-        Raises:
-            DataError: See there.
-            SchemaError: If there is no table, or no column carries information.
-        """
-        from cipherdag.sites.drafts.drafting import looked_at
-        from cipherdag.sites.drafts.inference import infer_columns
-
-        if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return looked_at(cls(infer_columns(sources).runnable), sources)
-        return looked_at(cls(infer_columns([sources]).runnable), [sources])
-
 
 _Texts = tuple[str | int | float, ...]
 
@@ -286,7 +267,7 @@ def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
 
 def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
     tables = content.get("relations", [])
-    if not isinstance(tables, list) or not all(isinstance(own, dict) for own in tables):
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
         raise SchemaError("relations are tables, each with form and columns under [[relations]]")
     found = []
     for table in tables:
@@ -326,7 +307,7 @@ def _column(name: str, table: object) -> Column:
     for key in ("categories", "missing"):
         values[key] = tuple(map(str, values[key]))
     for key in ("synonyms", "concepts"):
-        values[key] = tuple((own, _texts(listed)) for own, listed in values[key].items())
+        values[key] = tuple((each, _texts(listed)) for each, listed in values[key].items())
     return Column(name=name, **values)
 
 
@@ -349,7 +330,7 @@ def _column_toml(column: Column) -> str:
         items = ", ".join(values)
         if items:
             lines.append(f"{key} = [{items}]")
-    lines += [f"{own} = {_quoted(said)}" for own in _TEXTS if (said := getattr(column, own))]
+    lines += [f"{each} = {_quoted(said)}" for each in _TEXTS if (said := getattr(column, each))]
     for own in _TABLES:
         pairs = ", ".join(
             f"{_quoted(key)} = [{', '.join(map(_quoted, texts))}]"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,7 @@ from cipherdag.sites.table.column_reader import (
 from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
-
-if TYPE_CHECKING:
-    from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.schema import Schema
 
 RowIndex = NDArray[np.int64]
 NEVER_MEASURED = (
@@ -94,7 +92,7 @@ class SiteTable:
     def ordered(self) -> tuple[int, ...]:
         """Positions of the variables whose order can count: of three categories or bins or more."""
         variables = enumerate(self.schema.variables)
-        return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
+        return tuple(v for v, each in variables if each.ordered and each.cardinality > 2)  # noqa: PLR2004
 
     def numbers(self) -> ValueArray:
         """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing.
@@ -113,7 +111,9 @@ class SiteTable:
     def varies(self) -> NDArray[np.bool_]:
         """Whether every variable has at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))
-        return np.array([len(own) > 0 and own.min() != own.max() for own in present], dtype=bool)
+        return np.array(
+            [len(each) > 0 and each.min() != each.max() for each in present], dtype=bool
+        )
 
     def has_values(self, name: str) -> bool:
         """Whether any row has a value of a variable."""
@@ -176,7 +176,7 @@ def load_table(
     be absent. Errors count rows as a spreadsheet shows the file.
 
     Args:
-        source: Path of a file that `sources.SOURCES` lists, with its description if need be, or a
+        source: Path of a file that `reading.SOURCES` lists, with its description if need be, or a
             pandas DataFrame.
         schema: The schema of the study.
         site: Name of the site, for errors, and for columns that the schema says it did not measure:

@@ -26,9 +26,8 @@ from cipherdag.errors import (
     DatabaseQueryError,
     DatabaseUnreachableError,
 )
-from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable, TypeKind
+from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable, TypeKind, row_blocks
 from cipherdag.sites.table.database import NO_ADDRESS, DatabaseSource, selection
-from cipherdag.sites.table.database_values import row_blocks
 from cipherdag.sites.table.names import normalise_name
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
         raise DatabaseQueryError(
             f"there is no table '{source.table}' that this user may read{_alike(name, others)}",
         ) from None
-    names = [own["name"] for own in columns]
+    names = [each["name"] for each in columns]
     for column in source.columns:
         if column not in names:
             raise DatabaseQueryError(
@@ -195,8 +194,8 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
             )
     # SQLite says nothing of a view's computed columns
     silent = NullType if source.dialect == "sqlite" else ()
-    said = [own for own in columns if not isinstance(own["type"], silent)]
-    return {own["name"]: _column_type(own["type"]) for own in said}
+    said = [each for each in columns if not isinstance(each["type"], silent)]
+    return {each["name"]: _column_type(each["type"]) for each in said}
 
 
 def _parts(table: str) -> tuple[str | None, str]:

@@ -26,6 +26,7 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 STAGES = ["I", "II", "III", "IV"]
@@ -61,7 +62,7 @@ def loose(schema):
 
 
 def described(data, *, least=0, schema=None, **policy):
-    schema = schema or Schema.infer(list(data.values()))
+    schema = schema or infer_schema(list(data.values()))
     own = Policy(min_cell_size=least, questions=QUESTION_KINDS, **policy)
     return Federation.simulate(data, schema=schema, policy=own, device="cpu").run(Describe())
 
@@ -125,7 +126,7 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     victim.loc[3, "stage"] = "IV"
     victim.loc[100:, "stage"] = "II"
     data["west"] = victim
-    schema = Schema.infer(list(data.values()))
+    schema = infer_schema(list(data.values()))
     whole = described(data, least=11, schema=schema)
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     answers = [SiteView.of_table(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
@@ -168,7 +169,7 @@ def test_no_mark_is_of_a_column_that_one_site_alone_has():
     data = {name: own.assign(lab=np.nan, dose=0.0) for name, own in CLINICS.items()}
     rng = np.random.default_rng(1)
     schema = loose(
-        Schema.infer([own.assign(lab=own["age"], dose=own["age"]) for own in [*data.values()]])
+        infer_schema([own.assign(lab=own["age"], dose=own["age"]) for own in [*data.values()]])
     )
     data["west"]["lab"] = rng.normal(1234.5, 3.0, 260)
     data["west"].loc[5:40, "dose"] = rng.lognormal(1.0, 1.0, 36)
@@ -185,7 +186,7 @@ def test_one_complete_row_of_a_site_is_in_no_mark():
     data = {name: own.assign(lab=own["age"] / 10.0) for name, own in CLINICS.items()}
     data["west"]["lab"] = np.nan
     data["west"].loc[100, ["lab", "crp", "stage"]] = [7.77, 3.3, "I"]
-    schema = loose(Schema.infer([own.assign(lab=own["age"]) for own in data.values()]))
+    schema = loose(infer_schema([own.assign(lab=own["age"]) for own in data.values()]))
     _, _, answers = opened(data, schema)
     columns = Columns(n_variables=len(schema.names))
     header, _, place, *_ = segments(columns.encodings, third_of(columns, answers))
@@ -200,7 +201,7 @@ def told_of(values, schema=None):
         f"s{k}": pd.DataFrame({"x": own, "other": rng.normal(size=len(own))})
         for k, own in enumerate(values)
     }
-    schema = loose(Schema.infer([own.assign(x=own["other"]) for own in data.values()]))
+    schema = loose(infer_schema([own.assign(x=own["other"]) for own in data.values()]))
     found = described(data, schema=schema, least=11)
     return found.columns["x"], [said for name, said in remarks(found) if name == "x"]
 
@@ -304,7 +305,7 @@ def test_marks_do_not_move_with_a_few_rows():
 def test_a_column_that_too_few_sites_have_is_not_told_of():
     data = {name: own.copy() for name, own in CLINICS.items()}
     data["north"]["crp"] = np.nan
-    schema = loose(Schema.infer(list(CLINICS.values())))
+    schema = loose(infer_schema(list(CLINICS.values())))
     found = described(data, schema=schema)
     assert found.columns["crp"].told is None
     assert np.isnan(found.table.set_index("column").loc["crp", "mean"])
@@ -340,7 +341,7 @@ def odd(**columns):
     rows = pd.DataFrame(columns | {"other": rng.normal(size=n)}).sample(
         frac=1.0, random_state=1, ignore_index=True
     )
-    schema = loose(Schema.infer(rows))
+    schema = loose(infer_schema(rows))
     data = {f"s{k}": rows[k::3] for k in range(3)}
     return [said for name, said in remarks(described(data, schema=schema)) if name != "other"]
 

@@ -14,7 +14,7 @@ from driving import drive, plain_sum
 from scipy import stats
 from statsmodels.treatment.treatment_effects import TreatmentEffect
 
-from cipherdag import CausalGraph, Effect, Federation, Policy, Schema
+from cipherdag import CausalGraph, Effect, Federation, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.estimation.effect_stages import (
@@ -27,6 +27,7 @@ from cipherdag.questions.estimation.effect_stages import (
 from cipherdag.questions.estimation.effect_sums import OVERLAP, EffectSums
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.table.site_table import load_table
@@ -660,7 +661,7 @@ def test_a_site_with_small_counts_answers_zeros_whatever_is_asked():
     """In every stage: nothing of it is in any sum, nor does it refuse, which would tell."""
     rows = patients(n=300).drop(columns=["well", "age"])
     few = rows[(rows["drug"] == "none") | (rows.index < 15)]
-    schema = Schema.infer([rows])
+    schema = infer_schema([rows])
     site = SiteView.of_table(load_table(few, schema), min_cell_size=11, device="cpu")
     other = SiteView.of_table(load_table(rows, schema), min_cell_size=0, device="cpu")
     own = Effect(treatment="drug", outcome="cost", adjust="sex,stage", estimator="aipw")

@@ -18,13 +18,9 @@ from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.survival_rows import (
-    SurvivalRows,
-    hazard_sums,
-)
-from cipherdag.sites.compute.pooled.survival_rows import (
-    partial_likelihood as site_likelihood,
-)
+from cipherdag.sites.compute.pooled.survival_rows import SurvivalRows, hazard_sums
+from cipherdag.sites.compute.pooled.survival_rows import partial_likelihood as site_likelihood
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 
@@ -43,7 +39,7 @@ def staged():
 
 
 def fitted(data, *, least=0, schema=None, policy=None, **parameters):
-    schema = schema or Schema.infer(list(data.values()))
+    schema = schema or infer_schema(list(data.values()))
     policy = policy or Policy(min_cell_size=least, questions=QUESTION_KINDS)
     federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
     own = {"time": "months", "event": "died", "edges": EDGES} | parameters
@@ -102,7 +98,7 @@ def test_with_one_hazard_it_is_that_of_all_rows_on_binned_times(ties):
 def test_a_site_without_events_still_has_rows_at_risk_of_one_hazard():
     data = staged()
     data["west"]["died"] = "no"
-    schema = Schema.infer(list(staged().values()))
+    schema = infer_schema(list(staged().values()))
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     adjust = ("age", "arm", "stage")
     together = fitted(data, schema=schema, adjust=adjust, site_effect=False)
@@ -193,7 +189,7 @@ def with_stages(**sites):
 
 def opened(data, site_effect):
     """What the coordinator asks of a model of stages, and the outcome."""
-    schema = Schema.infer(list(data.values()))
+    schema = infer_schema(list(data.values()))
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
@@ -247,7 +243,7 @@ def test_a_site_that_leaves_after_categories_were_counted_closes_the_whole_step(
 
 def test_a_category_that_few_sites_have_is_named():
     data = with_stages(north=STAGES, south=STAGES[:2], west=STAGES[:2])
-    schema = Schema.infer(list(data.values()))
+    schema = infer_schema(list(data.values()))
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     result = fitted(data, schema=schema, least=11, adjust=("age", "stage"))
     (said,) = [own for own in result.report.warnings if "Cox model" in own]
@@ -262,7 +258,7 @@ def test_a_category_that_enough_sites_have_or_none_is_in_the_model(site_effect):
     found, asked = opened(data, site_effect)
     assert (found.sites, found.few, found.fit.rank) == (4, (), 2)
     assert asked
-    schema = Schema.infer([*data.values(), ward(9, 1).assign(stage="IV")])
+    schema = infer_schema([*data.values(), ward(9, 1).assign(stage="IV")])
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     result = fitted(data, schema=schema, adjust=("stage",), site_effect=site_effect)
     assert result.hazard_ratios["fault"].tolist() == ["", "", "not determined"]
@@ -299,7 +295,7 @@ def test_columns_of_a_model_that_cannot_be_are_named(adjust, said):
 
 @pytest.mark.parametrize("site_effect", [True, False])
 def test_nothing_is_opened_that_was_not_counted(site_effect):
-    schema = Schema.infer(list(wards().values()))
+    schema = infer_schema(list(wards().values()))
     federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     facts = Facts(4, 3, names=schema.names, fewest=3)

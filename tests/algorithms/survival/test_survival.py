@@ -21,6 +21,7 @@ from cipherdag.errors import AggregateRangeError, DataError, ParameterError, Sit
 from cipherdag.questions.estimation.survival import SurvivalCounts
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.statistics.survival import actuarial_curve
 
@@ -29,7 +30,7 @@ OWN = {"time": "months", "event": "died"}
 
 def survived(data, *, least=0, schema=None, **parameters):
     parameters = OWN | {"edges": EDGES} | parameters
-    schema = schema or Schema.infer(list(data.values()))
+    schema = schema or infer_schema(list(data.values()))
     policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
     federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
     return federation.run(Survival(**parameters))
@@ -272,7 +273,7 @@ def test_small_counts_move_the_curve_little():
 
 def drawn(data, least, *, wide=False, edges=EDGES, **parameters):
     """What the coordinator opens, and the sites."""
-    schema = loose(data) if wide else Schema.infer(list(data.values()))
+    schema = loose(data) if wide else infer_schema(list(data.values()))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [
         SiteView.of_table(s.table, min_cell_size=least, device="cpu") for s in federation.sites
@@ -315,7 +316,7 @@ def test_a_group_that_two_sites_have_is_not_told_of():
 
 
 def test_an_empty_group_has_no_curve_and_the_others_are_compared():
-    schema = Schema.infer([*wards().values(), ward(9, 1).assign(arm="none")])
+    schema = infer_schema([*wards().values(), ward(9, 1).assign(arm="none")])
     found = survived(wards(), by="arm", least=11, schema=schema)
     whole = survived(wards(), by="arm", least=11)
     assert found.not_told == ("none",)
@@ -406,7 +407,7 @@ def test_groups_that_too_few_sites_have_together_have_curves_and_no_test():
 
 
 def loose(data):
-    schema = Schema.infer(list(data.values()))
+    schema = infer_schema(list(data.values()))
     return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
 
 
@@ -483,7 +484,7 @@ def test_a_column_or_edge_that_cannot_be_is_named(parameters, said):
 
 def test_a_site_has_the_result_by_its_own_names():
     data = wards()
-    schema = Schema.infer(list(data.values()))
+    schema = infer_schema(list(data.values()))
     federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
     sites = [SiteView.of_table(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
     own = Survival(time="4", event="3", by="2", adjust=("1", "2"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cipherdag import Federation, FedPC
 from cipherdag.errors import ConstantColumnError, DataError
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -45,7 +46,7 @@ WORDS = np.array(["no", "yes"] * (ROWS // 2))
 )
 def test_what_one_file_holds_once_only_is_permitted_and_pointed_out(held, number):
     tables = three(own=held)
-    drafted = Schema.infer(tables)
+    drafted = infer_schema(tables)
     own = column(drafted, "own")
     assert own.allow_constant
     assert f"LOOK: In file {number} of those drafted from" in own.comment
@@ -57,7 +58,7 @@ def test_what_one_file_holds_once_only_is_permitted_and_pointed_out(held, number
 
 def test_what_varies_in_no_file_is_ignored():
     tables = three(hospital=["a", "b", "c"], age_2=NUMBERS, age_3=NUMBERS + 1)
-    drafted = Schema.infer(tables)
+    drafted = infer_schema(tables)
     assert column(drafted, "hospital").kind == "ignore"
     assert "in each file" in column(drafted, "hospital").comment
     assert Federation.simulate(tables, schema=drafted, device="cpu").run(FedPC()).graph.nodes
@@ -66,7 +67,7 @@ def test_what_varies_in_no_file_is_ignored():
 @pytest.mark.parametrize("text", ["5", "1.5"])
 def test_a_number_beside_words_for_missing_ones_is_constant(text):
     table = pd.DataFrame({"age": NUMBERS[0], "own": [text, "NA"] * (ROWS // 2)})
-    own = column(Schema.infer(table), "own")
+    own = column(infer_schema(table), "own")
     assert own.kind == "ignore"
     assert "one value only" in own.comment
     parts = dict.fromkeys("abc", table)
@@ -82,7 +83,7 @@ FILES = st.lists(FEW.map(lambda own: (own * 12)[:12]), min_size=1, max_size=3)
 @given(FILES)
 def test_whatever_files_hold_their_draft_stops_at_no_constant_column(files):
     tables = [pd.DataFrame({"age": NUMBERS[0, :12], "own": cells}) for cells in files]
-    drafted = Schema.infer(tables)
+    drafted = infer_schema(tables)
     for table in tables:
         refused = refusal(table, drafted)
         assert not isinstance(refused, ConstantColumnError)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag import Schema
 from cipherdag.graphs.relations import Relation
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.drafts.relations.search import contradicted, related_columns
 from cipherdag.sites.table.site_table import load_table
 
@@ -35,7 +35,7 @@ def planted(rng, n):
 
 
 def found(rows):
-    table = load_table(rows, Schema.infer(rows))
+    table = load_table(rows, infer_schema(rows))
     return {(own.form, frozenset(own.columns)) for own in related_columns(table)}
 
 
@@ -66,17 +66,17 @@ def test_rows_of_all_tables_count_together():
     rng = np.random.default_rng(0)
     rows, right = planted(rng, 900)
     parts = [rows[k::3] for k in range(3)]
-    assert {(own.form, frozenset(own.columns)) for own in Schema.infer(parts).relations} == right
+    assert {(own.form, frozenset(own.columns)) for own in infer_schema(parts).relations} == right
     other = parts[2].assign(total=parts[2]["total"] + rng.normal(size=300))
     kept = {
-        (own.form, frozenset(own.columns)) for own in Schema.infer([*parts[:2], other]).relations
+        (own.form, frozenset(own.columns)) for own in infer_schema([*parts[:2], other]).relations
     }
     assert kept == {own for own in right if own[0] != "sum"}
 
 
 def test_few_rows_contradict_no_relation_and_wrong_ones_do():
     rows = pd.DataFrame({"a": [1.5, 2.5, 3.5, 4.5] * 5, "b": ["x", "x", "y", "y"] * 5})
-    schema = Schema.infer(rows.astype({"a": str}))
+    schema = infer_schema(rows.astype({"a": str}))
     table = load_table(rows.astype({"a": str}), schema)
     assert not contradicted(Relation("function", ("b", "a")), table)
     assert contradicted(Relation("function", ("a", "b")), table)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.graphs.networks import asia
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.drafts.suspicions import (
     suspicious_categories,
     suspicious_dates,
@@ -16,7 +17,6 @@ from cipherdag.sites.drafts.suspicions import (
     suspicious_sites,
 )
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
-from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
 RNG = np.random.default_rng(5)
@@ -74,13 +74,13 @@ def test_logarithms_are_pointed_to_where_they_alone_are_symmetric(spread):
     assert kinds(values) == ["skewed numbers"]
     assert kinds(np.log(values)) == []
     assert kinds(-values) == []
-    found = Schema.infer(pd.DataFrame({"protein": values}))
+    found = infer_schema(pd.DataFrame({"protein": values}))
     assert "LOOK: Most numbers are small beside few large ones" in found.columns[0].comment
 
 
 def test_sound_columns_of_known_networks_are_left_in_peace():
     frame = asia().sample(2000, np.random.default_rng(0))
-    assert table_suspicions(load_table(frame, Schema.infer(frame))) == []
+    assert table_suspicions(load_table(frame, infer_schema(frame))) == []
 
 
 def test_a_slip_of_the_decimal_point_and_codes_and_days_are_pointed_out():
@@ -140,7 +140,7 @@ def test_a_category_that_often_marks_a_missing_value_is_pointed_out(word):
 
 def test_a_draft_and_a_table_say_alike_which_category_may_be_a_missing_value():
     frame = pd.DataFrame({"country": ["NA", "ZA", "BW"] * 20, "n": np.arange(60) % 2})
-    schema = Schema.infer(frame)
+    schema = infer_schema(frame)
     ((column, found),) = table_suspicions(load_table(frame, schema))
     assert column == "country"
     assert f"LOOK: {found}" in schema.columns[0].comment
@@ -184,7 +184,7 @@ def test_numbers_near_the_largest_are_compared_without_a_warning(size, others):
 
 def comment(values, name="x"):
     frame = pd.DataFrame({name: values, "other": np.arange(len(values)) % 2})
-    (column, _) = Schema.infer(frame).columns
+    (column, _) = infer_schema(frame).columns
     return column, column.comment
 
 
@@ -218,7 +218,7 @@ def test_a_draft_holds_no_value_of_a_column_of_numbers_and_no_number_of_rows():
     frame = pd.DataFrame({"x": [*(AGES + 0.25), -999.0, 5000.25], "w": ["a", "b"] * 201})
     frame["id"] = [f"person {k}" for k in range(402)]
     frame["mixed"] = [*map(str, AGES + 0.5), "Smith", "unknown"]
-    text = Schema.infer(frame).dumps().partition("case counts.")[2]
+    text = infer_schema(frame).dumps().partition("case counts.")[2]
     assert "-999" in text
     assert "far from all others" in text
     for secret in ("402", "401", "400", "5000", "person", "Smith", ".25", ".5"):

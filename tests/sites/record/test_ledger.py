@@ -16,12 +16,12 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.results.sentences import release_lines
 from cipherdag.sites.record.ledger import (
     GENESIS,
+    REPAIRED,
     Ledger,
     clock_remark,
     read_releases,
     verify_ledger,
 )
-from cipherdag.sites.record.release_kinds import REPAIRED
 
 IDENTITY = SigningIdentity.generate()
 

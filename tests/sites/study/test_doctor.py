@@ -26,7 +26,7 @@ from cipherdag.deployment.rehearsal import rehearse
 from cipherdag.errors import ProtectionError
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.study import connection_checks as connection
+from cipherdag.sites.study import checks as connection
 from cipherdag.sites.study.doctor import examine
 from cipherdag.sites.study.site_folder import SiteFolder
 
@@ -50,7 +50,7 @@ def site(tmp_path):
 @pytest.fixture
 def unreachable(monkeypatch):
     """No test of the other rows looks anything up."""
-    monkeypatch.setattr("cipherdag.sites.study.doctor.connection_findings", lambda *_: iter(()))
+    monkeypatch.setattr("cipherdag.sites.study.doctor.connection_checks", lambda *_: iter(()))
 
 
 def findings(site, **options):
@@ -354,7 +354,7 @@ def tls_answer(authority, key, tmp_path, *, waits=True, **issued):
 
 
 def rows(port, startup, host="localhost"):
-    found = connection.connection_findings(host, port, startup / "site.key", startup / "site.crt")
+    found = connection.connection_checks(host, port, startup / "site.key", startup / "site.crt")
     return {finding.check: finding for finding in found}
 
 
@@ -446,10 +446,10 @@ def test_a_silent_port_is_named(startup, monkeypatch):
 def test_the_days_of_a_certificate_are_counted(authority, server_key, tmp_path, days, state, said):
     issued = authority.issue("site", server_key.public_key(), days=days)
     path = authority.write(tmp_path, "c", issued)
-    (finding,) = connection.certificate_findings(path, datetime.now(UTC))
+    (finding,) = connection.certificate_checks(path, datetime.now(UTC))
     assert (finding.state, said in finding.finding) == (state, True)
     path.write_bytes(b"no certificate")
-    (finding,) = connection.certificate_findings(path, datetime.now(UTC))
+    (finding,) = connection.certificate_checks(path, datetime.now(UTC))
     assert finding.state == "fail"
 
 

@@ -85,7 +85,7 @@ def test_a_parquet_file_reads_as_its_frame_in_blocks_of_any_size(tmp_path, monke
             "pressure": pd.Categorical(rng.choice([110.0, 120.0, 150.0], 200)),
         }
     )
-    monkeypatch.setattr("cipherdag.sites.table.parquet_file.BATCH_ROWS", block)
+    monkeypatch.setattr("cipherdag.sites.table.data_frame.BATCH_ROWS", block)
     frame.to_parquet(tmp_path / "own.parquet", row_group_size=90)
     found, expected = load_table(tmp_path / "own.parquet", SCHEMA), load_table(frame, SCHEMA)
     assert np.array_equal(found.codes, expected.codes)
@@ -111,7 +111,7 @@ def test_a_parquet_file_that_is_damaged_in_a_later_block_is_refused(tmp_path, mo
     middle = len(content) // 2
     content[middle : middle + 40_000] = b"\xff" * 40_000
     (tmp_path / "own.parquet").write_bytes(content)
-    monkeypatch.setattr("cipherdag.sites.table.parquet_file.BATCH_ROWS", 500)
+    monkeypatch.setattr("cipherdag.sites.table.data_frame.BATCH_ROWS", 500)
     with pytest.raises(UnreadableDataError, match="not a whole Parquet file"):
         load_table(tmp_path / "own.parquet", Schema((Column("age", "continuous"),)), site="charite")
 

@@ -23,15 +23,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import errors
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.table import reading, sql
-from cipherdag.sites.table.cells import CHUNK_ROWS, NumberCells
+from cipherdag.sites.table.cells import CHUNK_ROWS, NO_SINGLE_VALUE, NumberCells, value_cells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.database import Credentials, DatabaseSource
-from cipherdag.sites.table.database_values import NO_SINGLE_VALUE, value_cells
-from cipherdag.sites.table.reading import open_table
+from cipherdag.sites.table.reading import open_table, source_of
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
-from cipherdag.sites.table.sources import source_of
 
 SCHEMA = Schema(
     (
@@ -233,7 +232,7 @@ def test_a_schema_is_drafted_from_declared_types(tmp_path):
             " i / 7, ['007', '008'][1 + i % 2], DATE '2000-01-01' + i::INTEGER, 900000 + i,"
             " 'x'::BLOB FROM range(100) r(i)"
         )
-    draft = Schema.infer(source(tmp_path, "duckdb", 'table = "t"'))
+    draft = infer_schema(source(tmp_path, "duckdb", 'table = "t"'))
     columns = {column.name: column for column in draft.columns}
     kinds = {name: column.kind for name, column in columns.items()}
     assert kinds == {
@@ -256,7 +255,7 @@ def test_a_schema_is_drafted_from_declared_types(tmp_path):
 def test_declared_and_plain_sources_make_one_draft(tmp_path, kind):
     MAKERS[kind](tmp_path / "clinic.db")
     of_csv(tmp_path)
-    draft = Schema.infer([tmp_path / "site.csv", source(tmp_path, kind, 'table = "patients"')])
+    draft = infer_schema([tmp_path / "site.csv", source(tmp_path, kind, 'table = "patients"')])
     assert {c.name: c.kind for c in draft.columns} == {
         "sex": "discrete", "age": "continuous", "smokes": "discrete", "pressure": "continuous",
     }  # fmt: skip
@@ -305,7 +304,7 @@ def test_a_table_without_rows_is_named(tmp_path, kind):
     with pytest.raises(errors.EmptyDataError):
         load_table(source(tmp_path, kind, 'table = "patients"'), SCHEMA)
     with pytest.raises(errors.EmptyDataError):
-        Schema.infer(source(tmp_path, kind, 'table = "patients"'))
+        infer_schema(source(tmp_path, kind, 'table = "patients"'))
 
 
 def test_a_failure_on_the_data_never_quotes_them(tmp_path, kind):

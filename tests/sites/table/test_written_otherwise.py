@@ -15,10 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import errors
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.study.site_folder import SiteSettings
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
-from cipherdag.sites.table.notations import DateRule, Notation
+from cipherdag.sites.table.file_description import (
+    AS_USUAL,
+    DateRule,
+    DescribedFile,
+    FileDescription,
+    Notation,
+)
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -88,7 +94,7 @@ def test_a_toml_describes_a_file_where_a_data_file_can_stand(tmp_path):
     lines = [f'{key} = "{value}"' for key, value in EUROPE.items()]
     path.write_text("\n".join(['file = "europe.csv"', 'encoding = "cp1252"', *lines]), "utf-8")
     same(load_table(path, SCHEMA), read(tmp_path, PLAIN.encode()))
-    assert set(Schema.infer(path).names) == {"größe", "smoker"}
+    assert set(infer_schema(path).names) == {"größe", "smoker"}
 
 
 @given(

@@ -10,19 +10,21 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.graphs.relations import Relation
-from cipherdag.sites.drafts.relations.pairs import is_function, joint_steps, steps
+from cipherdag.sites.drafts.relations.columns import (
+    ColumnValues,
+    Step,
+    column_values,
+    comparable,
+    is_function,
+    joint_steps,
+    steps,
+)
 from cipherdag.sites.drafts.relations.sums import constant_sums
-from cipherdag.sites.drafts.relations.values import column_values, comparable
-
-if TYPE_CHECKING:
-    from cipherdag.sites.drafts.relations.pairs import Step
-    from cipherdag.sites.drafts.relations.values import ColumnValues
-    from cipherdag.sites.table.site_table import SiteTable
+from cipherdag.sites.table.site_table import SiteTable
 
 FEWEST_DUMMIES = 2
 NEARLY = 0.1

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.graphs.relations import FEWEST_ONE_HOT, Form, Relation
-
-if TYPE_CHECKING:
-    from cipherdag.sites.drafts.relations.values import ColumnValues
+from cipherdag.sites.drafts.relations.columns import ColumnValues
 
 Numbers = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ CODE_TYPES = (np.int8, np.int16, np.int32)
 
 def code_type(categories: int) -> np.dtype[Any]:
     """The smallest type for the codes of so many categories, and for negative ones."""
-    fitting = (own for own in CODE_TYPES if categories <= np.iinfo(own).max)
+    fitting = (each for each in CODE_TYPES if categories <= np.iinfo(each).max)
     return np.dtype(next(fitting, np.int32))
 
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from cipherdag import FedCD, FedFCI, FedPC
+from cipherdag.deployment.rehearsal import plan_checks
 from cipherdag.protocol.plan import Member
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
-from cipherdag.sites.study.plan_check import plan_findings
 
 NAME = "hospital-1"
 
@@ -31,7 +31,7 @@ def plan(hospitals, algorithm=None, **changes):
 
 
 def findings(hospitals, own):
-    found = plan_findings(hospitals.folders[NAME], own)
+    found = plan_checks(hospitals.folders[NAME], own)
     assert [one.check for one in found] == ["plan: cohort", "plan: policy", "plan: data"]
     return {one.check.removeprefix("plan: "): one for one in found}
 

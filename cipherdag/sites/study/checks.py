@@ -1,4 +1,4 @@
-"""Checks of the way to the coordinator: name, port and TLS, each with its own cause.
+"""Results of checks, and checks of the connection to the coordinator: name, port and TLS.
 
 Leaks:
     The coordinator sees a connection that ends after the handshake, with the site's certificate.
@@ -10,16 +10,17 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from cryptography import x509
 
 from cipherdag.protocol.forward_proxy import ForwardProxy, ProxyRefusedError, proxy_to
-from cipherdag.sites.study.finding import Finding
 
+State = Literal["ok", "warn", "fail"]
 Causes = tuple[tuple[str, str, str], ...]
-
 TIMEOUT_S = 5.0
 ACCEPTED_S = 0.5
 MIN_DAYS = 30
@@ -54,7 +55,20 @@ FIXES = {
 }
 
 
-def connection_findings(host: str, port: int, key: Path, chain: Path) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """A check: its subject, its state, what was found, and what to do about it.
+
+    ``warn`` stops nothing; ``fail`` means that a run would not go well.
+    """
+
+    check: str
+    state: State
+    finding: str
+    fix: str = ""
+
+
+def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[CheckResult]:
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
     Where the environment names a forward proxy, the way is through it, as a run's is.
@@ -72,36 +86,36 @@ def connection_findings(host: str, port: int, key: Path, chain: Path) -> Iterato
         return
     try:
         with _connected(host, port, proxy) as raw:
-            yield Finding("port", "ok", f"port {port} accepts connections")
+            yield CheckResult("port", "ok", f"port {port} accepts connections")
             if chain.exists():
                 yield _tls(raw, host, key, chain)
     except ProxyRefusedError as error:
         said = error.answer or "nothing that is HTTP"
-        yield Finding("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
+        yield CheckResult("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
     except TimeoutError:
-        yield Finding(
+        yield CheckResult(
             "port", "fail", f"port {port} does not answer within {TIMEOUT_S:.0f} s", FIXES["silent"]
         )
     except OSError:
-        yield Finding("port", "fail", f"port {port} refuses connections", FIXES["closed"])
+        yield CheckResult("port", "fail", f"port {port} refuses connections", FIXES["closed"])
 
 
-def _looked_up(host: str, port: int) -> Finding:
+def _looked_up(host: str, port: int) -> CheckResult:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return Finding("DNS", "fail", f"the name {host} cannot be looked up", FIXES["unknown"])
-    return Finding("DNS", "ok", f"{host} is {found[0][4][0]}")
+        return CheckResult("DNS", "fail", f"the name {host} cannot be looked up", FIXES["unknown"])
+    return CheckResult("DNS", "ok", f"{host} is {found[0][4][0]}")
 
 
-def _through(proxy: ForwardProxy) -> Finding:
+def _through(proxy: ForwardProxy) -> CheckResult:
     """Whether the proxy itself can be reached; it looks up the coordinator's name."""
     named = f"{proxy.host}:{proxy.port}, which {proxy.variable} names"
     try:
         socket.create_connection((proxy.host, proxy.port), timeout=TIMEOUT_S).close()
     except (OSError, UnicodeError):
-        return Finding("proxy", "fail", f"{named}, cannot be reached", FIXES["no proxy"])
-    return Finding("proxy", "ok", named)
+        return CheckResult("proxy", "fail", f"{named}, cannot be reached", FIXES["no proxy"])
+    return CheckResult("proxy", "ok", named)
 
 
 def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socket:
@@ -110,12 +124,12 @@ def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socke
     return proxy.connect(host, port, timeout_s=TIMEOUT_S)
 
 
-def certificate_findings(certificate: Path, now: datetime) -> Iterator[Finding]:
+def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult]:
     """How long the site's certificate is still valid."""
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError):
-        yield Finding(
+        yield CheckResult(
             "certificate", "fail", "it cannot be read", "Activate the site again in a new folder."
         )
         return
@@ -126,18 +140,18 @@ def certificate_findings(certificate: Path, now: datetime) -> Iterator[Finding]:
         "activate` with the answer. The key stays."
     )
     if now < loaded.not_valid_before_utc:
-        yield Finding(
+        yield CheckResult(
             "certificate", "fail", "it is not valid yet", "Set this machine's clock right."
         )
     elif left < 0:
-        yield Finding("certificate", "fail", f"it expired on {until}", fix)
+        yield CheckResult("certificate", "fail", f"it expired on {until}", fix)
     elif left < MIN_DAYS:
-        yield Finding("certificate", "warn", f"it expires in {left} days, on {until}", fix)
+        yield CheckResult("certificate", "warn", f"it expires in {left} days, on {until}", fix)
     else:
-        yield Finding("certificate", "ok", f"{left} days left, until {until}")
+        yield CheckResult("certificate", "ok", f"{left} days left, until {until}")
 
 
-def _tls(raw: socket.socket, host: str, key: Path, chain: Path) -> Finding:
+def _tls(raw: socket.socket, host: str, key: Path, chain: Path) -> CheckResult:
     context = ssl.create_default_context(cafile=chain)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(chain, key)
@@ -147,8 +161,12 @@ def _tls(raw: socket.socket, host: str, key: Path, chain: Path) -> Finding:
             tls.settimeout(ACCEPTED_S)
             with suppress(TimeoutError):
                 if not tls.recv(1):
-                    return Finding("TLS", "fail", "the server cuts the connection", FIXES["cut"])
-            return Finding("TLS", "ok", f"{tls.version()}, the study's own certificate authority")
+                    return CheckResult(
+                        "TLS", "fail", "the server cuts the connection", FIXES["cut"]
+                    )
+            return CheckResult(
+                "TLS", "ok", f"{tls.version()}, the study's own certificate authority"
+            )
     except ssl.SSLCertVerificationError as error:
         said, unknown = error.verify_message.lower(), "its certificate is not of the study's root"
         return _fault(CERTIFICATE_CAUSES, said, unknown, "wrong root")
@@ -156,16 +174,18 @@ def _tls(raw: socket.socket, host: str, key: Path, chain: Path) -> Finding:
         reason = error.reason or ""
         return _fault(TLS_CAUSES, reason, f"the handshake failed ({reason.lower()})", "cut")
     except TimeoutError:
-        return Finding("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
+        return CheckResult("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
     except OSError:
-        return Finding("TLS", "fail", "the connection was cut during the handshake", FIXES["cut"])
+        return CheckResult(
+            "TLS", "fail", "the connection was cut during the handshake", FIXES["cut"]
+        )
 
 
-def _fault(causes: Causes, said: str, finding: str, cause: str) -> Finding:
+def _fault(causes: Causes, said: str, finding: str, cause: str) -> CheckResult:
     """The first of the causes that speaks of what was said, or another one."""
     named = ((what, why) for word, what, why in causes if word in said)
     finding, cause = next(named, (finding, cause))
-    return Finding("TLS", "fail", finding, FIXES[cause])
+    return CheckResult("TLS", "fail", finding, FIXES[cause])
 
 
 def utc_now() -> datetime:
