@@ -1,4 +1,4 @@
-"""A kind of question in two files, its struct and its answer: no other line of the package changes."""
+"""A kind of question in two files, its struct and its answer: no other line changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def complete_rows(question, view):
     columns = np.array([view.raw_column(v) for v in range(view.n_variables)])
     return np.array([(~np.isnan(columns).any(axis=0)).sum()], dtype=np.float64)
 '''
-RUN = '''
+RUN = """
 import pandas as pd
 from cipherdag import Federation, Policy
 from cipherdag.questions.complete_rows import CompleteRows
@@ -67,8 +67,8 @@ def asking(facts):
 finished = federation.ask("fedpc", asking)
 print(finished.outcome)
 print([report.kind for report in finished.rounds])
-'''
-REFUSED = '''
+"""
+REFUSED = """
 from cipherdag import Federation, Policy
 try:
     Policy(questions=frozenset({"complete-rows"}))
@@ -77,7 +77,7 @@ try:
     answer_to(EdgeVotes)
 except TypeError as error:
     print("refused:", error)
-'''
+"""
 
 
 @pytest.fixture
