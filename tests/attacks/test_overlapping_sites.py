@@ -31,7 +31,7 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import segments
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.record.opened_sums import OpenedSum, told_apart
+from cipherdag.sites.record.opened_sums import OpenedSum, differing_sites
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -238,7 +238,7 @@ def partition(assigned):
         if group:
             groups.setdefault(group, []).append(f"s{site}")
     alike = tuple(tuple(own) for own in groups.values())
-    return OpenedSum("", "", "", tuple(sorted(itertools.chain(*alike))), alike=alike)
+    return OpenedSum("", "", "", tuple(sorted(itertools.chain(*alike))), measured_groups=alike)
 
 
 ASSIGNED = st.lists(st.integers(0, 3), min_size=7, max_size=7)
@@ -248,7 +248,7 @@ ASSIGNED = st.lists(st.integers(0, 3), min_size=7, max_size=7)
 @settings(max_examples=400, deadline=None)
 def test_two_runs_tell_apart_no_fewer_sites_than_the_record_counts(one, other):
     first, second = partition(one), partition(other)
-    counted, least = len(told_apart(first, second)), spans(first, second)
-    assert counted == len(told_apart(second, first))
+    counted, least = len(differing_sites(first, second)), spans(first, second)
+    assert counted == len(differing_sites(second, first))
     assert least == 0 or 0 < counted <= least
-    assert not told_apart(first, first)
+    assert not differing_sites(first, first)

@@ -27,6 +27,7 @@ from cipherdag.protocol.durable_lines import append
 from cipherdag.sites.record.ledger import Release
 
 Groups = Iterable[tuple[str, ...]]
+"""Sites by what they measured, group by group; empty where all measured the same."""
 
 REOPENED = "sums over nearly these sites were opened before"
 
@@ -34,8 +35,9 @@ REOPENED = "sums over nearly these sites were opened before"
 class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The sums of a session over the same sites: in hexadecimal, with the day of the first.
 
-    ``content`` is of lines that an earlier revision wrote, one for every question. ``alike`` are
-    the sites by what they measured, group by group, where that differed: every sum is over some.
+    ``content`` is of lines that an earlier revision wrote, one for every question.
+    ``measured_groups`` are the sites by what they measured, where that differed: every sum is over
+    some of them.
     """
 
     session: str
@@ -43,12 +45,12 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     schema: str
     sites: tuple[str, ...]
     content: str = ""
-    alike: tuple[tuple[str, ...], ...] = ()
+    measured_groups: tuple[tuple[str, ...], ...] = msgspec.field(default=(), name="alike")
 
     @property
     def groups(self) -> set[frozenset[str]]:
         """The sites that every one of its sums covers together."""
-        return set(map(frozenset, self.alike or (self.sites,)))
+        return set(map(frozenset, self.measured_groups or (self.sites,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,12 @@ class CohortChange:
     """How a new cohort differs from those of earlier runs.
 
     Attributes:
-        known: An earlier sum covered just this cohort.
+        covered_before: An earlier sum covered just this cohort.
         nearest: The earlier sum that differs least from it.
         differing: The sites in which they differ, in order.
     """
 
-    known: bool
+    covered_before: bool
     nearest: OpenedSum
     differing: tuple[str, ...]
 
@@ -74,7 +76,7 @@ class CohortChange:
         return f"with {run} it would show {alone} of {names} by subtraction"
 
 
-def told_apart(one: OpenedSum, other: OpenedSum) -> frozenset[str]:
+def differing_sites(one: OpenedSum, other: OpenedSum) -> frozenset[str]:
     """The fewest sites that differences of two runs' sums show; none where they show nothing new.
 
     Of two runs over sites that measured the same, those of one cohort alone. Where groups of sites
@@ -82,7 +84,7 @@ def told_apart(one: OpenedSum, other: OpenedSum) -> frozenset[str]:
     than the smallest part into which the groups of one run cut those of the other.
     """
     ours, theirs = one.groups, other.groups
-    if not one.alike and not other.alike:
+    if not one.measured_groups and not other.measured_groups:
         return frozenset(one.sites) ^ frozenset(other.sites)
     parts = [first & second for first in ours - theirs for second in theirs - ours]
     for groups, sites in ((ours, {*other.sites}), (theirs, {*one.sites})):
@@ -111,36 +113,36 @@ class OpenedSums:
 
     def runs(self, *, but: bytes) -> int:
         """How many other runs opened a sum over this schema."""
-        own = {done.session for done in self._sums if done.schema == self._schema}
-        return len(own - {but.hex()})
+        sessions = {done.session for done in self._sums if done.schema == self._schema}
+        return len(sessions - {but.hex()})
 
     def accept(self, session: bytes) -> None:
         """A person of the site approved this run, told that its sites differ from earlier ones."""
         self._accepted.add(session.hex())
 
     def change(
-        self, session: bytes, cohort: Iterable[str], alike: Groups = ()
+        self, session: bytes, cohort: Iterable[str], groups: Groups = ()
     ) -> CohortChange | None:
         """How a cohort differs from what other runs' sums covered; None if it never does."""
-        now = OpenedSum("", "", self._schema, tuple(sorted(cohort)), alike=tuple(alike))
+        now = OpenedSum("", "", self._schema, tuple(sorted(cohort)), measured_groups=tuple(groups))
         others = [done for done in self._sums if done.session != session.hex()]
         # other sites are another cohort, even where differences of sums show nothing new
-        told = [told_apart(done, now) or {*done.sites} ^ {*now.sites} for done in others]
-        differing = [(done, sites) for done, sites in zip(others, told, strict=True) if sites]
+        between = [differing_sites(done, now) or {*done.sites} ^ {*now.sites} for done in others]
+        differing = [(done, sites) for done, sites in zip(others, between, strict=True) if sites]
         if not differing:
             return None
-        nearest, between = min(differing, key=lambda each: len(each[1]))
-        return CohortChange(len(differing) < len(others), nearest, tuple(sorted(between)))
+        nearest, sites = min(differing, key=lambda each: len(each[1]))
+        return CohortChange(len(differing) < len(others), nearest, tuple(sorted(sites)))
 
     def check(
-        self, session: bytes, sites: Iterable[str], alike: Groups = (), *, fewest: int
+        self, session: bytes, sites: Iterable[str], groups: Groups = (), *, fewest: int
     ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
         Args:
             session: The session that would open it now.
             sites: The sites that the sum would cover.
-            alike: These by what they measured, group by group, where that differs.
+            groups: These by what they measured, group by group, where that differs.
             fewest: How many sites two sums must differ in, unless they cover the same.
 
         Raises:
@@ -148,22 +150,22 @@ class OpenedSums:
         """
         if session.hex() in self._accepted:
             return
-        now = OpenedSum("", "", self._schema, tuple(sorted(sites)), alike=tuple(alike))
+        now = OpenedSum("", "", self._schema, tuple(sorted(sites)), measured_groups=tuple(groups))
         others = (done for done in self._sums if done.session != session.hex())
-        if any(0 < len(told_apart(done, now)) < fewest for done in others):
+        if any(0 < len(differing_sites(done, now)) < fewest for done in others):
             raise DifferencingError(REOPENED)
 
-    def write(self, session: bytes, sites: Iterable[str], alike: Groups = ()) -> None:
+    def write(self, session: bytes, sites: Iterable[str], groups: Groups = ()) -> None:
         """Record a sum that is about to be opened; it is on disk before anything leaves.
 
         Raises:
             OutputError: The file cannot be written; then nothing may leave.
         """
-        own = tuple(sorted(sites))
-        if any((done.session, done.sites) == (session.hex(), own) for done in self._sums):
+        covered = tuple(sorted(sites))
+        if any((done.session, done.sites) == (session.hex(), covered) for done in self._sums):
             return
         day = datetime.now(UTC).date().isoformat()
-        done = OpenedSum(session.hex(), day, self._schema, own, alike=tuple(alike))
+        done = OpenedSum(session.hex(), day, self._schema, covered, measured_groups=tuple(groups))
         if self._path is not None:
             append(self._path, msgspec.json.encode(done) + b"\n")
         self._sums.append(done)
@@ -174,11 +176,11 @@ class OpenedSums:
         Raises:
             SiteNotReadyError: The record was cut, or put back to an older state.
         """
-        known = {done.session for done in self._sums}
+        recorded = {done.session for done in self._sums}
         opened = {release.session for release in releases if release.kind == "mask-seeds"}
-        if not opened <= known:
+        if not opened <= recorded:
             raise SiteNotReadyError(
-                f"sums.jsonl lacks {len(opened - known)} runs that the ledger holds",
+                f"sums.jsonl lacks {len(opened - recorded)} runs that the ledger holds",
                 remedy="Restore sums.jsonl: without it earlier runs could be subtracted from new "
                 "ones unnoticed.",
             )

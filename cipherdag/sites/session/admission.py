@@ -218,7 +218,8 @@ class Admission:
         alike = [tuple(names[site] for site in group) for group in groups]
         change = self.sums.change(plan.session, names, alike)
         near = change is not None and len(change.differing) < self.policy.min_cohort_difference
-        new = change is not None and not change.known and self.policy.approve_cohorts == "manual"
+        by_hand = self.policy.approve_cohorts == "manual"
+        new = change is not None and not change.covered_before and by_hand
         if not near and not new and self.policy.approve_runs != "manual":
             return
         self._check_run(plan)  # nobody is asked about a run that the policy forbids

@@ -129,8 +129,7 @@ class Schema:
     @cached_property
     def applied(self) -> tuple[Relation[str], ...]:
         """The relations all of whose columns take part, in one order."""
-        known = {*self.names}
-        applied = {each for each in self.relations if known.issuperset(each.columns)}
+        applied = {each for each in self.relations if {*self.names}.issuperset(each.columns)}
         return tuple(sorted(applied, key=lambda each: (each.form, each.columns)))
 
     @cached_property
@@ -153,7 +152,8 @@ class Schema:
         """What sites must agree on, as bytes that differ wherever two schemas differ.
 
         One line per variable in the order of ``names``, each its ``Column.canonical``, and one for
-        XX comments and the order of the file do not enter. It names the variables, so it
+        the column of interventions and for each relation that applies; ignored columns, comments
+        and the order of the file do not enter. It names the variables, so it
         never leaves a site in the clear: sites compare a digest under a key of their own.
         """
         marks = () if self.intervention is None else (self.intervention,)
@@ -169,11 +169,11 @@ class Schema:
         """
         if name is None:
             return self
-        own = next((c for c in self.columns if c.name == normalise_name(name)), None)
-        if own is None:
+        column = next((c for c in self.columns if c.name == normalise_name(name)), None)
+        if column is None:
             raise SchemaError("there is no such column", column=visible(name))
-        mark = Column(name=own.name, kind="intervention", missing=own.missing)
-        columns = tuple(mark if c is own else c for c in self.columns)
+        mark = Column(name=column.name, kind="intervention", missing=column.missing)
+        columns = tuple(mark if c is column else c for c in self.columns)
         return replace(self, columns=columns)
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
