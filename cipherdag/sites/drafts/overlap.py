@@ -47,18 +47,18 @@ def made_alike(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]]:
         fewest: How many sites a group needs.
     """
     groups: dict[frozenset[str], int] = {}
-    for own in lacking.values():
-        groups[own] = groups.get(own, 0) + 1
+    for variables in lacking.values():
+        groups[variables] = groups.get(variables, 0) + 1
     joined = dict(lacking)
     while len(groups) > 1 and min(groups.values()) < fewest:
         small = min(groups, key=lambda each: (groups[each], sorted(each)))
         others = [group for group in groups if group != small]
-        near = min(others, key=lambda each: (_given_up(groups, small, each), sorted(each)))
-        both = small | near
+        partner = min(others, key=lambda each: (_given_up(groups, small, each), sorted(each)))
+        both = small | partner
         groups[both] = groups.get(both, 0) + sum(
-            groups.pop(each) for each in {small, near} - {both}
+            groups.pop(each) for each in {small, partner} - {both}
         )
-        joined = {site: both if each in (small, near) else each for site, each in joined.items()}
+        joined = {site: both if each in (small, partner) else each for site, each in joined.items()}
     return joined
 
 

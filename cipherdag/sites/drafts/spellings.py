@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from cipherdag.sites.table.column import Listed
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, loose_forms, truth_value
 
-_NEAR = 0.85
+_NEAR_MISS = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,10 @@ def shared_categories(
     spelled: dict[str, str] = {}
     remarks = []
     for group in groups:
-        own = [text for text in group if text in used]
-        chosen = min(own, key=lambda text: _rank(text, own, used))
+        drafted = [text for text in group if text in used]
+        chosen = min(drafted, key=lambda text: _rank(text, drafted, used))
         spelled |= dict.fromkeys(group, chosen)
-        others = sorted(text for text in own if text != chosen)
+        others = sorted(text for text in drafted if text != chosen)
         if others:
             listed = ", ".join(
                 f"'{text}' in {quoted(s for s, texts in given.items() if text in texts)}"
@@ -78,7 +78,7 @@ def shared_categories(
         return SharedCategories(
             {text: text for text in used}, ((said, "Where they do, leave the column out."),)
         )
-    return SharedCategories(spelled, (*remarks, *_lonely(given, spelled)))
+    return SharedCategories(spelled, (*remarks, *_near_misses(given, spelled)))
 
 
 def grouped(
@@ -111,21 +111,21 @@ def _rank(
     return -word, -used[text], is_plain_number(text), text != text.lower(), text
 
 
-def _lonely(
+def _near_misses(
     given: Mapping[str, Sequence[str]], spelled: Mapping[str, str]
 ) -> list[tuple[str, str]]:
     """Categories of one draft alone that nearly are one of the others."""
-    found: dict[frozenset[str], tuple[str, str]] = {}
+    remarks: dict[frozenset[str], tuple[str, str]] = {}
     for site, categories in sorted(given.items(), reverse=True):
-        own = {spelled[text] for text in categories}
+        here = {spelled[text] for text in categories}
         others = {spelled[text] for s, texts in given.items() if s != site for text in texts}
-        for text in sorted(own - others):
-            near = get_close_matches(text.casefold(), sorted(others - own), 1, _NEAR)
-            if near and not is_plain_number(text):
-                said = f"'{text}' stands in '{site}' alone, and is near to '{near[0]}'."
-                remedy = f'If they are one, write synonyms = {{ "{near[0]}" = ["{text}"] }}.'
-                found.setdefault(frozenset((text, near[0])), (said, remedy))
-    return [*found.values()]
+        for text in sorted(here - others):
+            close = get_close_matches(text.casefold(), sorted(others - here), 1, _NEAR_MISS)
+            if close and not is_plain_number(text):
+                said = f"'{text}' stands in '{site}' alone, and is near to '{close[0]}'."
+                remedy = f'If they are one, write synonyms = {{ "{close[0]}" = ["{text}"] }}.'
+                remarks.setdefault(frozenset((text, close[0])), (said, remedy))
+    return [*remarks.values()]
 
 
 def quoted(sites: Iterable[str]) -> str:
