@@ -128,7 +128,7 @@ def learn(table: SiteTable, pc: PC) -> Learnt:
         colliders_by_sepset(found.skeleton, {pair: best.sets.get(pair) for pair in pairs}),
         Constraints.none(len(table.names)),
         strength={pair: best.p_values.get(pair, 0.0) for pair in pairs},
-        standing=found.tie_break_score,
+        tie_break=found.tie_break_score,
     )
     return Learnt(found.skeleton, found.separations, own.arcs)
 

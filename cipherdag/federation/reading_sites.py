@@ -167,7 +167,7 @@ def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
     schema = next(iter(tables.values())).schema
     found = related_columns(*tables.values())
     for relation in dict.fromkeys((*schema.applied, *found)):
-        log.warning("%s. %s", relation.said(), LEFT_OUT[relation.form])
+        log.warning("%s. %s", relation.in_words(), LEFT_OUT[relation.form])
     known = replace(schema, relations=tuple(dict.fromkeys((*schema.relations, *found))))
     return {name: replace(table, schema=known) for name, table in tables.items()}
 

@@ -106,10 +106,10 @@ def turned(masks: Sequence[int]) -> list[int]:
     """The arrows the other way round: children from parents, or parents from children."""
     others = [0] * len(masks)
     for v, mask in enumerate(masks):
-        own, left = 1 << v, mask
+        bit, left = 1 << v, mask
         while left:  # `members` costs most of this, and a search turns all graphs that it meets
             lowest = left & -left
-            others[lowest.bit_length() - 1] |= own
+            others[lowest.bit_length() - 1] |= bit
             left ^= lowest
     return others
 

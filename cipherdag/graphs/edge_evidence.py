@@ -68,7 +68,7 @@ class Effect:
         measure: What is measured, such as "partial correlation" or "odds ratio". Of two categories
             each, an odds ratio above 1 says that the second ones go together.
         value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none; 1 or -1
-            where nothing but the sign is told.
+            where there is nothing but a sign.
         low: Lower end of its interval at 95 %, of this test alone; None for a sign, and where a
             search chose the edge by these rows, so that no interval is valid.
         high: Upper end.
@@ -110,14 +110,14 @@ class EdgeEvidence:
     Attributes:
         source: Its source, as in `Edge`.
         target: Its target.
-        strength: At least 0, as the measure says; the edge is drawn as wide, beside the largest.
+        strength: At least 0, as the measure says; relative to the largest it is the line's width.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
         p_value: The largest p-value over all sites among the edge's tests, each of which it stood;
             None where it was not tested so.
-        given: The set under which that one was found.
-        effect: The sign and size of the dependence in that test, where the sums opened tell it.
-        known: What was known before: the "edge", the "direction" of one that was found, or nothing.
+        given: The set of that test.
+        effect: The sign and size of the dependence in that test, where the sums opened have it.
+        known: What background knowledge gives: the "edge", the "direction" of one, or nothing.
         consensus: The mark of the edge among replicates over rows drawn anew, "" for none; None
             where there are no replicates.
         status: What the edge stands on. Where tests were not done there is no p-value, no effect,
@@ -183,7 +183,7 @@ class GraphEvidence:
     @property
     def unsupported(self) -> tuple[EdgeEvidence, ...]:
         """The edges that may stand only since a test was not done."""
-        return tuple(own for own in self.edges if not own.stands_on_evidence)
+        return tuple(edge for edge in self.edges if not edge.stands_on_evidence)
 
     def of(self, source: str, target: str) -> EdgeEvidence | None:
         """The evidence of the edge between two variables, in whatever direction."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cipherdag.graphs.dags import Dag, Family, members, submasks, topological, turned
+from cipherdag.graphs.dags import Dag, Family, members, reachable, submasks, topological, turned
 
 Phase = Literal["insert", "delete", "turn"]
 PHASES: tuple[Phase, ...] = ("insert", "delete", "turn")
@@ -58,7 +58,7 @@ class Move:
 def pattern_of(dag: Dag) -> Pattern:
     """The CPDAG of a DAG."""
     compelled = _compelled(dag)
-    free = [parents & ~own for parents, own in zip(dag, compelled, strict=True)]
+    free = [parents & ~arrows for parents, arrows in zip(dag, compelled, strict=True)]
     neighbours = tuple(above | below for above, below in zip(free, turned(free), strict=True))
     return Pattern(tuple(compelled), tuple(turned(compelled)), neighbours)
 
@@ -72,8 +72,8 @@ def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
 def surroundings(pattern: Pattern, y: int) -> tuple[int, ...]:
     """All that insertions and deletions of edges into y depend on: where equal, these are equal."""
     near = pattern.neighbours[y]
-    beside = (pattern.adjacent(v) for v in members(near))
-    return (y, pattern.parents[y], pattern.children[y], near, *beside)
+    around = (pattern.adjacent(v) for v in members(near))
+    return (y, pattern.parents[y], pattern.children[y], near, *around)
 
 
 def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
@@ -81,13 +81,13 @@ def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
     for x in range(len(pattern)):
         if x == y or not _concerns(pattern, phase, x, y):
             continue
-        near, beside = pattern.neighbours[y], pattern.adjacent(x)
+        near, around = pattern.neighbours[y], pattern.adjacent(x)
         # what is free to be chosen, and what belongs to the clique in any case
         free, fixed = near & ~(1 << x), 0
         if phase == "insert":
-            free, fixed = near & ~beside, near & beside
+            free, fixed = near & ~around, near & around
         elif phase == "delete":
-            free = near & beside
+            free = near & around
         for chosen in submasks(free):
             clique = free & ~chosen if phase == "delete" else fixed | chosen
             if _clique(pattern, clique):
@@ -118,14 +118,9 @@ def allowed(pattern: Pattern, move: Move) -> bool:
         return True
     x, y = move.x, move.y
     blocked = (pattern.neighbours[y] & pattern.adjacent(x)) | move.chosen
-    reached, new = 1 << y, 1 << y
-    while new:
-        following = 0
-        for v in members(new):
-            following |= pattern.children[v] | pattern.neighbours[v]
-        new = following & ~reached & ~blocked
-        reached |= new
-    return not reached >> x & 1
+    onward = zip(pattern.children, pattern.neighbours, strict=True)
+    steps = [(children | near) & ~blocked for children, near in onward]
+    return not reachable(steps, 1 << y) >> x & 1
 
 
 def applied(pattern: Pattern, move: Move) -> Dag | None:
@@ -173,9 +168,9 @@ def member(pattern: Pattern, forbidden: Sequence[int]) -> Dag | None:
             near[v] &= ~(1 << u)
             near[u] &= ~(1 << v)
             into[u] |= 1 << v
-    found = extension(into, near)
+    dag = extension(into, near)
     # what is forbidden may have made a cycle, or a collider that the class does not have
-    return found if found is not None and pattern_of(found) == pattern else None
+    return dag if dag is not None and pattern_of(dag) == pattern else None
 
 
 def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:
@@ -193,14 +188,14 @@ def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
         neighbours: Bit masks of undirected edges, both ways.
     """
     out = turned(parents)
-    beside = [a | b | c for a, b, c in zip(parents, neighbours, out, strict=True)]
+    adjacent = [a | b | c for a, b, c in zip(parents, neighbours, out, strict=True)]
     dag = list(parents)
     left = (1 << len(dag)) - 1
     while left:
         waiting = left
         while waiting:
             v = waiting.bit_length() - 1
-            if not out[v] & left and _removable(neighbours[v] & left, beside[v] & left, beside):
+            if not out[v] & left and _removable(neighbours[v] & left, adjacent[v] & left, adjacent):
                 break
             waiting ^= 1 << v
         else:
@@ -210,11 +205,11 @@ def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
     return tuple(dag)
 
 
-def _removable(near: int, around: int, beside: list[int]) -> bool:
-    """Whether every undirected neighbour is beside all others around; nothing leads out."""
+def _removable(near: int, around: int, adjacent: list[int]) -> bool:
+    """Whether every undirected neighbour is adjacent to all others around; nothing leads out."""
     while near:
         lowest = near & -near
-        if around & ~(lowest | beside[lowest.bit_length() - 1]):
+        if around & ~(lowest | adjacent[lowest.bit_length() - 1]):
             return False
         near ^= lowest
     return True
@@ -226,7 +221,7 @@ def _clique(pattern: Pattern, mask: int) -> bool:
 
 def _compelled(dag: Dag) -> list[int]:
     """Bit masks of the compelled edges into every variable (Chickering 1995, label-edges)."""
-    rank = {v: place for place, v in enumerate(topological(dag))}
+    rank = {v: index for index, v in enumerate(topological(dag))}
     compelled = [0] * len(dag)
     for y in rank:
         if not dag[y]:

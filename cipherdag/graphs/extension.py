@@ -59,8 +59,8 @@ def topological_order(directed: BoolMatrix) -> IndexArray | None:
         waiting = waiting - directed[ready].sum(axis=0)
         waiting[ready] = -1
         ready = np.flatnonzero(waiting == 0)
-    found = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
-    return found if len(found) == len(directed) else None
+    positions = np.concatenate(order) if order else np.zeros(0, dtype=np.int64)
+    return positions if len(positions) == len(directed) else None
 
 
 def cyclic_arrows(arcs: BoolMatrix) -> BoolMatrix:
@@ -74,7 +74,7 @@ def cyclic_arrows(arcs: BoolMatrix) -> BoolMatrix:
     return directed & (component[:, None] == component)
 
 
-def acyclic_extension(arcs: ArrayLike, standing: ArrayLike | None = None) -> Extension:
+def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Extension:
     """A DAG in any case, and what it had to change: a consistent extension, or close to one.
 
     Where there is no consistent extension, directed edges are turned only inside directed cycles,
@@ -84,13 +84,13 @@ def acyclic_extension(arcs: ArrayLike, standing: ArrayLike | None = None) -> Ext
 
     Args:
         arcs: The graph, shape (p, p).
-        standing: A number of every variable, shape (p,), for choices that the graph leaves open.
+        tie_break: A number of every variable, shape (p,), for choices that the graph leaves open.
 
     Raises:
         GraphError: Not a graph.
     """
     graph = checked_arcs(arcs)
-    rank = ranks(graph, standing)
+    rank = ranks(graph, tie_break)
     dag = _remove_sinks(graph, rank, strict=True)
     if dag is not None:
         return Extension(arcs=dag, consistent=True)
@@ -135,7 +135,7 @@ def directed_to_the_end(
 
     Args:
         arcs: A graph without a cycle of arrows, shape (p, p).
-        rank: The place of every variable, which decides what is left open, shape (p,).
+        rank: The rank of every variable, which decides what is left open, shape (p,).
         open_triples: Unshielded triples (x, y, z) that may as well be colliders: of two sinks that
             add as many others the one goes first that adds fewer of these.
 
@@ -207,11 +207,11 @@ class _Remaining:
         around, undirected = self.adjacent[node], self.undirected[node]
         with_parent = among_undirected = 0
         for other in members(undirected):
-            apart = around & ~self.adjacent[other] & ~(1 << other)
-            with_parent += (apart & ~undirected).bit_count()
-            among_undirected += (apart & undirected).bit_count()
+            distant = around & ~self.adjacent[other] & ~(1 << other)
+            with_parent += (distant & ~undirected).bit_count()
+            among_undirected += (distant & undirected).bit_count()
         ends = self.loose.get(node, ())
-        loose = sum(not own & ~around and bool(own & undirected) for own in ends)
+        loose = sum(not pair & ~around and bool(pair & undirected) for pair in ends)
         return with_parent + among_undirected // 2 - loose, loose
 
     def remove(self, node: int) -> list[int]:
@@ -230,9 +230,9 @@ def _cyclic_edges_to_turn(directed: BoolMatrix, rank: IndexArray) -> BoolMatrix:
     backwards is turned, so the line is an order, and components are ordered among themselves.
     """
     cyclic = cyclic_arrows(directed)
-    place = np.empty(len(directed), dtype=np.int64)
-    place[_line(cyclic, rank)] = np.arange(len(directed))
-    return cyclic & (place[:, None] > place[None, :])
+    index = np.empty(len(directed), dtype=np.int64)
+    index[_line(cyclic, rank)] = np.arange(len(directed))
+    return cyclic & (index[:, None] > index[None, :])
 
 
 def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:
@@ -258,35 +258,35 @@ def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:
     return head + tail[::-1]
 
 
-def ranks(arcs: BoolMatrix, standing: ArrayLike | None = None) -> IndexArray:
-    """The place of every variable, 0 for the first, shape (p,).
+def ranks(arcs: BoolMatrix, tie_break: ArrayLike | None = None) -> IndexArray:
+    """The rank of every variable, 0 for the first, shape (p,), whatever its name.
 
     Args:
         arcs: A partially directed graph, shape (p, p).
-        standing: A number of every variable, shape (p,), where the graph tells two not apart.
+        tie_break: A number of every variable, shape (p,), where the graph does not tell two from
+            each other.
 
     Returns:
-        By the number of undirected edges, then by edges and those of neighbours, then by standing;
-        what is still alike by position, the last first.
+        By the number of undirected edges, then by edges and those of neighbours, then by
+        ``tie_break``; what is still equal by position, the last first.
     """
     colours = _colours(arcs)
-    numbers = np.zeros(len(arcs)) if standing is None else np.asarray(standing, dtype=np.float64)
-    order = np.lexsort((-np.arange(len(arcs)), numbers, colours))
-    places = np.empty(len(arcs), dtype=np.int64)
-    places[order] = np.arange(len(arcs))
-    return places
+    numbers = np.zeros(len(arcs)) if tie_break is None else np.asarray(tie_break, dtype=np.float64)
+    rank = np.empty(len(arcs), dtype=np.int64)
+    rank[np.lexsort((-np.arange(len(arcs)), numbers, colours))] = np.arange(len(arcs))
+    return rank
 
 
 def _colours(arcs: BoolMatrix) -> IndexArray:
     """Classes of variables with like surroundings, by undirected edges first, shape (p,)."""
     undirected, directed = arcs & arcs.T, arcs & ~arcs.T
     kinds = (undirected, directed, directed.T)
-    around = [[np.flatnonzero(row).tolist() for row in own] for own in kinds]
-    colours = _classes([tuple(len(own[v]) for own in around) for v in range(len(arcs))])
+    around = [[np.flatnonzero(row).tolist() for row in kind] for kind in kinds]
+    colours = _classes([tuple(len(near[v]) for near in around) for v in range(len(arcs))])
     while True:
         finer = _classes(
             [
-                (colours[v], *(tuple(sorted(colours[u] for u in own[v])) for own in around))
+                (colours[v], *(tuple(sorted(colours[u] for u in near[v])) for near in around))
                 for v in range(len(arcs))
             ]
         )
@@ -295,7 +295,7 @@ def _colours(arcs: BoolMatrix) -> IndexArray:
         colours = finer
 
 
-def _classes(marks: list[tuple[object, ...]]) -> list[int]:
-    """Every mark's place among the distinct ones."""
-    distinct = {mark: place for place, mark in enumerate(sorted(set(marks)))}
-    return [distinct[mark] for mark in marks]
+def _classes(descriptions: list[tuple[object, ...]]) -> list[int]:
+    """Every description's index among the distinct ones."""
+    distinct = {each: index for index, each in enumerate(sorted(set(descriptions)))}
+    return [distinct[each] for each in descriptions]

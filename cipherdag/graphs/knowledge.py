@@ -1,9 +1,9 @@
-"""Background knowledge: what is known of the edges before anything is tested.
+"""Background knowledge: edges that are required or forbidden before anything is tested.
 
 Source: Meek, "Causal inference and causal explanation with background knowledge", UAI 1995.
 
 Leaks:
-    Nothing by itself; which pairs are tested and which are not says that something is known.
+    Nothing by itself; which pairs are tested and which are not says that there is some.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cipherdag.arrays import BoolMatrix
+from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.extension import topological_order
 
 Arrow = tuple[str, str]
 
-KNOWN = {
+GIVEN = {
     "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
-    "direction": "The direction is given by the background knowledge, not found.",
+    "direction": "The direction is given by the background knowledge, not constraints.",
 }
-"""What is said of an edge that was known before."""
+"""What is said of an edge of which there is background knowledge."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,12 +44,12 @@ class Constraints:
 
     @classmethod
     def none(cls, n_variables: int) -> Constraints:
-        """Nothing is known."""
+        """No background knowledge."""
         empty = np.zeros((n_variables, n_variables), dtype=bool)
         return cls(empty, empty.copy())
 
     @property
-    def apart(self) -> BoolMatrix:
+    def excluded(self) -> BoolMatrix:
         """Pairs that no edge may join, shape (p, p)."""
         return self.forbidden & self.forbidden.T
 
@@ -64,7 +63,7 @@ class Constraints:
         return edges & ~(self.forbidden | self.forbidden.T)
 
     def directed(self, skeleton: BoolMatrix) -> BoolMatrix:
-        """The skeleton with the directions that are known, shape (p, p)."""
+        """The skeleton with the directions that knowledge gives, shape (p, p)."""
         return skeleton & ~self.forbidden
 
 
@@ -124,33 +123,36 @@ class Knowledge:
             ParameterError: A name is unknown, stands in two tiers or in an arrow to itself, an edge
                 is required and forbidden, or required edges form a cycle.
         """
-        places = {name: position for position, name in enumerate(names)}
+        index = {name: position for position, name in enumerate(names)}
         named = chain(*self.forbidden, *self.required, *self.tiers)
-        if unknown := sorted(set(named) - set(places)):
+        if unknown := sorted(set(named) - set(index)):
             raise ParameterError(f"the knowledge names '{unknown[0]}', which is no variable")
-        found = Constraints.none(len(names))
-        for arrows, matrix in ((self.forbidden, found.forbidden), (self.required, found.required)):
+        constraints = Constraints.none(len(names))
+        for arrows, matrix in (
+            (self.forbidden, constraints.forbidden),
+            (self.required, constraints.required),
+        ):
             for arrow in arrows:
                 if arrow[0] == arrow[1]:
                     raise ParameterError(f"{arrow} is not an edge between two variables")
-                matrix[places[arrow[0]], places[arrow[1]]] = True
-        tier = self._tiers(places, len(names))
-        found.forbidden[tier[:, None] > tier[None]] = True  # NaN is later than nothing
-        if (found.required & found.forbidden).any():
-            i, j = np.argwhere(found.required & found.forbidden)[0]
+                matrix[index[arrow[0]], index[arrow[1]]] = True
+        tier = self._tiers(index)
+        constraints.forbidden[tier[:, None] > tier[None]] = True  # NaN is later than nothing
+        if (constraints.required & constraints.forbidden).any():
+            i, j = np.argwhere(constraints.required & constraints.forbidden)[0]
             raise ParameterError(f"'{names[i]}' --> '{names[j]}' is required and forbidden")
-        if topological_order(found.required) is None:
+        if topological_order(constraints.required) is None:
             raise ParameterError("the required edges form a cycle")
-        found.forbidden[found.required.T] = True
-        return found
+        constraints.forbidden[constraints.required.T] = True
+        return constraints
 
-    def _tiers(self, places: dict[str, int], n_variables: int) -> NDArray[np.float64]:
-        tier = np.full(n_variables, np.nan)
+    def _tiers(self, index: dict[str, int]) -> FloatVector:
+        tier = np.full(len(index), np.nan)
         for number, group in enumerate(self.tiers):
             for name in group:
-                if not np.isnan(tier[places[name]]):
+                if not np.isnan(tier[index[name]]):
                     raise ParameterError(f"'{name}' stands twice in the tiers")
-                tier[places[name]] = number
+                tier[index[name]] = number
         return tier
 
 
@@ -166,8 +168,8 @@ def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(map(str, group)) for group in value)
 
 
-def known_of(constraints: Constraints | None, a: int, b: int) -> str:
-    """What was known of an edge between a and b: "edge", its "direction", or nothing."""
+def given_of(constraints: Constraints | None, a: int, b: int) -> str:
+    """What knowledge gives of an edge between a and b: the "edge", its "direction", or nothing."""
     if constraints is None:
         return ""
     if constraints.required[[a, b], [b, a]].any():

@@ -15,7 +15,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
@@ -50,11 +50,11 @@ def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
 
 def triples_over(skeleton: BoolMatrix, edges: BoolMatrix) -> set[Triple]:
     """The unshielded triples (x, y, z), x < z, that have one of some edges; shapes (p, p)."""
-    found: set[Triple] = set()
+    triples: set[Triple] = set()
     for x, z in unshielded_pairs(skeleton).tolist() if edges.any() else ():
         over = skeleton[x] & skeleton[z] & (edges[x] | edges[z])
-        found.update((x, y, z) for y in np.flatnonzero(over).tolist())
-    return found
+        triples.update((x, y, z) for y in np.flatnonzero(over).tolist())
+    return triples
 
 
 def colliders_by_sepset(
@@ -71,15 +71,15 @@ def colliders_by_sepset(
         GraphError: Not a graph, or a pair has no separating set.
     """
     adjacent = checked_arcs(skeleton)
-    found: list[Triple] = []
+    colliders: list[Triple] = []
     for x, z in unshielded_pairs(adjacent).tolist():
         if (x, z) not in sepsets:
             raise GraphError(f"no separating set is given for the unshielded pair ({x}, {z})")
         sepset = sepsets[x, z]
         if sepset is not None:
             middle = np.flatnonzero(adjacent[x] & adjacent[z]).tolist()
-            found += [(x, y, z) for y in middle if y not in sepset]
-    return found
+            colliders += [(x, y, z) for y in middle if y not in sepset]
+    return colliders
 
 
 def orient_colliders(
@@ -88,7 +88,7 @@ def orient_colliders(
     *,
     conflicts: Conflicts = "keep",
     strength: Strengths | None = None,
-    known: BoolMatrix | None = None,
+    background: BoolMatrix | None = None,
 ) -> BoolMatrix:
     """Direct x -> y <- z for every one of some unshielded triples (x, y, z), x < z.
 
@@ -104,7 +104,8 @@ def orient_colliders(
             strength, and of equally strong ones those that conflict are all skipped, so that the
             order of the variables decides nothing.
         strength: Strength of every triple, or else of its pair (x, z), for ``strongest``.
-        known: The skeleton with directions known before, shape (p, p), which no triple turns.
+        background: The skeleton with the directions of background knowledge, shape (p, p), which
+            no triple turns.
 
     Returns:
         The partially directed graph, shape (p, p).
@@ -120,16 +121,17 @@ def orient_colliders(
     ranked = [[triple] for triple in visits]
     if conflicts == "strongest":
         visits.sort(key=lambda triple: -strength_of(triple, strength))
-        ranked = [list(own) for _, own in groupby(visits, lambda own: strength_of(own, strength))]
+        tiers = groupby(visits, lambda triple: strength_of(triple, strength))
+        ranked = [list(triples) for _, triples in tiers]
     elif conflicts not in ("overwrite", "keep"):
         raise ParameterError(f"conflicts must be overwrite, keep or strongest, not {conflicts!r}")
-    if known is not None:
-        arcs &= known
+    if background is not None:
+        arcs &= background
     possible = arcs.copy()
-    for alike in ranked:
+    for equals in ranked:
         fitting = [
             (x, y, z)
-            for x, y, z in alike
+            for x, y, z in equals
             if (possible if conflicts == "overwrite" else arcs)[[x, z], y].all()
         ]
         wanted = {arrow for x, y, z in fitting for arrow in ((x, y), (z, y))}
@@ -161,14 +163,12 @@ def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
         ParameterError: A rule other than 1 to 4.
     """
     graph = checked_arcs(arcs)
-    known: dict[int, Callable[[BoolMatrix], BoolMatrix]]
-    known = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}
-    if unknown := set(rules) - set(known):
+    if unknown := set(rules) - set(_RULES):
         raise ParameterError(f"Meek's rules are 1 to 4, not {sorted(unknown)}")
     while True:
         before = int(graph.sum())
         for rule in rules:
-            asked = known[rule](graph)
+            asked = _RULES[rule](graph)
             graph &= ~(asked & ~asked.T).T
         if int(graph.sum()) == before:
             return graph
@@ -196,7 +196,7 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
                 graph[tail, head], graph[head, tail] = True, False
         for head, tail in np.argwhere(graph & graph.T):  # rule 3
             middle = graph[tail] & graph[:, tail] & graph[:, head] & ~graph[head]
-            if _some_apart(adjacent, np.flatnonzero(middle)):
+            if _some_non_adjacent(adjacent, np.flatnonzero(middle)):
                 graph[tail, head], graph[head, tail] = True, False
         if (graph == before).all():
             return graph
@@ -222,8 +222,8 @@ def strength_of(triple: Triple, strength: Strengths | None) -> float:
         ParameterError: It is missing or not a number.
     """
     pair = (triple[0], triple[2])
-    known: Mapping[Any, float] = {} if strength is None else strength
-    value = known.get(triple, known.get(pair, math.nan))
+    strengths: Mapping[Any, float] = {} if strength is None else strength
+    value = strengths.get(triple, strengths.get(pair, math.nan))
     if math.isnan(value):
         raise ParameterError(f"'strongest' needs a strength of the unshielded pair {pair}")
     return value
@@ -236,13 +236,13 @@ def compose(first: BoolMatrix, second: BoolMatrix) -> BoolMatrix:
         return first.astype(np.float32) @ second.astype(np.float32) > 0
     if second.sum() < first.sum():
         return compose(second.T, first.T).T
-    found = np.zeros(first.shape, dtype=bool)
+    composed = np.zeros(first.shape, dtype=bool)
     for a in np.flatnonzero(first.any(axis=1)).tolist():
-        found[a] = second[first[a]].any(axis=0)
-    return found
+        composed[a] = second[first[a]].any(axis=0)
+    return composed
 
 
-def _some_apart(adjacent: BoolMatrix, nodes: IndexArray) -> bool:
+def _some_non_adjacent(adjacent: BoolMatrix, nodes: IndexArray) -> bool:
     """Whether two of the nodes are not adjacent."""
     return bool(non_adjacent(adjacent[np.ix_(nodes, nodes)]).any())
 
@@ -264,16 +264,19 @@ def _rule_3(arcs: BoolMatrix) -> BoolMatrix:
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
     for a, b in np.argwhere(undirected & compose(undirected, directed)).tolist():
-        asked[a, b] = _some_apart(adjacent, np.flatnonzero(undirected[a] & directed[:, b]))
+        asked[a, b] = _some_non_adjacent(adjacent, np.flatnonzero(undirected[a] & directed[:, b]))
     return asked
 
 
 def _rule_4(arcs: BoolMatrix) -> BoolMatrix:
     """Asks for a -> b where a - c -> d -> b, a - b, a and d are adjacent and c and b are not."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
-    asked, apart = np.zeros_like(arcs), non_adjacent(adjacent)
+    asked, distant = np.zeros_like(arcs), non_adjacent(adjacent)
     for a, b in np.argwhere(undirected & compose(adjacent, directed)).tolist():
-        tails = np.flatnonzero(undirected[a] & apart[b])
+        tails = np.flatnonzero(undirected[a] & distant[b])
         middle = np.flatnonzero(adjacent[a] & directed[:, b])
         asked[a, b] = bool(directed[np.ix_(tails, middle)].any())
     return asked
+
+
+_RULES = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}

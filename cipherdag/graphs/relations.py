@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, BoolVector, IndexArray
-from cipherdag.pages.numerals import counted
+from cipherdag.pages.numerals import counted, first_of
 
 Form = Literal["coded", "one-hot", "sum", "product", "function"]
 """``coded``: the first column and all others together are one variable, as a copy, a code and its
@@ -61,8 +61,8 @@ class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields
             return ((first, rest),)
         if self.form == "coded":
             return ((first, rest), *((other, (first,)) for other in rest))
-        places = range(len(self.columns))
-        return tuple((self.columns[k], (*self.columns[:k], *self.columns[k + 1 :])) for k in places)
+        columns = self.columns
+        return tuple((v, (*columns[:k], *columns[k + 1 :])) for k, v in enumerate(columns))
 
     @property
     def one_variable(self) -> bool:
@@ -77,7 +77,7 @@ class Relation(msgspec.Struct, Generic[Name], frozen=True, forbid_unknown_fields
         """The same by name, of positions."""
         return Relation(self.form, tuple(names[position] for position in self.columns))
 
-    def said(self) -> str:
+    def in_words(self) -> str:
         """The relation in words, of names."""
         first, *rest = (f"'{entry}'" for entry in self.columns)
         others = _listed(rest)
@@ -126,39 +126,38 @@ class Determined:
 
     def undone(self, rows: IndexArray) -> BoolVector:
         """Whether S determines x or y, of tests x, y, s1, ..., sl: shape (B,), of (B, 2 + l)."""
-        found = np.zeros(len(rows), dtype=bool)
+        undone = np.zeros(len(rows), dtype=bool)
         if not self.relations or rows.shape[1] <= len(("x", "y")):
-            return found
+            return undone
         targets = np.array(sorted({target for target, _ in self._rules}))
         some = np.flatnonzero(np.isin(rows[:, :2], targets).any(axis=1))
         width = 1 + int(
             max(rows.max(initial=0), *(v for entry in self.relations for v in entry.columns))
         )
         for part in np.array_split(some, max(1, len(some) * width // _MOST_CELLS)):
-            known = self._closed(rows[part, 2:], width)
-            found[part] = np.take_along_axis(known, rows[part, :2], axis=1).any(axis=1)
-        return found
+            determined = self._closure(rows[part, 2:], width)
+            undone[part] = np.take_along_axis(determined, rows[part, :2], axis=1).any(axis=1)
+        return undone
 
     def follows(self, target: int, given: Sequence[int]) -> bool:
         """Whether a set determines a variable that is none of it."""
         if target in given or not given:
             return False
         width = 1 + max(target, *given, *(v for each in self.relations for v in each.columns), 0)
-        known = self._closed(np.array([given], dtype=np.int64), width)
-        return bool(known[0, target])
+        return bool(self._closure(np.array([given], dtype=np.int64), width)[0, target])
 
-    def _closed(self, given: IndexArray, width: int) -> BoolMatrix:
+    def _closure(self, given: IndexArray, width: int) -> BoolMatrix:
         """What sets of variables determine, themselves among it, shape (B, width)."""
-        known = np.zeros((len(given), width), dtype=bool)
-        np.put_along_axis(known, given, values=True, axis=1)
+        determined = np.zeros((len(given), width), dtype=bool)
+        np.put_along_axis(determined, given, values=True, axis=1)
         grown = True
         while grown:
             grown = False
             for target, by in self._rules:
-                new = known[:, by].all(axis=1) & ~known[:, target]
+                new = determined[:, by].all(axis=1) & ~determined[:, target]
                 if new.any():
-                    known[new, target] = grown = True
-        return known
+                    determined[new, target] = grown = True
+        return determined
 
     def named(self, names: Sequence[str]) -> tuple[Relation[str], ...]:
         """The relations by name."""
@@ -171,16 +170,16 @@ class Determined:
         set one is 0 where the other is 1, whatever else they depend on. ``by_scores`` all edges of
         such columns: a score of a column given its copy is one of rounding.
         """
-        found = np.zeros_like(edges)
+        undirected = np.zeros_like(edges)
         for relation in self.relations:
             if relation.one_variable:
-                entry = list(relation.columns)
-                between = np.ix_(entry, entry)
-                found[between] |= edges[between]
+                columns = list(relation.columns)
+                between = np.ix_(columns, columns)
+                undirected[between] |= edges[between]
                 if by_scores:
-                    found[entry] |= edges[entry]
-                    found[:, entry] |= edges[:, entry]
-        return found
+                    undirected[columns] |= edges[columns]
+                    undirected[:, columns] |= edges[:, columns]
+        return undirected
 
 
 _MOST_CELLS = 1 << 24
@@ -191,20 +190,18 @@ NOTHING = Determined()
 
 def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
     """What to know of a graph over columns that determine one another, in a sentence."""
-    listed = [entry.said() for entry in relations]
-    if not listed:
+    sentences = [entry.in_words() for entry in relations]
+    if not sentences:
         return ()
-    shown, left = "; ".join(listed[:MOST_SHOWN]), len(listed) - MOST_SHOWN
-    more = f"; and {left} more" if left > 0 else ""
-    said = (
-        f"Columns determine one another: {shown}{more}. Given what determines it a column does "
-        "not vary: a test of it is not done and takes no edge away, and a score chooses among its "
-        "edges by chance. Edges between columns that write one variable several times have no "
-        "direction; arrows in a sum or product say which of its columns are independent, not which "
-        'was computed. Leave out (in the schema, kind = "ignore") all but one, and of a sum the '
-        "total or a part."
+    warning = (
+        f"Columns determine one another: {first_of(sentences, MOST_SHOWN, '; ')}. Given what "
+        "determines it a column does not vary: a test of it is not done and takes no edge away, and "
+        "a score chooses among its edges by chance. Edges between columns that write one variable "
+        "several times have no direction; arrows in a sum or product say which of its columns are "
+        'independent, not which was computed. Leave out (in the schema, kind = "ignore") all but '
+        "one, and of a sum the total or a part."
     )
-    return (said,)
+    return (warning,)
 
 
 def _listed(names: Sequence[str]) -> str:

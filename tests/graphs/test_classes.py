@@ -140,7 +140,7 @@ def test_contradictory_answers_give_a_class_of_dags(seed):
 def test_what_is_known_holds_in_the_class_and_in_its_dag(seed):
     skeleton, said, rest, strength, rng = contradictory(seed)
     known = random_knowledge(skeleton, rng)
-    skeleton = (skeleton & ~known.apart) | known.joined
+    skeleton = (skeleton & ~known.excluded) | known.joined
     said = [own for own in said if skeleton[own[0], own[1]] and skeleton[own[2], own[1]]]
     said = [own for own in said if not skeleton[own[0], own[2]]]
     found = class_of(skeleton, said, known, open_triples=rest, strength=strength)
@@ -162,8 +162,8 @@ def test_equal_evidence_is_decided_without_the_order_of_the_variables():
     turned = skeleton[::-1, ::-1]
     none = Constraints.none(4)
     standing = np.array([0.3, 0.1, 0.2, 0.4])
-    one = class_of(skeleton, list(both), none, strength=both, standing=standing)
-    other = class_of(turned, list(both), none, strength=both, standing=standing[::-1])
+    one = class_of(skeleton, list(both), none, strength=both, tie_break=standing)
+    other = class_of(turned, list(both), none, strength=both, tie_break=standing[::-1])
     assert (one.arcs == other.arcs[::-1, ::-1]).all()
     assert len(one.set_aside) == 1
 

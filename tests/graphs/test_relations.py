@@ -71,4 +71,4 @@ def test_a_relation_by_name_and_back_is_the_same(relation):
     names = [f"n{v}" for v in range(P)]
     by_name = relation.named(names)
     assert by_name.over({name: v for v, name in enumerate(names)}) == relation
-    assert all(name in by_name.said() for name in by_name.columns)
+    assert all(name in by_name.in_words() for name in by_name.columns)

@@ -15,7 +15,7 @@ from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
-from cipherdag.graphs.knowledge import known_of
+from cipherdag.graphs.knowledge import given_of
 
 NO_TEST = "No test over all sites was done: it stands for want of rows or sites."
 P_VALUE = "p-value of the test over all sites"
@@ -35,7 +35,7 @@ def edge_tests(
         closed: Whether nothing but verdicts was opened.
     """
     pair = (min(a, b), max(a, b))
-    weakest, known = outcome.weakest.get(pair), known_of(outcome.constraints, a, b)
+    weakest, known = outcome.weakest.get(pair), given_of(outcome.constraints, a, b)
     counted = outcome.decisive.get(pair)
     tests = None if counted is None else _named(counted, names)
     status: Status = "" if tests is None else tests.status

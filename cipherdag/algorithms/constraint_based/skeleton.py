@@ -105,7 +105,7 @@ def stable_skeleton(
         Given nothing 2,000,000 pairs are asked at a time, in as many rounds as the source needs.
     """
     p = len(constraints.required)
-    skeleton = ~(np.eye(p, dtype=bool) | constraints.apart)
+    skeleton = ~(np.eye(p, dtype=bool) | constraints.excluded)
     search = _Search(source, skeleton, alpha, MaxPValueTests(p), DecisiveTests(p))
     layers: list[int] = []
     tie_break_score = np.zeros(p)

@@ -45,10 +45,10 @@ def removed_untested(untestable: IndexArray, constraints: Constraints) -> BoolMa
         untestable: Pairs of which the source of tests says that, shape (B, 2).
         constraints: Background knowledge: what has no edge by that was not to be tested.
     """
-    removed = np.zeros_like(constraints.apart)
+    removed = np.zeros_like(constraints.excluded)
     x, z = untestable.T
     removed[x, z] = removed[z, x] = True
-    removed &= ~constraints.apart
+    removed &= ~constraints.excluded
     return removed if removed.any() else None
 
 

@@ -20,7 +20,7 @@ from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.knowledge import KNOWN, Constraints, known_of
+from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
@@ -150,9 +150,9 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
         if (scored := worth.get(frozenset((a, b)))) is None:
             continue
         u, v, own = scored
-        effect, known = outcome.effects.get((u, v)), known_of(outcome.known, a, b)
+        effect, known = outcome.effects.get((u, v)), given_of(outcome.known, a, b)
         given = tuple(sorted(names[w] for w in parents[v] if w != u))
-        facts = [KNOWN[known]] if known else []
+        facts = [GIVEN[known]] if known else []
         if effect is not None:
             under = ", ".join(given) or "nothing"
             facts.append(f"{str(effect).capitalize()}, given {under}.")

@@ -37,7 +37,7 @@ from cipherdag.graphs.ancestral.projection import dag_of_pag
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.endpoints import ARROW
-from cipherdag.graphs.knowledge import KNOWN
+from cipherdag.graphs.knowledge import GIVEN
 from cipherdag.graphs.orientation import Triple, unshielded_pairs
 from cipherdag.graphs.pag import PAG, PartialMixedGraph, graph_of_endpoints
 
@@ -145,7 +145,7 @@ def _edge(
         tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), follows)
         status = ""  # that follows from what groups of sites tested
     words = graph.describe(edge)
-    given = [KNOWN[evidence.known]] if evidence.known else []
+    given = [GIVEN[evidence.known]] if evidence.known else []
     facts = (f"{words[:1].upper()}{words[1:]}.", *tested, *given)
     return replace(evidence, facts=facts, status=status)
 

@@ -78,7 +78,7 @@ def testable(constraints: Constraints) -> Constraints:
 
     Two variables of which neither causes the other may have an unmeasured cause.
     """
-    return Constraints(constraints.forbidden & ~constraints.apart, constraints.required)
+    return Constraints(constraints.forbidden & ~constraints.excluded, constraints.required)
 
 
 def start_marks(skeleton: BoolMatrix, constraints: Constraints) -> Endpoints:

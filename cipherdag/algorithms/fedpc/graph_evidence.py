@@ -36,7 +36,7 @@ from cipherdag.graphs.edge_evidence import (
     TestsOfEdge,
 )
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.knowledge import KNOWN
+from cipherdag.graphs.knowledge import GIVEN
 from cipherdag.graphs.orientation import Triple
 
 MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
@@ -176,7 +176,7 @@ class _Reader:
             tests = edge_tests(self._outcome, self._names, a, b, closed=self._closed)
             evidence = voted(tests, (min(a, b), max(a, b)))
             why = self._direction(a, b) if edge.mark == "-->" else [self._undirected(a, b)]
-            why = [KNOWN[evidence.known]] if evidence.known else why
+            why = [GIVEN[evidence.known]] if evidence.known else why
             edges.append(replace(evidence, facts=(*evidence.facts, *why)))
         return tuple(edges)
 

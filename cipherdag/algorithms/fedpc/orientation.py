@@ -65,7 +65,7 @@ def oriented(
             open_triples=open_triples,
             strength=strength,
             conflicts=conflicts,
-            standing=tie_break_score,
+            tie_break=tie_break_score,
         )
     )
 
@@ -81,6 +81,6 @@ def oriented_in_code_order(
         colliders_by_sepset(outcome.skeleton, sets),
         conflicts=conflicts,
         strength=outcome.support,
-        known=constraints.directed(outcome.skeleton),
+        background=constraints.directed(outcome.skeleton),
     )
     return meek_in_code_order(arcs)

@@ -131,7 +131,7 @@ def voted_skeleton(
     Raises:
         ParameterError: There are too many edges for verdicts.
     """
-    skeleton = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
+    skeleton = ~(np.eye(len(constraints.required), dtype=bool) | constraints.excluded)
     layers: list[int] = []
     cast: list[LayerVotes] = []
     first, n_sites = None, present.n_sites

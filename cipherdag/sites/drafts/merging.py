@@ -88,7 +88,7 @@ def _relations(
         if len(sites) == len(able):
             kept.append(relation)
             continue
-        said = f"{relation.said()} by {quoted(sites)} only."
+        said = f"{relation.in_words()} by {quoted(sites)} only."
         found.append(Difference(relation.columns[0], said, _NOT_EVERYWHERE))
     return tuple(kept), found
 

@@ -120,7 +120,7 @@ def _look_at(table: SiteTable) -> None:
         log.warning("%s", each)
     for relation in related_columns(table):
         if relation not in table.schema.applied:
-            log.warning("the schema does not declare that %s", relation.said())
+            log.warning("the schema does not declare that %s", relation.in_words())
 
 
 class KeptSite:

@@ -242,8 +242,8 @@ def _suspicions(table: SiteTable) -> CheckResult:
 def _relations(table: SiteTable) -> CheckResult:
     """Columns that follow from others here, against those that the schema declares."""
     found, declared = {*related_columns(table)}, {*table.schema.applied}
-    missing = sorted(each.said() for each in found - declared)
-    wrong = sorted(each.said() for each in declared if contradicted(each, table))
+    missing = sorted(each.in_words() for each in found - declared)
+    wrong = sorted(each.in_words() for each in declared if contradicted(each, table))
     if missing or wrong:
         said = [f"not declared: {each}" for each in missing]
         said += [f"declared, and not so here: {each}" for each in wrong]

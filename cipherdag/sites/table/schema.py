@@ -286,7 +286,7 @@ def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
 
 
 def _relation_toml(relation: Relation[str]) -> str:
-    said = f"LOOK: {relation.said()}. {LEFT_OUT[relation.form]}"
+    said = f"LOOK: {relation.in_words()}. {LEFT_OUT[relation.form]}"
     lines = [f"# {line}" for line in textwrap.wrap(said, _COMMENT_WIDTH)]
     names = ", ".join(map(_quoted, relation.columns))
     return "\n".join(
