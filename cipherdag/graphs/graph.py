@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
-from cipherdag.graphs.drawing import figure, notebook
+from cipherdag.graphs.drawing import figure, picture
 from cipherdag.graphs.edges import Mark, Pair
 from cipherdag.graphs.endpoints import ARROW, TAIL, endpoints_of
 from cipherdag.graphs.extension import cyclic_arrows, topological_order
@@ -200,7 +200,7 @@ class CausalGraph(MixedGraph):
     is_adjustment_set = query.is_adjustment_set
     d_separated = query.d_separated
     plot = figure.plot
-    _repr_html_ = notebook.notebook_html
+    _repr_html_ = picture.notebook_html
 
     def __repr__(self) -> str:
         directed, undirected = len(self.directed), len(self.undirected)

@@ -13,7 +13,7 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.ancestral.classes import check_pag, is_pag
 from cipherdag.graphs.ancestral.projection import pag_of_dag
-from cipherdag.graphs.drawing import figure, notebook
+from cipherdag.graphs.drawing import figure, picture
 from cipherdag.graphs.edges import Mark
 from cipherdag.graphs.endpoints import Endpoints
 from cipherdag.graphs.graph import CausalGraph
@@ -65,7 +65,7 @@ class PartialMixedGraph(MixedGraph):
     to_dagitty = exports.to_dagitty
     to_csv = exports.to_csv
     plot = figure.plot
-    _repr_html_ = notebook.notebook_html
+    _repr_html_ = picture.notebook_html
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

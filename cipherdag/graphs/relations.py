@@ -195,11 +195,11 @@ def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
         return ()
     warning = (
         f"Columns determine one another: {first_of(sentences, MOST_SHOWN, '; ')}. Given what "
-        "determines it a column does not vary: a test of it is not done and takes no edge away, and "
-        "a score chooses among its edges by chance. Edges between columns that write one variable "
-        "several times have no direction; arrows in a sum or product say which of its columns are "
-        'independent, not which was computed. Leave out (in the schema, kind = "ignore") all but '
-        "one, and of a sum the total or a part."
+        "determines it a column does not vary: a test of it is not done and takes no edge away, "
+        "and a score chooses among its edges by chance. Edges between columns that write one "
+        "variable several times have no direction; arrows in a sum or product say which of its "
+        "columns are independent, not which was computed. Leave out (in the schema, kind = "
+        '"ignore") all but one, and of a sum the total or a part.'
     )
     return (warning,)
 

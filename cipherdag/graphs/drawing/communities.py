@@ -38,7 +38,7 @@ class Overview:
     @property
     def collapsed(self) -> bool:
         """Whether any box stands for more than one variable."""
-        return any(len(own) > 1 for own in self.members.values())
+        return any(len(variables) > 1 for variables in self.members.values())
 
 
 def overview(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Overview:
@@ -50,12 +50,12 @@ def overview(graph: MixedGraph, *, most: int = MOST_VARIABLES) -> Overview:
 
 
 def opened(graph: MixedGraph, shown: Overview, name: str) -> Overview:
-    """The same overview with the variables of one box in its place."""
-    place = {own: position for position, own in enumerate(graph.nodes)}
+    """The same overview with the variables of one box instead of it."""
+    index = graph.nodes.index
     others = [
-        [place[own] for own in members] for box, members in shown.members.items() if box != name
+        list(map(index, variables)) for box, variables in shown.members.items() if box != name
     ]
-    return _collapsed(graph, [[place[own]] for own in shown.members[name]] + others)
+    return _collapsed(graph, [[index(variable)] for variable in shown.members[name]] + others)
 
 
 def _collapsed(graph: MixedGraph, groups: list[list[int]]) -> Overview:
@@ -86,17 +86,17 @@ def _collapsed(graph: MixedGraph, groups: list[list[int]]) -> Overview:
 
 
 def _between(graph: MixedGraph, names: list[str], joined: BoolMatrix) -> list[tuple[str, str, str]]:
-    """The edges between boxes: of two variables their own, else which way they all lead."""
-    own = {frozenset((edge.source, edge.target)): edge for edge in graph.edges}
-    found: list[tuple[str, str, str]] = []
+    """The edges between boxes: of two variables the graph's, else which way all edges lead."""
+    edges = {frozenset((edge.source, edge.target)): edge for edge in graph.edges}
+    between: list[tuple[str, str, str]] = []
     for a, b in np.argwhere(np.triu(joined | joined.T)).tolist():
-        edge = own.get(frozenset((names[a], names[b])))
-        first, second = (names[a], names[b]) if joined[a, b] else (names[b], names[a])
+        if edge := edges.get(frozenset((names[a], names[b]))):
+            between.append((edge.source, edge.target, edge.mark))
+            continue
+        first, second = (a, b) if joined[a, b] else (b, a)
         mark = graph.undetermined if joined[a, b] and joined[b, a] else graph.one_way
-        found.append(
-            (first, second, mark) if edge is None else (edge.source, edge.target, edge.mark)
-        )
-    return found
+        between.append((names[first], names[second], mark))
+    return between
 
 
 def _communities(graph: MixedGraph) -> list[list[int]]:
@@ -104,13 +104,15 @@ def _communities(graph: MixedGraph) -> list[list[int]]:
     import networkx as nx
 
     skeleton = graph.skeleton()
-    alone = np.flatnonzero(~skeleton.any(axis=1)).tolist()
-    joined: nx.Graph[int] = nx.Graph()
-    joined.add_nodes_from(np.flatnonzero(skeleton.any(axis=1)).tolist())
-    joined.add_edges_from((int(i), int(j)) for i, j in np.argwhere(np.triu(skeleton)))
-    found = nx.community.greedy_modularity_communities(joined) if joined.number_of_edges() else []
-    groups = sorted((sorted(group) for group in found), key=lambda own: (-len(own), own[0]))
-    return [*groups, alone] if alone else groups
+    isolated = np.flatnonzero(~skeleton.any(axis=1)).tolist()
+    edges: nx.Graph[int] = nx.Graph()
+    edges.add_nodes_from(np.flatnonzero(skeleton.any(axis=1)).tolist())
+    edges.add_edges_from((i, j) for i, j in np.argwhere(np.triu(skeleton)).tolist())
+    communities = (
+        nx.community.greedy_modularity_communities(edges) if edges.number_of_edges() else []
+    )
+    groups = sorted(map(sorted, communities), key=lambda group: (-len(group), group[0]))
+    return [*groups, isolated] if isolated else groups
 
 
 def _names(groups: list[list[str]]) -> list[str]:

@@ -47,7 +47,7 @@ def draw(graph: MixedGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> 
     Args:
         graph: The graph.
         path: The file; its ending chooses the format: ``.svg``, ``.png`` or ``.pdf``.
-        most: With more variables than this, communities are drawn in place of variables.
+        most: With more variables than this, communities are drawn instead of variables.
 
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
@@ -145,11 +145,11 @@ def _add_edges(axes: Axes, graph: MixedGraph, layout: Layout) -> None:
     lines: list[Curve] = []
     heads: list[FloatArray] = []
     circles: list[Curve] = []
-    place = {name: index for index, name in enumerate(graph.nodes)}
-    joined = {frozenset((place[edge.source], place[edge.target])): edge for edge in graph.edges}
+    index = {name: position for position, name in enumerate(graph.nodes)}
+    joined = {frozenset((index[edge.source], index[edge.target])): edge for edge in graph.edges}
     for (upper, lower), points in sorted(layout.routes.items()):
         edge = joined[frozenset((upper, lower))]
-        down = place[edge.source] == upper
+        down = index[edge.source] == upper
         shape = edge_shape(points, edge.ends, HEAD_LENGTH, HEAD_WIDTH, down=down)
         (arrows if shape.heads else lines).append(_curve(shape.course))
         heads += shape.heads

@@ -131,7 +131,7 @@ def _components(dag: BoolMatrix) -> list[list[int]]:
     from scipy.sparse.csgraph import connected_components
 
     count, component = connected_components(dag, directed=False)
-    return sorted(np.flatnonzero(component == own).tolist() for own in range(count))
+    return sorted(np.flatnonzero(component == number).tolist() for number in range(count))
 
 
 def _shelf_width(parts: Sequence[_Component]) -> float:
@@ -144,11 +144,11 @@ class _Component:
 
     def __init__(self, dag: BoolMatrix, nodes: list[int], widths: Sequence[float]) -> None:
         self.nodes = nodes
-        own = dag[np.ix_(nodes, nodes)]
-        self.rank = _ranks(own)
+        arcs = dag[np.ix_(nodes, nodes)]
+        self.rank = _ranks(arcs)
         self.width = [widths[node] for node in nodes]
         self.chains: dict[tuple[int, int], list[int]] = {}
-        for i, j in np.argwhere(own).tolist():
+        for i, j in np.argwhere(arcs).tolist():
             bends = range(self.rank[i] + 1, self.rank[j])
             first = len(self.rank)
             self.chains[i, j] = [i, *range(first, first + len(bends)), j]
@@ -175,22 +175,22 @@ class _Component:
     def routes(self) -> dict[tuple[int, int], FloatArray]:
         """Course of every edge, keyed by positions in the whole graph."""
         leaving, arriving = self._ports(self.below), self._ports(self.above)
-        found = {}
+        routes = {}
         for (i, j), chain in self.chains.items():
             start = (self.x[i] + leaving[i, chain[1]], self.y[self.rank[i]] + BOX_HEIGHT / 2)
             end = (self.x[j] + arriving[j, chain[-2]], self.y[self.rank[j]] - BOX_HEIGHT / 2)
             bends = [(self.x[bend], self.y[self.rank[bend]]) for bend in chain[1:-1]]
-            found[self.nodes[i], self.nodes[j]] = _course([start, *bends, end])
-        return found
+            routes[self.nodes[i], self.nodes[j]] = _course([start, *bends, end])
+        return routes
 
     def _ports(self, towards: Links) -> dict[tuple[int, int], float]:
-        """Where along its box an edge starts or ends, off the centre, so that arrows stay apart."""
+        """Where along its box an edge starts or ends, off the centre: arrows do not meet."""
         ports: dict[tuple[int, int], float] = {}
         for vertex, others in enumerate(towards):
             around = sorted(others, key=lambda other: (self.x[other], other))
             step = min(13.0, 0.75 * self.width[vertex] / max(1, len(around)))
-            for place, other in enumerate(around):
-                ports[vertex, other] = step * (place - (len(around) - 1) / 2)
+            for index, other in enumerate(around):
+                ports[vertex, other] = step * (index - (len(around) - 1) / 2)
         return ports
 
     def _place(self) -> list[float]:
@@ -209,7 +209,7 @@ class _Component:
                     strict=True,
                 )
                 for vertex, spot in zip(
-                    layer, _apart(wishes, weights, self._gaps(layer)), strict=True
+                    layer, _spaced(wishes, weights, self._gaps(layer)), strict=True
                 ):
                     x[vertex] = spot
         left = min(x[v] - self.width[v] / 2 for v in range(len(x)))
@@ -288,17 +288,17 @@ def _ordered(rank: list[int], above: Links, below: Links) -> list[list[int]]:
             break
         down = sweep % 2 == 0
         towards = above if down else below
-        place: dict[int, float] = {}
+        at: dict[int, float] = {}
         for layer in layers if down else layers[::-1]:
             spots = {v: float(spot) for spot, v in enumerate(layer)}
             wish = {
-                v: sum(place[w] for w in towards[v]) / len(towards[v]) if towards[v] else spots[v]
+                v: sum(at[w] for w in towards[v]) / len(towards[v]) if towards[v] else spots[v]
                 for v in layer
             }
             # ties turn round every other pass, so that sweeps do not run in a circle
             turn = -1 if sweep % 4 > 1 else 1
             layer.sort(key=lambda v: (wish[v], turn * spots[v]))
-            place |= {v: float(spot) for spot, v in enumerate(layer)}
+            at |= {v: float(spot) for spot, v in enumerate(layer)}
         _swap_neighbours(layers, above, below)
         crossings = _crossings(layers, below)
         if crossings < fewest:
@@ -323,12 +323,12 @@ def _crossings(layers: list[list[int]], below: Links) -> int:
     """Number of crossings between neighbouring layers."""
     total = 0
     for upper, lower in pairwise(layers):
-        spot = {vertex: place for place, vertex in enumerate(lower)}
+        spot = {vertex: index for index, vertex in enumerate(lower)}
         ends: list[int] = []
         for vertex in upper:
-            own = sorted(spot[w] for w in below[vertex])
-            total += sum(len(ends) - bisect_right(ends, end) for end in own)
-            for end in own:
+            arrivals = sorted(spot[w] for w in below[vertex])
+            total += sum(len(ends) - bisect_right(ends, end) for end in arrivals)
+            for end in arrivals:
                 insort(ends, end)
     return total
 
@@ -337,22 +337,24 @@ def _swap_neighbours(layers: list[list[int]], above: Links, below: Links) -> Non
     """Exchange neighbours in a layer wherever that removes crossings."""
     for number, layer in enumerate(layers):
         around = [
-            (links, {v: place for place, v in enumerate(layers[other])})
+            (links, {v: index for index, v in enumerate(layers[other])})
             for links, other in ((above, number - 1), (below, number + 1))
             if 0 <= other < len(layers)
         ]
-        for place in range(len(layer) - 1):
-            a, b = layer[place], layer[place + 1]
+        for k in range(len(layer) - 1):
+            a, b = layer[k], layer[k + 1]
             gain = 0
             for links, spot in around:
                 for u in links[a]:
                     for w in links[b]:
                         gain += (spot[u] > spot[w]) - (spot[u] < spot[w])
             if gain > 0:
-                layer[place], layer[place + 1] = b, a
+                layer[k], layer[k + 1] = b, a
 
 
-def _apart(wishes: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
+def _spaced(
+    wishes: Sequence[float], weights: Sequence[float], gaps: Sequence[float]
+) -> list[float]:
     """Positions nearest to the wishes, in weighted squares, that keep order and distances.
 
     Pool adjacent violators (isotonic regression) after taking the distances off.

@@ -1,4 +1,4 @@
-"""A causal graph as shapes that a page draws as SVG; lengths are in points, y downwards."""
+"""A graph as shapes that a page or a notebook draws as SVG; lengths are in points, y downwards."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import FloatArray
-from cipherdag.graphs.drawing.communities import Overview
+from cipherdag.graphs.drawing.communities import Overview, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.edge_evidence import EdgeEvidence
 from cipherdag.graphs.edges import Edge, End, confirmed_mark, ends_of
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.lettering import box_width, cut
+from cipherdag.pages.rendering import render
 
 FONT_SIZE = 11.0
 MARGIN = 10.0
 HEAD_LENGTH, HEAD_WIDTH = 8.0, 7.0
 THINNEST, WIDEST, PLAIN = 1.2, 3.2, 1.6
 MOST_LABELLED = 40  # edges beyond which strengths would cover one another
-SAMPLES = 9  # places along a course that are tried for a strength's label
+SAMPLES = 9  # points along a course that are tried for a strength's label
 LABEL_ROOM = (26.0, 13.0)  # across and down
 DIAMOND = 4.5  # half its width
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A variable, or a community of them: its box, and what is said of it."""
+    """A variable, or a community of them: its box, and a note about it."""
 
     name: str
     label: str
@@ -66,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How an edge is drawn and what is said of it; see `Line`."""
+    """How an edge is drawn, and a note about it; see `Line`."""
 
     note: str
     ends: tuple[End, End]
@@ -135,25 +136,32 @@ def overview_picture(
         return Look(words, edge.ends, width, str(count))
 
     def members(name: str) -> tuple[str, tuple[str, ...]]:
-        own = shown.members[name]
-        said = f"{', '.join(own)}: {shown.inside[name]} edges among them"
-        return (said, own) if own[1:] else (name, ())
+        variables = shown.members[name]
+        note = f"{', '.join(variables)}: {shown.inside[name]} edges among them"
+        return (note, variables) if variables[1:] else (name, ())
 
     boxes = len(shown.graph.nodes)
-    variables = sum(len(own) for own in shown.members.values())
+    variables = sum(map(len, shown.members.values()))
     title = f"{variables} variables in {boxes} boxes, groups with many edges among them"
     return _picture(shown.graph, title, look, members, collapsed=shown.collapsed)
 
 
+def notebook_html(graph: MixedGraph) -> str:
+    """A graph in a notebook, without scripts; above 100 variables the drawing shows communities."""
+    shown = overview(graph)
+    picture = overview_picture(shown, graph) if shown.collapsed else graph_picture(graph)
+    return render("notebook.html.j2", graph=graph, picture=picture)
+
+
 def _looks(
-    graph: MixedGraph, known: Mapping[tuple[str, str], EdgeEvidence], marked: Mapping[Edge, str]
+    graph: MixedGraph, evidence: Mapping[tuple[str, str], EdgeEvidence], marked: Mapping[Edge, str]
 ) -> dict[Edge, Look]:
-    most = max([1.0, *(own.strength for own in known.values())])
+    most = max([1.0, *(each.strength for each in evidence.values())])
     return {
         edge: _look(
             edge,
             graph,
-            known.get((edge.source, edge.target)),
+            evidence.get((edge.source, edge.target)),
             row,
             marked.get(edge, ""),
             most,
@@ -163,34 +171,34 @@ def _looks(
 
 
 def _look(
-    edge: Edge, graph: MixedGraph, own: EdgeEvidence | None, row: int, mark: str, most: float
+    edge: Edge, graph: MixedGraph, evidence: EdgeEvidence | None, row: int, mark: str, most: float
 ) -> Look:
     """An edge of the graph itself; the consensus of replicates takes off marks or dashes it."""
     words, ends = graph.describe(edge), edge.ends
     marks = [mark] if mark else []
-    if own is None:
+    if evidence is None:
         return Look(words, ends, row=row, marks=tuple(marks))
-    if own.consensus is not None:
-        sure = confirmed_mark(edge.mark, own.consensus, graph.undetermined)
-        ends = ends_of(sure)
-        marks += [] if own.consensus else ["doubtful"]
-        words += "; few replicates have this direction" if sure != edge.mark else ""
-        words += "" if own.consensus else "; few replicates join the two"
-    if own.known:
+    if evidence.consensus is not None:
+        confirmed = confirmed_mark(edge.mark, evidence.consensus, graph.undetermined)
+        ends = ends_of(confirmed)
+        marks += [] if evidence.consensus else ["doubtful"]
+        words += "; few replicates have this direction" if confirmed != edge.mark else ""
+        words += "" if evidence.consensus else "; few replicates join the two"
+    if evidence.known:
         marks.append("known")
-        words += f"; the {own.known} was given"
-    if not own.shown:
+        words += f"; the {evidence.known} was given"
+    if not evidence.shown:
         return Look(words, ends, row=row, marks=tuple(marks))
-    width = THINNEST + (WIDEST - THINNEST) * max(0.0, own.strength) / most
-    label = own.shown.split()[0]  # its unit stands in the legend
-    return Look(f"{words}; strength {own.shown}", ends, width, label, row, tuple(marks))
+    width = THINNEST + (WIDEST - THINNEST) * max(0.0, evidence.strength) / most
+    label = evidence.shown.split()[0]  # its unit stands in the legend
+    return Look(f"{words}; strength {evidence.shown}", ends, width, label, row, tuple(marks))
 
 
 def _picture(
     graph: MixedGraph,
     title: str,
     look: Callable[[Edge], Look],
-    said: Callable[[str], tuple[str, tuple[str, ...]]],
+    describe: Callable[[str], tuple[str, tuple[str, ...]]],
     *,
     collapsed: bool = False,
 ) -> Picture:
@@ -199,7 +207,7 @@ def _picture(
     layout = layered(graph.arcs, widths)
     boxes = []
     for name, label, width, (x, y) in zip(graph.nodes, labels, widths, layout.centres, strict=True):
-        words, members = said(name)
+        words, members = describe(name)
         boxes.append(
             Box(
                 name=name,
@@ -229,26 +237,26 @@ def _lines(graph: MixedGraph, layout: Layout, look: Callable[[Edge], Look]) -> I
         a, b = position[edge.source], position[edge.target]
         down = (a, b) in layout.routes
         course = (layout.routes[a, b] if down else layout.routes[b, a]) + MARGIN
-        own = look(edge)
-        shape = edge_shape(course, own.ends, HEAD_LENGTH, HEAD_WIDTH, down=down)
-        strength = own.strength if len(graph.edges) <= MOST_LABELLED else ""
+        drawn = look(edge)
+        shape = edge_shape(course, drawn.ends, HEAD_LENGTH, HEAD_WIDTH, down=down)
+        strength = drawn.strength if len(graph.edges) <= MOST_LABELLED else ""
         x, y = _label_spot(course, spots) if strength else (0.0, 0.0)
         spots += [(x - MARGIN, y - MARGIN)] if strength else []
         yield Line(
             source=edge.source,
             target=edge.target,
-            directed="arrow" in own.ends,
+            directed="arrow" in drawn.ends,
             path=_path(shape.course),
             heads=tuple(" ".join(f"{x:.1f},{y:.1f}" for x, y in head) for head in shape.heads),
             circles=tuple((round(float(x), 1), round(float(y), 1)) for x, y in shape.circles),
-            width=round(own.width, 2),
+            width=round(drawn.width, 2),
             strength=strength,
             x=x,
             y=y,
-            note=own.note,
-            row=own.row,
-            marks=own.marks,
-            given=_diamond(course if down else course[::-1]) if "known" in own.marks else "",
+            note=drawn.note,
+            row=drawn.row,
+            marks=drawn.marks,
+            given=_diamond(course if down else course[::-1]) if "known" in drawn.marks else "",
         )
 
 
@@ -266,28 +274,28 @@ def _path(points: FloatArray) -> str:
 
 
 def _label_spot(course: FloatArray, taken: list[tuple[float, float]]) -> tuple[float, float]:
-    """A place on the course far from boxes and other labels, as near to its middle as can be."""
-    places = _along(course)
-    middle = (len(places) - 1) / 2
-    order = sorted(range(len(places)), key=lambda k: (abs(k - middle), k))
+    """A point on the course far from boxes and other labels, as near to its middle as can be."""
+    points = _along(course)
+    middle = (len(points) - 1) / 2
+    order = sorted(range(len(points)), key=lambda k: (abs(k - middle), k))
 
     def room(k: int) -> float:
-        x, y = places[k] - MARGIN
+        x, y = points[k] - MARGIN
         across, down = LABEL_ROOM
         return min((max(abs(x - u) / across, abs(y - v) / down) for u, v in taken), default=1.0)
 
     best = next((k for k in order if room(k) >= 1.0), max(order, key=room))
-    return round(float(places[best][0]), 1), round(float(places[best][1]), 1)
+    return round(float(points[best][0]), 1), round(float(points[best][1]), 1)
 
 
 def _along(course: FloatArray) -> FloatArray:
     """Points on a course, evenly by parameter but not at its ends, shape (SAMPLES, 2)."""
     pieces = (len(course) - 1) // 3
-    found = []
-    for place in np.linspace(0.15, 0.85, SAMPLES) * pieces:
-        k = min(int(place), pieces - 1)
-        t, (a, b, c, d) = place - k, course[3 * k : 3 * k + 4]
-        found.append(
+    points = []
+    for parameter in np.linspace(0.15, 0.85, SAMPLES) * pieces:
+        k = min(int(parameter), pieces - 1)
+        t, (a, b, c, d) = parameter - k, course[3 * k : 3 * k + 4]
+        points.append(
             (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
         )
-    return np.array(found)
+    return np.array(points)
