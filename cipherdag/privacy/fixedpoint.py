@@ -204,7 +204,7 @@ class _Layout:
             sum(n for n, count in zip(lengths, counts, strict=True) if count > position)
             for position in range(1, len(moduli))
         ]
-        values = [sum(own.words for own in packings), *whole]
+        values = [sum(packing.words for packing in packings), *whole]
         heads = [head_words(modulus) for modulus in moduli]
         rows = [-(-n // (ROW_WORDS - head)) for n, head in zip(values, heads, strict=True)]
         rows[0] = max(rows[0], 1)
@@ -227,7 +227,7 @@ class _Layout:
 
     def longer(self, values: FloatVector, count: int) -> FloatVector:
         """Those of all values that have more residues than that."""
-        chosen = [own > count for own in self.counts]
+        chosen = [n_planes > count for n_planes in self.counts]
         return values if all(chosen) else values[self.per_value(chosen, np.bool_)]
 
     def per_value(self, per_segment: Sequence[object], kind: type[Scalar]) -> NDArray[Scalar]:

@@ -26,7 +26,7 @@ from math import ceil, comb, log2
 from typing import Final, Self
 
 from cipherdag.errors import ParameterError
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand, place
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position, expand
 
 
 def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tuple[int, ...]:
@@ -50,7 +50,9 @@ def in_turn(beacon: bytes, step: int, present: Sequence[int], roles: int) -> tup
     if len(set(present)) != len(present) or len(present) < roles:
         raise ParameterError("every role needs a site of its own")
     number = step.to_bytes(4, "big")
-    ordered = sorted(present, key=lambda site: expand(beacon, b"role", number, place(site)))
+    ordered = sorted(
+        present, key=lambda site: expand(beacon, b"role", number, encode_position(site))
+    )
     return tuple(ordered[:roles])
 
 
@@ -101,9 +103,9 @@ class KeyGraph:
         ring, n_sites = self.ring, len(self.ring)
         if self.whole:
             return tuple([other for other in range(n_sites) if other != site])
-        place = ring.index(site)
+        at = ring.index(site)
         steps = range(1, self.degree // 2 + 1)
-        either = [ring[(place + sign * step) % n_sites] for step in steps for sign in (1, -1)]
+        either = [ring[(at + sign * step) % n_sites] for step in steps for sign in (1, -1)]
         return tuple(sorted(either))
 
     def peers(self, site: int, asked: Collection[int]) -> list[int]:
@@ -174,8 +176,8 @@ class KeyBounds:
         if few < 0:
             return 1.0
         honest = self.n_sites - self.colluders
-        told = honest * more_than(few, self.n_sites - 1, self.colluders, self.degree)
-        return min(cut + told, 1.0)
+        recovered = honest * more_than(few, self.n_sites - 1, self.colluders, self.degree)
+        return min(cut + recovered, 1.0)
 
     @property
     def loss(self) -> float:
@@ -215,11 +217,11 @@ def _fewest(n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:
     most = min(most_neighbours(n_sites), n_sites - 2)
     # leaving ones cut a thin ring
     for degree in range(max(4, leaving + 1 + (leaving + 1) % 2), most + 1, 2):
-        own = KeyBounds(n_sites, colluders, leaving, degree, threshold=degree)
-        if own.exposure <= _SURE:
-            found = replace(own, threshold=own.fewest_pieces())
-            if found.sound:
-                return found
+        bounds = KeyBounds(n_sites, colluders, leaving, degree, threshold=degree)
+        if bounds.exposure <= _SURE:
+            fewest = replace(bounds, threshold=bounds.fewest_pieces())
+            if fewest.sound:
+                return fewest
     if n_sites <= MOST_COMPLETE:
         return None
     raise ParameterError(

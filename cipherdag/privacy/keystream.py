@@ -91,11 +91,11 @@ def apply_masks(
     """
     start = 0
     for length, modulus in zip(plane_lengths, moduli, strict=True):
-        own = words[start : start + length]
+        plane = words[start : start + length]
         start += length
         for streams, apply in ((added, add), (subtracted, subtract)):
             if length and streams:
-                _apply(own, streams, apply, modulus)
+                _apply(plane, streams, apply, modulus)
 
 
 def _apply(
@@ -118,7 +118,7 @@ def _residues(streams: Sequence[Keystream], count: int, modulus: int) -> WordMat
     if drawn.max(initial=0) >= modulus:  # hardly ever: a stream that is refused words goes on
         beyond = drawn > np.uint64(modulus - 1)
         for row in np.flatnonzero(beyond.any(axis=1)).tolist():
-            kept = drawn[row, ~beyond[row]]
-            more = streams[row].residues(count - kept.size, modulus)
-            drawn[row] = np.concatenate([kept, more])
+            accepted = drawn[row, ~beyond[row]]
+            more = streams[row].residues(count - accepted.size, modulus)
+            drawn[row] = np.concatenate([accepted, more])
     return drawn

@@ -54,12 +54,12 @@ class Packing:
         if self.digits == 1:
             return residues
         raised = (to_signed(residues, modulus) - self.lowest).view(np.uint64)
-        found = np.zeros(self.words, dtype=np.uint64)
+        packed = np.zeros(self.words, dtype=np.uint64)
         for first in reversed(range(0, self.length, self.words)):
             digit = raised[first : first + self.words]
-            found *= np.uint64(self.base)
-            found[: digit.size] += digit
-        return found
+            packed *= np.uint64(self.base)
+            packed[: digit.size] += digit
+        return packed
 
     def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector | None:
         """The sums over that many sites, residues of shape (length,), of summed words.
@@ -68,23 +68,24 @@ class Packing:
         """
         if self.digits == 1:
             return words
-        found, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False
+        values, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False
         for first in range(0, self.length, self.words):
-            own, higher = found[first : first + self.words], rest // np.uint64(self.base)
+            digits, higher = values[first : first + self.words], rest // np.uint64(self.base)
             digit = rest - higher * np.uint64(self.base)
-            own[:], rest = digit[: own.size], higher
-            beyond |= bool(digit[own.size :].any())
+            digits[:], rest = digit[: digits.size], higher
+            beyond |= bool(digit[digits.size :].any())
         if beyond or rest.any():
             return None
-        return from_integers(found.view(np.int64) + n_sites * self.lowest, modulus)
+        return from_integers(values.view(np.int64) + n_sites * self.lowest, modulus)
 
 
 def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> WordVector:
     """The words of one site's numbers, segment after segment."""
     # the last part is empty, which is all there is of no segments
-    parts = np.split(residues, np.cumsum([own.length for own in packings]))
+    parts = np.split(residues, np.cumsum([packing.length for packing in packings]))
     return np.concatenate(
-        [own.pack(part, modulus) for own, part in zip(packings, parts, strict=False)] + parts[-1:]
+        [packing.pack(part, modulus) for packing, part in zip(packings, parts, strict=False)]
+        + parts[-1:]
     )
 
 
@@ -96,14 +97,14 @@ def unpack(
     Raises:
         AggregateRangeError: A word has more than its digits; names the segment.
     """
-    parts = np.split(words, np.cumsum([own.words for own in packings]))
-    found = parts[-1:]
-    for segment, (own, part) in enumerate(zip(packings, parts, strict=False)):
-        sums = own.unpack(part, modulus, n_sites)
+    parts = np.split(words, np.cumsum([packing.words for packing in packings]))
+    values = parts[-1:]
+    for segment, (packing, part) in enumerate(zip(packings, parts, strict=False)):
+        sums = packing.unpack(part, modulus, n_sites)
         if sums is None:
             raise AggregateRangeError(impossible(segment))
-        found.insert(-1, sums)
-    return np.concatenate(found)
+        values.insert(-1, sums)
+    return np.concatenate(values)
 
 
 def impossible(segment: int) -> str:

@@ -81,11 +81,11 @@ def subtract(total: WordVector, residues: WordVector, modulus: int) -> None:
 
 def total(residues: WordMatrix, modulus: int) -> WordVector:
     """The sum of all rows of residues, of shape (rows, count)."""
-    found = np.zeros(residues.shape[1], dtype=np.uint64)
+    summed = np.zeros(residues.shape[1], dtype=np.uint64)
     for first in range(0, len(residues), _ROWS_IN_A_WORD):
         part = residues[first : first + _ROWS_IN_A_WORD].sum(axis=0)
-        add(found, part - _whole(part, modulus), modulus)
-    return found
+        add(summed, part - _whole(part, modulus), modulus)
+    return summed
 
 
 def multiply(residues: WordVector, factors: WordVector | int, modulus: int) -> WordVector:
@@ -137,8 +137,8 @@ def recombine(residues: list[WordVector], moduli: Moduli) -> NDArray[np.object_]
     Garner's mixed-radix algorithm (Knuth, TAOCP vol. 2, 4.3.2) with digits nearest to zero.
     """
     digits: list[IntegerVector] = []
-    for own, modulus in zip(residues, moduli, strict=True):
-        rest = own.copy()
+    for plane, modulus in zip(residues, moduli, strict=True):
+        rest = plane.copy()
         for digit, radix in zip(digits, moduli, strict=False):
             subtract(rest, from_integers(digit, modulus), modulus)
             rest = multiply(rest, pow(radix, -1, modulus), modulus)

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from cipherdag.arrays import WordVector
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.aggregation import Declaration
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, place
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, encode_position
 from cipherdag.privacy.keys.sealing import seal_each, sealing_keys
 from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
 from cipherdag.privacy.keystream import COUNTER_BYTES, Keystream, apply_masks
@@ -70,8 +70,8 @@ class RoundMasks(Secret):
         self, index: int, pair_keys: Mapping[int, PairKey], n_sites: int | None = None
     ) -> None:
         self._n_sites = len(pair_keys) + 1 if n_sites is None else n_sites
-        known = index not in pair_keys and {index, *pair_keys} <= set(range(self._n_sites))
-        if not pair_keys or not known:
+        in_cohort = index not in pair_keys and {index, *pair_keys} <= set(range(self._n_sites))
+        if not pair_keys or not in_cohort:
             raise CohortError("a site needs pair keys, with other sites of its cohort")
         self._index = index
         self._pair_keys = dict(pair_keys)
@@ -136,12 +136,12 @@ class RoundMasks(Secret):
             for peer, start in zip(peers, drawn, strict=True)
         ]
         earlier = sum(peer < self._index for peer in peers)
-        own = Keystream(self._self_seed)
+        self_mask = Keystream(self._self_seed)
         apply_masks(
             words,
             lengths,
             moduli,
-            added=[own, *streams[earlier:]],
+            added=[self_mask, *streams[earlier:]],
             subtracted=streams[:earlier],
         )
 
@@ -161,8 +161,8 @@ class RoundMasks(Secret):
             peers = self._peers(declaration)
             points = [peer + 1 for peer in peers]
             pieces = split(self._self_seed, points, declaration.threshold)
-            bound_to = declaration.digest + place(self._index)
-            bound = [bound_to + place(peer) for peer in peers]
+            bound_to = declaration.digest + encode_position(self._index)
+            bound = [bound_to + encode_position(peer) for peer in peers]
             self._escrow = seal_each([self._seals[peer] for peer in peers], pieces, bound)
         return self._escrow
 
@@ -205,7 +205,7 @@ class RoundMasks(Secret):
         self.require_released(declaration)
         if vanished not in self._peers(declaration):
             raise OpeningRefusedError("only the mask of another site that was asked is recovered")
-        bound_to = declaration.digest + place(vanished) + place(self._index)
+        bound_to = declaration.digest + encode_position(vanished) + encode_position(self._index)
         share = self._seals[vanished].unseal(piece, bound_to)
         check_share(share)
         return share

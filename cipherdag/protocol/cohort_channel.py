@@ -174,8 +174,7 @@ def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
     kind = getattr(errors, refusal.error, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)
-    known: type[errors.CipherdagError] = kind
-    told = refusal.message if len(refusal.message) <= MAX_REFUSAL else ""
-    error = known(told if told and told.isprintable() else known.summary, site=site)
+    text = refusal.message if len(refusal.message) <= MAX_REFUSAL else ""
+    error = kind(text if text and text.isprintable() else kind.summary, site=site)
     error.remedy = REMEDIES.get(refusal.message, error.remedy)
     return error

@@ -66,14 +66,14 @@ class ForwardProxy:
         if self.authorization:
             asked += f"Proxy-Authorization: {self.authorization}\r\n"
         with ExitStack() as closing:
-            way = socket.create_connection((self.host, self.port), timeout=timeout_s)
-            closing.enter_context(way)
-            way.sendall(f"{asked}\r\n".encode("ascii"))
-            _, _, answer = _head(way).split("\r\n", 1)[0].partition(" ")
+            tunnel = socket.create_connection((self.host, self.port), timeout=timeout_s)
+            closing.enter_context(tunnel)
+            tunnel.sendall(f"{asked}\r\n".encode("ascii"))
+            _, _, answer = _head(tunnel).split("\r\n", 1)[0].partition(" ")
             if answer.partition(" ")[0] != _CONNECTED:
                 raise ProxyRefusedError("".join(filter(str.isprintable, answer)))
             closing.pop_all()
-        return way
+        return tunnel
 
 
 def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardProxy | None:
@@ -84,7 +84,7 @@ def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardP
         environment: Environment variables.
     """
     excepted = next((environment[name] for name in EXCEPT_IN if environment.get(name)), "")
-    for ending in filter(None, (own.strip().lower() for own in excepted.split(","))):
+    for ending in filter(None, (name.strip().lower() for name in excepted.split(","))):
         if host.lower().endswith(ending):
             return None
     variable = next((name for name in NAMED_IN if environment.get(name)), None)
@@ -98,11 +98,11 @@ def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardP
     return ForwardProxy(parts.hostname, parts.port or DEFAULT_PORT, variable, sent)
 
 
-def _head(way: socket.socket) -> str:
+def _head(tunnel: socket.socket) -> str:
     """The head of the proxy's answer: byte by byte, since what follows is the server's."""
     head = bytearray()
     while not head.endswith(b"\r\n\r\n"):
-        part = way.recv(1)
+        part = tunnel.recv(1)
         if not part or len(head) > MAX_HEAD_BYTES:
             raise ProxyRefusedError("")
         head += part

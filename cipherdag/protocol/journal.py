@@ -139,8 +139,8 @@ def _is_of_another_revision(first: bytes) -> bool:
     except (msgspec.DecodeError, ValueError):
         return False
     plan = start.get("plan")
-    known = isinstance(plan, dict) and plan.get("format") == PLAN_FORMAT
-    return start.get("type") == "started" and not known
+    same_format = isinstance(plan, dict) and plan.get("format") == PLAN_FORMAT
+    return start.get("type") == "started" and not same_format
 
 
 class Resumption:

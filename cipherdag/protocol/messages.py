@@ -302,8 +302,14 @@ def declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(
-            Segment(own.length, own.bound, own.resolution_bits, own.comparison, own.signed)
-            for own in question.encodings
+            Segment(
+                encoding.length,
+                encoding.bound,
+                encoding.resolution_bits,
+                encoding.comparison,
+                encoding.signed,
+            )
+            for encoding in question.encodings
         ),
         participants=participants,
         threshold=threshold if asked > fewest else 0,

@@ -106,10 +106,10 @@ class Opening:
     def released(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
         """The seeds that the sites release, by position; those that release none have left."""
         digest, asked = self.declared.digest, frozenset(self.declared.sites)
-        peers = {own: self.graph.peers(own, asked) for own in self.declared.sites}
-        said = {own: dict(zip(peers[own], shares[own].tags, strict=True)) for own in peers}
+        peers = {site: self.graph.peers(site, asked) for site in self.declared.sites}
+        said = {site: dict(zip(peers[site], shares[site].tags, strict=True)) for site in peers}
         requests = {
-            position: Unmask(digest=digest, tags=tuple([said[own][position] for own in others]))
+            position: Unmask(digest=digest, tags=tuple([said[site][position] for site in others]))
             for position, others in peers.items()
         }
         replies = self.channel.exchange("unmask", requests, Unmasked)
@@ -195,7 +195,7 @@ def agreed_result(closed: Mapping[int, Closed], name: Callable[[int], str]) -> b
     Raises:
         ResultMismatchError: One says something else than the first.
     """
-    results = {position: own.result for position, own in closed.items()}
+    results = {position: reply.result for position, reply in closed.items()}
     first = next(iter(results.values()), b"")
     for position, result in results.items():
         if result != first:
@@ -255,7 +255,7 @@ class SecureRound:
 
     def require(self, failures: Mapping[int, str], what: str) -> None:
         """Raise SiteUnreachableError where a site with a role did not answer; it names the role."""
-        for position in (own for own in self.batch.roles.sites if own in failures):
+        for position in (site for site in self.batch.roles.sites if site in failures):
             role = self.batch.role_of(position)
             raise SiteUnreachableError(
                 f"it is the {role} of the secure tests and did not answer round "
@@ -295,14 +295,14 @@ class SecureRound:
 
     def _asked(self, verb: Verb, requests: dict[int, bytes]) -> dict[int, bytes]:
         """What all parties with a role answer."""
-        found = {}
+        contents = {}
         if COORDINATOR in requests and self.seat is not None:
-            found[COORDINATOR] = self.seat.prepare(requests.pop(COORDINATOR))
-        bodies = {site: Secure(self.digest, verb, own) for site, own in requests.items()}
+            contents[COORDINATOR] = self.seat.prepare(requests.pop(COORDINATOR))
+        bodies = {site: Secure(self.digest, verb, content) for site, content in requests.items()}
         replies = self.channel.exchange("secure", bodies, Secured)
         self.require(replies.failures, verb)
         for position, reply in replies.bodies.items():
             if reply.digest != self.digest:
                 raise ShareError("it answered another round", site=self.plan.cohort[position].name)
-            found[position] = reply.content
-        return found
+            contents[position] = reply.content
+        return contents

@@ -179,14 +179,14 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
                 f"the plan has format {self.format}, this side knows {PLAN_FORMAT}"
             )
         texts = (self.algorithm, self.purpose, self.requester, self.created)
-        names = (own.name for own in self.cohort)
+        names = (expected.name for expected in self.cohort)
         if not all(map(str.isprintable, (*texts, *names))):  # a person reads them on a screen
             raise MalformedMessageError("a text of the plan cannot be printed on one line")
         try:
-            own = self.session
+            expected = self.session
         except (TypeError, RecursionError):  # msgpack may name a parameter's parts by no text
             raise MalformedMessageError("the plan's parameters have no digest") from None
-        if session != own:
+        if session != expected:
             raise MalformedMessageError("the session is not that of the plan")
 
 

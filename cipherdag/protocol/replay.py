@@ -49,8 +49,8 @@ class Replay(Generic[Outcome]):
         self._present = present
         self._step = 0
         self._led_here: tuple[int, bytes] | None = None
-        self._told: Callable[[], FloatVector | None] = lambda: None
-        self._told_digest = b""
+        self._latest: Callable[[], FloatVector | None] = lambda: None
+        self._latest_digest = b""
         self._question: Question | None = None
         self._outcome: Outcome
         self._failure: Exception | None = None
@@ -101,10 +101,10 @@ class Replay(Generic[Outcome]):
 
     def _digest(self, sums: FloatVector) -> bytes:
         """SHA-256 of a sum; known of the very array that a party came with last."""
-        if self._told() is not sums:
+        if self._latest() is not sums:
             sums.setflags(write=False)  # else what is known of it could become another's
-            self._told, self._told_digest = ref(sums), sha256(sums.tobytes()).digest()
-        return self._told_digest
+            self._latest, self._latest_digest = ref(sums), sha256(sums.tobytes()).digest()
+        return self._latest_digest
 
     def _run(self, sums: FloatVector | None) -> None:
         try:

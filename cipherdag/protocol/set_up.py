@@ -74,12 +74,18 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
     transcript = digest(b"offers", plan.digest, *raw)
     if plan.key_bounds is not None:
         return _set_up_sparse(plan, exchange, offers, raw, transcript)
-    own = EphemeralKeys.generate() if len(plan.cohort) == TWO_SITES else None
-    dealer = None if own is None else DealerKeys(own.x25519_public, own.mlkem_public)
+    dealer_keys = EphemeralKeys.generate() if len(plan.cohort) == TWO_SITES else None
+    dealer = (
+        None
+        if dealer_keys is None
+        else DealerKeys(dealer_keys.x25519_public, dealer_keys.mlkem_public)
+    )
     seals, raw = exchange("offers", Offers(envelopes=raw, dealer=dealer), Seals)
-    keys = {} if own is None else _dealt_by(plan, own, offers, seals, transcript)
+    keys = {} if dealer_keys is None else _dealt_by(plan, dealer_keys, offers, seals, transcript)
     transcript = digest(b"sealed", transcript, *raw)
-    beacon = beacon_of(plan, [own.commitment for own in offers], [own.chance for own in seals])
+    beacon = beacon_of(
+        plan, [offer.commitment for offer in offers], [seal.chance for seal in seals]
+    )
     ready, _ = exchange("sealed", Sealed(envelopes=raw), Ready)
     return Agreed(transcript, beacon, seals[0].public_context, ready, keys)
 
@@ -107,7 +113,7 @@ def coordinator_party(plan: Plan, agreed: Agreed) -> Party | None:
 
 def _dealt_by(
     plan: Plan,
-    own: EphemeralKeys,
+    dealer_keys: EphemeralKeys,
     offers: Sequence[Offer],
     seals: Sequence[Seals],
     transcript: bytes,
@@ -121,7 +127,7 @@ def _dealt_by(
     for site, (offer, sealed) in enumerate(zip(offers, seals, strict=True)):
         try:
             keys[site] = agree_as_responder(
-                own, offer.x25519, sealed.dealer, transcript, site, COORDINATOR
+                dealer_keys, offer.x25519, sealed.dealer, transcript, site, COORDINATOR
             )
         except CipherdagError as error:
             error.site = plan.cohort[site].name
@@ -139,7 +145,9 @@ def _set_up_sparse(
     """The set-up of a sparse graph, which is drawn once all keys are offered."""
     chances, raw = exchange("commitments", Commitments(envelopes=raw), Chance)
     transcript = digest(b"chances", transcript, *raw)
-    beacon = beacon_of(plan, [own.commitment for own in offers], [own.chance for own in chances])
+    beacon = beacon_of(
+        plan, [offer.commitment for offer in offers], [each.chance for each in chances]
+    )
     links, _ = exchange("chances", Chances(envelopes=raw), Links)
     graph, roles = graph_of(plan, beacon), roles_of(plan, beacon)
     ready, _ = exchange("linked", relayed(plan, links, graph, roles), Ready)
@@ -153,12 +161,12 @@ def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) ->
         KeyAgreementError: A site made another number of links than the lot gave it.
     """
     bound: list[dict[int, bytes]] = []
-    for site, own in enumerate(sent):
+    for site, links in enumerate(sent):
         to = later(graph, roles, site)
-        if len(own.links) != len(to) or len(own.secrets) != (0 if site else len(to)):
+        if len(links.links) != len(to) or len(links.secrets) != (0 if site else len(to)):
             name = plan.cohort[site].name
             raise KeyAgreementError("its links are not those that the lot gave it", site=name)
-        bound.append(dict(zip(to, own.links, strict=True)))
+        bound.append(dict(zip(to, links.links, strict=True)))
     first = sent[0]
     return {
         site: Linked(

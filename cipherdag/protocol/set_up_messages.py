@@ -174,8 +174,8 @@ def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]
     Raises:
         KeyAgreementError: A site tells another number than it committed to.
     """
-    for site, (own, chance) in enumerate(zip(commitments, chances, strict=True)):
-        if len(chance) != CHANCE_BYTES or commitment(plan, site, chance) != own:
+    for site, (committed, chance) in enumerate(zip(commitments, chances, strict=True)):
+        if len(chance) != CHANCE_BYTES or commitment(plan, site, chance) != committed:
             raise KeyAgreementError(
                 "it told another random number than it committed to", site=plan.cohort[site].name
             )

@@ -55,24 +55,26 @@ class OnceHandler(logging.FileHandler):
 
     def __init__(self, path: Path, *, encoding: str) -> None:
         super().__init__(path, encoding=encoding)
-        self._known: dict[tuple[object, ...], _Said] = {}
+        self._sentences: dict[tuple[object, ...], _Said] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record, or count it."""
-        known = self._known
+        sentences = self._sentences
         change = record.levelno < logging.WARNING
-        for key in [k for k, own in known.items() if change or record.created > own.last + QUIET_S]:
-            self._sum_up(known.pop(key))
+        for key in [
+            k for k, said in sentences.items() if change or record.created > said.last + QUIET_S
+        ]:
+            self._sum_up(sentences.pop(key))
         failure = repr(record.exc_info[1]) if record.exc_info else ""
         text = record.getMessage()  # now: what it is made of may change
         key = (record.name, record.levelno, text, failure)
-        said = known.get(key)
+        said = sentences.get(key)
         if change:
             super().emit(record)
         elif said is None:
-            if len(known) >= MOST_KEPT:
-                self._sum_up(known.pop(next(iter(known))))
-            known[key] = _Said(record, text, record.created, record.created)
+            if len(sentences) >= MOST_KEPT:
+                self._sum_up(sentences.pop(next(iter(sentences))))
+            sentences[key] = _Said(record, text, record.created, record.created)
             super().emit(record)
         else:
             said.again, said.last = said.again + 1, record.created
@@ -82,9 +84,9 @@ class OnceHandler(logging.FileHandler):
 
     def close(self) -> None:
         """Say how often each came, and close the file."""
-        for said in self._known.values():
+        for said in self._sentences.values():
             self._sum_up(said)
-        self._known.clear()
+        self._sentences.clear()
         super().close()
 
     def _sum_up(self, said: _Said) -> None:
@@ -93,8 +95,8 @@ class OnceHandler(logging.FileHandler):
         about = said.record
         times = "once more" if said.again == 1 else f"{said.again} times more"
         text = f"{times} in {_duration(said.last - said.written)}: {said.text}"
-        told = {"name": about.name, "levelno": about.levelno, "levelname": about.levelname}
-        super().emit(logging.makeLogRecord({**told, "msg": text, "created": said.last}))
+        fields = {"name": about.name, "levelno": about.levelno, "levelname": about.levelname}
+        super().emit(logging.makeLogRecord({**fields, "msg": text, "created": said.last}))
 
 
 def _duration(seconds: float) -> str:

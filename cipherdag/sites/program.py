@@ -75,9 +75,11 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
     """
     if plan.program != program_digest(plan.algorithm):
         raise ProgramMismatchError(f"'{plan.algorithm}' is another program here than in the plan")
-    for name, own in computed_with().items():
-        if plan.versions.get(name, own) != own:
-            log.warning("the plan was made with %s %s, here is %s", name, plan.versions[name], own)
+    for name, installed in computed_with().items():
+        if plan.versions.get(name, installed) != installed:
+            log.warning(
+                "the plan was made with %s %s, here is %s", name, plan.versions[name], installed
+            )
     algorithm = make_algorithm(plan.algorithm, plan.parameters)
     algorithm.check_measured(facts.measured)
     return Program(Replay(asking(algorithm.ask, facts), facts.present), facts, algorithm)
@@ -92,10 +94,10 @@ def asking(
 
 def computed_with(packages: Iterable[str] = COMPUTED_WITH) -> dict[str, str]:
     """The versions that a plan names, as they are here."""
-    found = {}
+    versions = {}
     for name in packages:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions

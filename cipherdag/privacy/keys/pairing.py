@@ -104,7 +104,7 @@ def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
     derived = Scrypt(salt=_SALT, length=length, n=_COST, r=_BLOCK, p=1).derive(bytes.fromhex(plain))
     number = int.from_bytes(derived, "big") >> (8 * length - words * _BITS)
     places = [number >> (_BITS * k) & (len(WORDS) - 1) for k in reversed(range(words))]
-    return "-".join(WORDS[place] for place in places)
+    return "-".join(WORDS[index] for index in places)
 
 
 def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
@@ -123,8 +123,10 @@ def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
     if _LONG.fullmatch(plain):
         return "" if same_fingerprint(heard, fingerprint) else "the fingerprint is another"
     given = _words(heard, words)
-    known = pairing_code(fingerprint, words).split("-")
-    other = [str(place) for place in range(1, words + 1) if given[place - 1] != known[place - 1]]
+    expected = pairing_code(fingerprint, words).split("-")
+    other = [
+        str(number) for number in range(1, words + 1) if given[number - 1] != expected[number - 1]
+    ]
     if len(other) > words // 2:
         return f"it is another code, with {len(other)} of {words} words different"
     if len(other) > 1:
@@ -150,10 +152,10 @@ def _words(heard: str, words: int) -> list[str]:
             f"a code has {words} words, here are {len(spoken)}: {heard.strip()[:200]!r}",
             remedy=f"Type the {words} words, or all 64 digits of the fingerprint.",
         )
-    return [_word(place, word) for place, word in enumerate(spoken, 1)]
+    return [_word(number, word) for number, word in enumerate(spoken, 1)]
 
 
-def _word(place: int, heard: str) -> str:
+def _word(number: int, heard: str) -> str:
     """The one word of the list that was meant.
 
     Raises:
@@ -165,7 +167,7 @@ def _word(place: int, heard: str) -> str:
     if not meant:
         nearest = get_close_matches(heard, WORDS, n=3, cutoff=0.4)
         raise ParameterError(
-            f"word {place} of the code, {heard[:40]!r}, is none of its list",
+            f"word {number} of the code, {heard[:40]!r}, is none of its list",
             remedy=f"Did they say {' or '.join(nearest)}? Ask, and type it again."
             if nearest
             else "Have this word spelt, and type it again.",

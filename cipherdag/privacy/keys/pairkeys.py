@@ -57,7 +57,7 @@ class PairKey(Secret):
 
 def derive_each(keys: Iterable[PairKey], purpose: bytes, *context: bytes) -> list[bytes]:
     """What `PairKey.derive` gives of every key."""
-    return expand_each([own._key for own in keys], purpose, *context)  # noqa: SLF001
+    return expand_each([key._key for key in keys], purpose, *context)  # noqa: SLF001
 
 
 class EphemeralKeys(Secret):
@@ -119,7 +119,7 @@ class EphemeralKeys(Secret):
 
 
 def agree_as_initiator(
-    own: EphemeralKeys,
+    keys: EphemeralKeys,
     peer_x25519: bytes,
     peer_mlkem: bytes,
     transcript_digest: bytes,
@@ -129,7 +129,7 @@ def agree_as_initiator(
     """Agree on the key of sites i < j at site i.
 
     Args:
-        own: Site i's keys.
+        keys: Site i's keys.
         peer_x25519: Site j's X25519 public key, 32 bytes.
         peer_mlkem: Site j's ML-KEM public key, 1184 bytes.
         transcript_digest: Digest of all offers as this site saw them.
@@ -146,13 +146,13 @@ def agree_as_initiator(
         The ciphertext, to everyone.
     """
     _check_order(i, j)
-    classical = own.exchange(peer_x25519)
-    quantum_safe, ciphertext = own.encapsulate(peer_mlkem)
+    classical = keys.exchange(peer_x25519)
+    quantum_safe, ciphertext = keys.encapsulate(peer_mlkem)
     return ciphertext, _pair_key(classical + quantum_safe, transcript_digest, i, j, ciphertext)
 
 
 def agree_as_responder(
-    own: EphemeralKeys,
+    keys: EphemeralKeys,
     peer_x25519: bytes,
     ciphertext: bytes,
     transcript_digest: bytes,
@@ -171,13 +171,13 @@ def agree_as_responder(
         Nothing.
     """
     _check_order(i, j)
-    classical = own.exchange(peer_x25519)
-    quantum_safe = own.decapsulate(ciphertext)
+    classical = keys.exchange(peer_x25519)
+    quantum_safe = keys.decapsulate(ciphertext)
     return _pair_key(classical + quantum_safe, transcript_digest, i, j, ciphertext)
 
 
-def place(site: int) -> bytes:
-    """A site's place in its cohort, as keys and seals are bound to it."""
+def encode_position(site: int) -> bytes:
+    """A site's position in its cohort as 4 bytes, which keys and seals are bound to."""
     return site.to_bytes(4, "big")
 
 
@@ -200,7 +200,7 @@ def expand_each(keys: Iterable[bytes], purpose: bytes, *context: bytes) -> list[
 def _pair_key(
     secret: bytes, transcript_digest: bytes, i: int, j: int, ciphertext: bytes
 ) -> PairKey:
-    positions = place(i), place(j)
+    positions = encode_position(i), encode_position(j)
     return PairKey(hkdf(secret, b"pair", transcript_digest, *positions, ciphertext))
 
 

@@ -92,9 +92,9 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     points = np.array([*shares], dtype=np.uint64)
     values = np.stack([_read(share) for share in shares.values()])
     at = np.append(points[threshold:], np.uint64(0))
-    found = _product(_weights(at, points[:threshold]), values[:threshold])
-    secret = _secret_of(found[-1])
-    if secret is None or (found[:-1] != values[threshold:]).any():
+    interpolated = _product(_weights(at, points[:threshold]), values[:threshold])
+    secret = _secret_of(interpolated[-1])
+    if secret is None or (interpolated[:-1] != values[threshold:]).any():
         raise ShareError("the pieces do not fit together: one was altered")
     return secret
 
@@ -157,20 +157,20 @@ def _weights(at: Elements, points: Elements) -> Elements:
 
 def _products(rows: Elements) -> Elements:
     """The product of each row, shape (rows,)."""
-    found = np.ones(len(rows), dtype=np.uint64)
+    product = np.ones(len(rows), dtype=np.uint64)
     for column in rows.T:
-        found = _reduced(found * column)
-    return found
+        product = _reduced(product * column)
+    return product
 
 
 def _inverses(elements: Elements) -> Elements:
     """What each is to be multiplied by to give 1: its power of the prime less 2 (Fermat)."""
-    found = np.ones_like(elements)
+    power = np.ones_like(elements)
     for bit in f"{PRIME - 2:b}":
-        found = _reduced(found * found)
+        power = _reduced(power * power)
         if bit == "1":
-            found = _reduced(found * elements)
-    return found
+            power = _reduced(power * elements)
+    return power
 
 
 def _product(first: Elements, second: Elements) -> Elements:

@@ -76,8 +76,8 @@ class HolderDraws(Secret):
     @property
     def secret_size(self) -> int:
         """Of all words."""
-        kept = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
-        return sum(array.nbytes for array in kept)
+        secrets = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
+        return sum(array.nbytes for array in secrets)
 
 
 class Dealt(Secret):

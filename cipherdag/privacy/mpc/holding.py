@@ -158,21 +158,21 @@ class Holding(Secret):
     def _compared(self, masked: WordVector) -> tuple[WordVector, WordVector]:
         """Shares of each comparison's step: where it holds, and where it is beyond its half."""
         batch, steps = self._batch, self._draws.steps[self._batch.test_of]
-        found = np.empty((2, masked.size), dtype=np.uint64)
-        tops = np.empty_like(found)
+        words = np.empty((2, masked.size), dtype=np.uint64)
+        tops = np.empty_like(words)
         for (width, members), keys in zip(batch.groups, self._common.keys, strict=True):
             middle = np.uint64(1 << (width - 2))
             points, tops[:, members] = split_top(
                 np.stack([masked[members], masked[members] + middle]), width
             )
-            found[:, members] = evaluate_payloads(
+            words[:, members] = evaluate_payloads(
                 batch.tree_hash, self._draws.roots[members], keys, points,
                 second=self._second, bits=width - 1,
             )  # fmt: skip
         # the keys yield the step where r's top bit and the borrow differ
-        turned = steps - found
+        turned = steps - words
         top = tops.astype(bool)
-        return np.where(top[0], found[0], turned[0]), np.where(top[1], turned[1], found[1])
+        return np.where(top[0], words[0], turned[0]), np.where(top[1], turned[1], words[1])
 
     def _once(self, stage: int) -> None:
         """Raise SpentKeyError unless this is the next step; a step that fails is not repeated."""

@@ -36,8 +36,8 @@ _NONE = np.uint64(0)
 def hash_labels(hashed: BlockHash, labels: WordVector, places: NDArray[np.intp]) -> HashMatrix:
     """The hash of every label at its place, shape (labels, 10)."""
     blocks = np.stack([labels, places.astype(np.uint64)], axis=-1)
-    found = hashed(blocks, _NONE).astype("<u8", copy=False)
-    return found.view(np.uint8).reshape(-1, _BLOCK_BYTES)[:, :LABEL_HASH_BYTES]
+    hashes = hashed(blocks, _NONE).astype("<u8", copy=False)
+    return hashes.view(np.uint8).reshape(-1, _BLOCK_BYTES)[:, :LABEL_HASH_BYTES]
 
 
 def label_list(
@@ -92,8 +92,8 @@ def read_labels(
     within = hash_labels(hashed, reached, np.array([sizes.size]))
     test = np.repeat(np.arange(sizes.size), sizes + 1)
     first = np.cumsum(sizes + 1) - (sizes + 1)
-    found = hash_labels(hashed, labels, np.arange(sizes.size))
-    fits = (hashes[:-1] == found[test]).all(axis=1)
+    opened = hash_labels(hashed, labels, np.arange(sizes.size))
+    fits = (hashes[:-1] == opened[test]).all(axis=1)
     zero = fits[first]
     fits[first] = False
     one: BoolVector = np.logical_or.reduceat(fits, first)

@@ -70,9 +70,9 @@ class BlockHash:
         np.bitwise_or(blocks[..., 0], tweak, out=mixed[..., 1])
         np.bitwise_xor(mixed[..., 1], blocks[..., 1], out=mixed[..., 0])
         # the cipher wants room for a block more, less one byte
-        found = np.empty(mixed.size + 2, dtype="<u8")
-        self._cipher.update_into(mixed.data.cast("B"), found.data.cast("B"))
-        permuted = found[: mixed.size].reshape(blocks.shape)
+        buffer = np.empty(mixed.size + 2, dtype="<u8")
+        self._cipher.update_into(mixed.data.cast("B"), buffer.data.cast("B"))
+        permuted = buffer[: mixed.size].reshape(blocks.shape)
         permuted ^= mixed
         return permuted.astype(np.uint64, copy=False)
 
@@ -204,27 +204,27 @@ def _deal(
     path = np.zeros(alphas.size, dtype=np.uint64)  # what both outputs add up to on alpha's path
     for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
         right = (alphas >> np.uint64(bits - 1 - level)) & _ONE
-        kept, lost = hashed(seeds, right), hashed(seeds, right ^ _ONE)
+        chosen, lost = hashed(seeds, right), hashed(seeds, right ^ _ONE)
         yielded = hashed(seeds, _VALUES)
         of_kept, of_lost = _directions(yielded, right)
         minus = control[1]
         wanted = where_set(right ^ turned, payloads)
         value[:] = _signed(wanted - path - of_lost[0] + of_lost[1], minus)
         path += of_kept[0] - of_kept[1] + _signed(value, minus)
-        bits_kept, bits_lost = kept[0, :, 0] ^ kept[1, :, 0], lost[0, :, 0] ^ lost[1, :, 0]
+        bits_kept, bits_lost = chosen[0, :, 0] ^ chosen[1, :, 0], lost[0, :, 0] ^ lost[1, :, 0]
         # the control bits differ on alpha's path, and nowhere else
         correction[:, 0] = bits_lost & ~FLAGS
         correction[:, 0] |= (bits_kept & _ONE ^ _ONE) << right | (bits_lost & _ONE) << (
             right ^ _ONE
         )
         np.bitwise_xor(lost[0, :, 1], lost[1, :, 1], out=correction[:, 1])
-        seeds, control = corrected(kept, control, correction, right)
+        seeds, control = corrected(chosen, control, correction, right)
     below = alphas & np.uint64(LEAVES - 1)
     inside = (np.arange(LEAVES, dtype=np.uint64) < below[:, None]).astype(np.uint64)
     wanted = where_set(inside ^ turned[:, None], payloads[:, None])
     leaves = _leaves(hashed, seeds)
-    found = wanted - path[:, None] - leaves[0] + leaves[1]
-    keys.outputs[:] = _signed(found, control[1][:, None])
+    outputs = wanted - path[:, None] - leaves[0] + leaves[1]
+    keys.outputs[:] = _signed(outputs, control[1][:, None])
 
 
 def _evaluated(
@@ -274,13 +274,13 @@ def _signed(words: WordVector, minus: WordVector) -> WordVector:
 
 
 def corrected(
-    children: Blocks, own: WordVector, correction: Blocks, right: WordVector
+    children: Blocks, control: WordVector, correction: Blocks, right: WordVector
 ) -> tuple[Blocks, WordVector]:
     """The seeds, in place, and control bits of the children taken."""
-    flags = (children[..., 0] ^ own & (correction[:, 0] >> right)) & _ONE
+    flags = (children[..., 0] ^ control & (correction[:, 0] >> right)) & _ONE
     # word by word: numpy is slow at rows of two
     for word in range(correction.shape[1]):
-        children[..., word] ^= where_set(own, correction[:, word])
+        children[..., word] ^= where_set(control, correction[:, word])
     children[..., 0] &= ~FLAGS
     return children, flags
 

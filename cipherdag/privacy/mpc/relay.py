@@ -108,8 +108,8 @@ class Relay:
             self._fits(roles.twin, checks, (SEALED_SEED, SEALED_SEED))
         passed = self._passed(prepared, self.batch.multiplied_bytes)
         return {
-            holder: encode(Square(passed[1 - place], keys.common, keys.seeds[place], checks[place]))
-            for place, holder in enumerate(roles.holders)
+            holder: encode(Square(passed[1 - which], keys.common, keys.seeds[which], checks[which]))
+            for which, holder in enumerate(roles.holders)
         }
 
     def compare(self, squared: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -158,12 +158,12 @@ class Relay:
 
     def _passed(self, replies: Mapping[int, bytes], length: int) -> tuple[bytes, bytes]:
         """What the holders sealed for each other, the first's first."""
-        found = []
+        contents = []
         for holder in self.batch.roles.holders:
             content = self._read(holder, replies[holder], Passed).content
             self._fits(holder, (content,), (length + SEAL_BYTES,))
-            found.append(content)
-        return found[0], found[1]
+            contents.append(content)
+        return contents[0], contents[1]
 
     def _check_lengths(self, site: int, said: Contributed) -> None:
         roles, sealed = self.batch.roles, SEALED_SEED

@@ -28,7 +28,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.keyed import same_digest, transcript
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, place
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position
 from cipherdag.privacy.keys.sealing import SealingKey
 from cipherdag.privacy.mpc.batch import COORDINATOR, Batch
 from cipherdag.privacy.mpc.dealing import Dealt, deal_batch, deal_digest, sum_of_parts
@@ -71,8 +71,20 @@ class Seat(Secret):
     """
 
     __slots__ = (
-        "_batch", "_common", "_holding", "_identity", "_kept", "_keys", "_last", "_left", "_masked",
-        "_names", "_position", "_random", "_seed", "_seen",
+        "_batch",
+        "_common",
+        "_holding",
+        "_identity",
+        "_keys",
+        "_last",
+        "_left",
+        "_masked",
+        "_names",
+        "_position",
+        "_random",
+        "_seed",
+        "_seen",
+        "_stored",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +99,7 @@ class Seat(Secret):
         self._batch, self._position, self._keys = batch, position, keys
         self._names, self._identity, self._random = names, identity, random_bytes
         self._left = TURNS[batch.role_of(position)]
-        self._kept: dict[str, bytes] = {}
+        self._stored: dict[str, bytes] = {}
         self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
         self._last = self._seen = b""
         self._masked = False
@@ -95,7 +107,7 @@ class Seat(Secret):
     @property
     def secret_size(self) -> int:
         """Of the parts and the seed that it keeps."""
-        return sum(map(len, self._kept.values())) + len(self._seed)
+        return sum(map(len, self._stored.values())) + len(self._seed)
 
     @property
     def batch(self) -> Batch:
@@ -110,7 +122,7 @@ class Seat(Secret):
     def end(self) -> None:
         """Let nothing more be asked of this part."""
         self._left = ()
-        self._kept.clear()
+        self._stored.clear()
 
     def share(self, values: IntegerVector) -> bytes:
         """`Contributed`: this site's vector, in three parts.
@@ -241,7 +253,7 @@ class Seat(Secret):
         seed = self._seed or self._unsealed(roles.dealer, "seed", said.seed, KEY_BYTES)
         if len(said.commitments) != len(others):
             raise ShareError("the commitments of secure tests are not those of all other sites")
-        seeds = [self._kept["dealt part"]] if "dealt part" in self._kept else []
+        seeds = [self._stored["dealt part"]] if "dealt part" in self._stored else []
         for site, part, committed in zip(others, said.parts, said.commitments, strict=True):
             content = self._unsealed(site, "dealt part", part, KEY_BYTES, committed)
             if not commits_to(committed, batch, site, content):
@@ -277,7 +289,7 @@ class Seat(Secret):
             kind, length = ("rest", batch.vector_bytes) if which else ("first part", KEY_BYTES)
             parts = zip(others, said.parts, strict=True)
             each = ((site, self._unsealed(site, kind, part, length)) for site, part in parts)
-            for site, content in chain([(self._position, self._kept.pop(kind))], each):
+            for site, content in chain([(self._position, self._stored.pop(kind))], each):
                 with self._blaming(site):
                     yield (
                         unpack_words(content, batch.predicates.n_words, batch.word_width)
@@ -336,7 +348,7 @@ class Seat(Secret):
         if recipient is None:
             return b""
         if recipient == self._position:
-            self._kept[kind] = part
+            self._stored[kind] = part
             return b""
         return self._sealed(recipient, kind, part, bound)
 
@@ -361,7 +373,9 @@ class Seat(Secret):
         return content
 
     def _context(self, kind: str, sender: int, to: int, bound: bytes) -> bytes:
-        return transcript(self._batch.digest, kind.encode(), place(sender), place(to), bound)
+        return transcript(
+            self._batch.digest, kind.encode(), encode_position(sender), encode_position(to), bound
+        )
 
     def _read(self, request: bytes, kind: type[BodyType]) -> BodyType:
         return decode(request, kind, most_bytes(self._batch, kind))

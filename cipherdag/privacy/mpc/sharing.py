@@ -21,7 +21,7 @@ from cipherdag.arrays import IntegerVector, WordVector
 from cipherdag.errors import BoundExceededError, ParameterError
 from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.keyed import same_digest, transcript
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand, place
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.words import RandomBytes, pack_words
@@ -95,7 +95,7 @@ def part_words(batch: Batch, seed: bytes) -> WordVector:
 
 def commitment(batch: Batch, site: int, seed: bytes) -> bytes:
     """What a site publishes of the seed for the dealer, so that the twin has the same, 32 bytes."""
-    parts = batch.digest, place(site), seed
+    parts = batch.digest, encode_position(site), seed
     return hashlib.sha256(transcript(b"cipherdag dealt part", *parts)).digest()
 
 

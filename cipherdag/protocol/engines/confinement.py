@@ -234,8 +234,8 @@ def _seccomp(*, carries_only: bool) -> bool:
         for family in {*range(_FAMILIES)} - {*_INTERNET}:
             named = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, family)
             rules.add_rule(refused, "socket", named)
-        for place in (0, 2):  # of another process, or to set one
-            rules.add_rule(refused, "prlimit64", pyseccomp.Arg(place, pyseccomp.NE, 0))
+        for argument in (0, 2):  # of another process, or to set one
+            rules.add_rule(refused, "prlimit64", pyseccomp.Arg(argument, pyseccomp.NE, 0))
     rules.load()
     return True
 

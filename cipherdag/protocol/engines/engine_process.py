@@ -70,7 +70,7 @@ class EngineProcess:
         Raises:
             SiteNotReadyError: It does not start.
         """
-        self._own, theirs = Pipe()
+        self._connection, theirs = Pipe()
         with writing(self._console):
             said = os.open(self._console, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with theirs:
@@ -87,8 +87,8 @@ class EngineProcess:
             )
         os.close(said)
         try:
-            self._own.send_bytes(encode(self._address))
-            self._record(read(_within(self._own, START_S), Started))
+            self._connection.send_bytes(encode(self._address))
+            self._record(read(_within(self._connection, START_S), Started))
         except (EOFError, OSError, MalformedMessageError) as error:
             self.__exit__()
             raise SiteNotReadyError(
@@ -96,7 +96,7 @@ class EngineProcess:
                 remedy=f"Read {self._console}.",
             ) from error
         self._serving = threading.Thread(
-            target=serve, args=(self._own, self._handler, self._record), daemon=True
+            target=serve, args=(self._connection, self._handler, self._record), daemon=True
         )
         self._serving.start()
         return self
@@ -110,7 +110,7 @@ class EngineProcess:
             self._process.wait()
         # who serves the connection closes it: closed twice, its number may be another file's
         if self._serving is None:
-            self._own.close()
+            self._connection.close()
 
     @property
     def running(self) -> bool:
@@ -167,16 +167,16 @@ class EngineDoor:
         """Serve one process after the other."""
         while not self._ended.is_set():
             try:
-                with self._listener.accept() as own:
-                    own.send_bytes(encode(self._address))
-                    self._record(read(own.recv_bytes(FRAME_BYTES), Started))
-                    serve(own, self._handler, self._record)
+                with self._listener.accept() as connection:
+                    connection.send_bytes(encode(self._address))
+                    self._record(read(connection.recv_bytes(FRAME_BYTES), Started))
+                    serve(connection, self._handler, self._record)
             except (OSError, EOFError, AuthenticationError, MalformedMessageError):
                 if not self._ended.is_set():
                     self._record(Notice("a local connection without the token", 1, refused=True))
 
 
-def serve(own: Connection, handler: Handler, record: Record) -> None:
+def serve(connection: Connection, handler: Handler, record: Record) -> None:
     """Answer an engine's process until it leaves or says what it must not say.
 
     Whatever happens the connection is closed then: the process ends, and the site does not go on
@@ -184,18 +184,18 @@ def serve(own: Connection, handler: Handler, record: Record) -> None:
     """
     try:
         while True:
-            said = read(own.recv_bytes(FRAME_BYTES), Call, Notice)
+            said = read(connection.recv_bytes(FRAME_BYTES), Call, Notice)
             if isinstance(said, Notice):
                 record(said)
                 time.sleep(NOTICE_PAUSE_S)  # a process that says more waits, and fills no disk
             elif isinstance(said, Call):
-                own.send_bytes(encode(_answered(said, handler)))
+                connection.send_bytes(encode(_answered(said, handler)))
     except (EOFError, OSError):
         pass
     except Exception:  # what it said is malformed, or cannot be recorded
         log.exception("the engine's process is cut off")
     finally:
-        own.close()
+        connection.close()
 
 
 def _answered(call: Call, handler: Handler) -> Reply:
@@ -211,13 +211,13 @@ def _answered(call: Call, handler: Handler) -> Reply:
     return Reply(call.ticket, outcome)
 
 
-def _within(own: Connection, seconds: float) -> bytes:
-    if not own.poll(seconds):
+def _within(connection: Connection, seconds: float) -> bytes:
+    if not connection.poll(seconds):
         raise EOFError
-    return own.recv_bytes(FRAME_BYTES)
+    return connection.recv_bytes(FRAME_BYTES)
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
     """What the process may know of this one's environment: how to get out of the network."""
-    known = {name: inherited[name] for name in PROXIES if name in inherited}
-    return {"PATH": os.defpath, "LANG": "C.UTF-8"} | known
+    passed_on = {name: inherited[name] for name in PROXIES if name in inherited}
+    return {"PATH": os.defpath, "LANG": "C.UTF-8"} | passed_on

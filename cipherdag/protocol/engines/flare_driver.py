@@ -130,8 +130,10 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
         try:
             where: dict[str, Any] = {"host": host, "port": int(port)}
             if proxy is not None:
-                way = await asyncio.to_thread(proxy.connect, host, int(port), timeout_s=HANDSHAKE_S)
-                where = {"sock": way, "server_hostname": host}
+                tunnel = await asyncio.to_thread(
+                    proxy.connect, host, int(port), timeout_s=HANDSHAKE_S
+                )
+                where = {"sock": tunnel, "server_hostname": host}
             reader, writer = await asyncio.open_connection(
                 **where,
                 limit=BUFFER_BYTES,
@@ -175,9 +177,9 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
 
     def _make_room(self, address: str) -> None:
         """Close the strangers that have waited longest, of this address before any others."""
-        own = [task for task, theirs in self._waiting.items() if theirs == address]
-        if len(own) >= WAITING_PER_ADDRESS:
-            self._close_waiting(own[0])
+        same_address = [task for task, theirs in self._waiting.items() if theirs == address]
+        if len(same_address) >= WAITING_PER_ADDRESS:
+            self._close_waiting(same_address[0])
         elif len(self._waiting) >= WAITING_IN_ALL:
             self._close_oldest()
 
@@ -237,12 +239,12 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
             self.close_connection(connection)
 
 
-def _keep_alive(own: Any) -> None:
-    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _keep_alive(connection: Any) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for option, value in KEEPALIVE.items():
         if hasattr(socket, option):
-            own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def raise_limit_of_files() -> None:

@@ -84,10 +84,10 @@ class FlareEngine:
 
     def _wait_for_sites(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while not (found := connected_sites(self._folder, wait_s=seconds)) >= self._sites:
+        while not (connected := connected_sites(self._folder, wait_s=seconds)) >= self._sites:
             if time.monotonic() < deadline:
                 time.sleep(PAUSE_S)
-            elif found & self._sites:
+            elif connected & self._sites:
                 return
             else:
                 raise SiteUnreachableError(

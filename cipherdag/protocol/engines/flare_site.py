@@ -56,10 +56,10 @@ class SiteEngine:
     Args:
         address: Whom to connect to.
         context: TLS with the site's certificate.
-        own: The connection to the site's own process.
+        process: The connection to the site's own process.
     """
 
-    def __init__(self, address: Address, context: ssl.SSLContext, own: Connection) -> None:
+    def __init__(self, address: Address, context: ssl.SSLContext, process: Connection) -> None:
         # imported by a process that is confined: numpy, which both need, starts threads
         from cipherdag.protocol.engines.flare_driver import Peers
         from cipherdag.protocol.engines.flare_link import Link
@@ -67,7 +67,7 @@ class SiteEngine:
 
         self._operations = OPERATIONS
         self._coordinator = address.host
-        self._own = own
+        self._process = process
         self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
         # one is computed, and one waits: a coordinator that comes back asks again meanwhile
         self._free = threading.Semaphore(2)
@@ -99,7 +99,7 @@ class SiteEngine:
                 return
             if call is not None:
                 self._pass_on(call)
-            elif self._own.poll():
+            elif self._process.poll():
                 return  # nothing is expected now, so the other end is closed
 
     def _arrived(self) -> None:
@@ -126,8 +126,8 @@ class SiteEngine:
             self._calls.put(call)
 
     def _pass_on(self, call: Call) -> None:
-        self._own.send_bytes(encode(call))
-        reply = read(self._own.recv_bytes(FRAME_BYTES), Reply)
+        self._process.send_bytes(encode(call))
+        reply = read(self._process.recv_bytes(FRAME_BYTES), Reply)
         # before the reply leaves: who has it may ask again at once
         self._free.release()
         self._reply(call.ticket, reply.outcome, reply.reply)
@@ -146,21 +146,21 @@ class SiteEngine:
         with self._noting:
             notices, self._notices = self._notices, Counter()
         for (what, refused), times in notices.items():
-            self._own.send_bytes(encode(Notice(what, times, refused)))
+            self._process.send_bytes(encode(Notice(what, times, refused)))
         self._noted = time.monotonic()
 
 
-def serve(own: Connection) -> None:
+def serve(process: Connection) -> None:
     """Get an address, give up all files, and pass on calls until the connection is closed."""
-    address = read(own.recv_bytes(FRAME_BYTES), Address)
+    address = read(process.recv_bytes(FRAME_BYTES), Address)
     credentials = Credentials(address.root, address.certificate, address.key)
     context = credentials.context(server=False)
     proxy = proxy_to(address.host)
     port = address.port if proxy is None else proxy.port
     separation = confine((Path(path) for path in address.protected), ports=(port,))
-    own.send_bytes(encode(Started(os.getpid(), separation)))
+    process.send_bytes(encode(Started(os.getpid(), separation)))
     if address.host:
-        SiteEngine(address, context, own).run()
+        SiteEngine(address, context, process).run()
 
 
 def connect(folder: Path) -> Connection:

@@ -122,7 +122,9 @@ class SyftEngine:
     def present(self, *, timeout_s: float) -> set[str]:
         """The sites whose Datasite answers at its address and says that it is theirs."""
         deadline = time.monotonic() + timeout_s
-        asked = {site: own.submit_greeting(deadline) for site, own in self._datasites.items()}
+        asked = {
+            site: datasite.submit_greeting(deadline) for site, datasite in self._datasites.items()
+        }
         wait(asked.values(), timeout=timeout_s)
         return {site for site, greeted in asked.items() if greeted.done() and greeted.result()}
 
@@ -267,10 +269,10 @@ def _opened(body: bytes) -> bytes | None:
 def _check_version() -> None:
     """Refuse another PySyft; importing it would take seconds that not every command needs."""
     try:
-        found = version("syft")
+        installed = version("syft")
     except PackageNotFoundError:
         raise SiteNotReadyError("PySyft is not installed here", remedy=_SET_UP) from None
-    if found != SYFT_VERSION:
+    if installed != SYFT_VERSION:
         raise SiteNotReadyError(
-            f"the PySyft engine needs version {SYFT_VERSION}, not {found}", remedy=_SET_UP
+            f"the PySyft engine needs version {SYFT_VERSION}, not {installed}", remedy=_SET_UP
         )

@@ -150,9 +150,9 @@ def launch_datasite(private: Path, key: SyftSigningKey) -> Datasite:
             signature=signature,
         )
     )
-    own = UID()
+    account_id = UID()
     account = User(
-        id=own,
+        id=account_id,
         email=_COORDINATOR_EMAIL,
         name="coordinator",
         role=ServiceRole.DATA_SCIENTIST,
@@ -162,7 +162,9 @@ def launch_datasite(private: Path, key: SyftSigningKey) -> Datasite:
     datasite.services.user.stash.set(
         credentials=datasite.verify_key,
         obj=account,
-        add_permissions=[ActionObjectPermission(uid=own, permission=ActionPermission.ALL_READ)],
+        add_permissions=[
+            ActionObjectPermission(uid=account_id, permission=ActionPermission.ALL_READ)
+        ],
     ).unwrap()
     return datasite
 

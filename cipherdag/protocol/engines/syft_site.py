@@ -103,8 +103,8 @@ class SyftSite:
             threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
             self._datasite = self._launch(self._private)
             self.port = self._wait_until_ready(self._datasite)
-            found = (self._private / "separation").read_bytes()
-            separation = msgspec.json.decode(found, type=Separation)
+            written = (self._private / "separation").read_bytes()
+            separation = msgspec.json.decode(written, type=Separation)
             self._record(Started(self._datasite.pid, separation))
         except BaseException:
             self._stop()

@@ -215,8 +215,8 @@ class Admission:
         """Have a person decide where the policy says so, or the cohort is not that of before."""
         names = [member.name for member in plan.cohort]
         groups = () if plan.measured.everywhere else plan.measured.alike(range(len(names)))
-        alike = [tuple(names[site] for site in group) for group in groups]
-        change = self.sums.change(plan.session, names, alike)
+        named_groups = [tuple(names[site] for site in group) for group in groups]
+        change = self.sums.change(plan.session, names, named_groups)
         near = change is not None and len(change.differing) < self.policy.min_cohort_difference
         by_hand = self.policy.approve_cohorts == "manual"
         new = change is not None and not change.covered_before and by_hand

@@ -267,9 +267,9 @@ class SetUp:
 
     def _difference(self, content: SharedContent) -> str:
         """For the site's own screen: which lines only one of the two schemas has."""
-        own = set(self._schema.decode("utf-8", "replace").splitlines())
+        here = set(self._schema.decode("utf-8", "replace").splitlines())
         theirs = set(content.schema.decode("utf-8", "replace").splitlines())
-        return f"only here {sorted(own - theirs)}, only in the study {sorted(theirs - own)}"
+        return f"only here {sorted(here - theirs)}, only in the study {sorted(theirs - here)}"
 
 
 class Handshake(SetUp):
@@ -334,8 +334,8 @@ class Handshake(SetUp):
         for earlier in range(self.index):
             self._responded(earlier, seals[earlier].ciphertexts[self.index - earlier - 1])
         first = seals[0]
-        own = first.secrets[self.index - 1] if self.index else b""
-        secrets, content = self._shared(own, first.content)
+        sealed_secrets = first.secrets[self.index - 1] if self.index else b""
+        secrets, content = self._shared(sealed_secrets, first.content)
         graph = KeyGraph.complete(len(self._names))
         return self._agreed(secrets, content, transcript, beacon, graph)
 

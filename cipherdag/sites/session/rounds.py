@@ -98,7 +98,7 @@ class Rounds:
         sums: What was opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
-        kept: Keeps the sums, where the site has a folder.
+        record: Keeps the sums, where the site has a folder.
         read: How it reads what all sites are told.
         state: The state of the session, which `protocol.states` says what to admit in.
     """
@@ -116,7 +116,7 @@ class Rounds:
     sums: OpenedSums = field(repr=False)
     coverage: Coverage
     daily: DailyReleases | None = None
-    kept: RunRecord | None = None
+    record: RunRecord | None = None
     read: Reading = ALONE
     state: State = State.READY
     _number: int = 0
@@ -166,8 +166,7 @@ class Rounds:
         if self.daily is not None:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
-        names, alike = self._names(ask.participants), self._alike(ask.participants)
-        self.sums.check(self.plan.session, names, alike, fewest=fewest)
+        self.sums.check(self.plan.session, *self._covered(ask.participants), fewest=fewest)
         bound_to = question_digest(self.plan, self.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
@@ -189,10 +188,10 @@ class Rounds:
     def _protected(self, current: Round, answer: FloatVector) -> Share:
         """The answer under protection, and this site's word to the others."""
         declared = current.declared
-        kept = self.coverage.suppress(current.question, answer, len(declared.sites))
+        suppressed = self.coverage.suppress(current.question, answer, len(declared.sites))
         return Share(
             digest=declared.digest,
-            share=self.aggregation.share(kept, declared),
+            share=self.aggregation.share(suppressed, declared),
             escrow=self.aggregation.escrow(declared),
             tags=self.agreement.tags(self._others(declared), declared.digest),
         )
@@ -205,7 +204,7 @@ class Rounds:
         current.seat = self.secure_tests.begun(*asked)
         share = current.seat.share(words)
         self._present = sites = current.declared.sites
-        self.sums.write(self.plan.session, self._names(sites), self._alike(sites))
+        self.sums.write(self.plan.session, *self._covered(sites))
         return Share(digest=current.declared.digest, share=share, escrow=(), tags=())
 
     def result(self, finish: Finish) -> bytes:
@@ -214,8 +213,8 @@ class Rounds:
         Raises:
             ForgedSumError: The last sum is not that of the sites' answers.
         """
-        found = self.state == State.SECURE and finish.previous
-        if self._step == 0 or found or self.state == State.OPENED:
+        verdicts = self.state == State.SECURE and finish.previous
+        if self._step == 0 or verdicts or self.state == State.OPENED:
             self._advance(finish.previous)
         if not self.program.replay.ended:
             log.warning("the coordinator ended the run before the plan did")
@@ -258,8 +257,8 @@ class Rounds:
                     self._step + 1, sums, len(declared.sites)
                 )
             self.coverage.opened(self._current.question, sums, len(declared.sites))
-            if self.kept is not None:
-                self.kept.add(self._number, declared.sites, sums)
+            if self.record is not None:
+                self.record.add(self._number, declared.sites, sums)
             self._sums = self.read.digest(b"sums", self._sums, opened)
             self._opened.add(self._current.content)
             self._answered = None
@@ -283,7 +282,7 @@ class Rounds:
         seed = self.aggregation.unmask(current.declared)
         if self.state == State.MASKED:
             sites = current.declared.sites
-            self.sums.write(self.plan.session, self._names(sites), self._alike(sites))
+            self.sums.write(self.plan.session, *self._covered(sites))
         self.state = State.OPENED
         self._opened.add(current.content)
         self._present = current.declared.sites
@@ -330,11 +329,11 @@ class Rounds:
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.plan.cohort[position].name for position in positions]
 
-    def _alike(self, positions: tuple[int, ...]) -> list[tuple[str, ...]]:
-        """The sites by what they measured; empty where all measured the same."""
+    def _covered(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
+        """The sites, and the groups of those that lack the same variables, if any lacks some."""
         measured = self.plan.measured
         groups = () if measured.everywhere else measured.alike(positions)
-        return [tuple(self._names(group)) for group in groups]
+        return self._names(positions), [tuple(self._names(group)) for group in groups]
 
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
         if list(positions) != sorted(set(positions)) or not set(positions) <= set(among):
@@ -352,10 +351,10 @@ class Rounds:
             raise CohortError(
                 f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
             )
-        measured, alike = self.plan.measured, self.policy.fewest_alike(self.plan)
-        if not measured.everywhere and measured.fewest_alike(positions) < alike:
+        measured, least = self.plan.measured, self.policy.fewest_alike(self.plan)
+        if not measured.everywhere and measured.fewest_alike(positions) < least:
             raise CohortError(
-                f"fewer than {alike} of the sites left lack the same variables: differences of "
+                f"fewer than {least} of the sites left lack the same variables: differences of "
                 "sums would tell of them alone"
             )
 

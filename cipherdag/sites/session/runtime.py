@@ -256,10 +256,10 @@ class SiteRuntime:
     def _set_up(self, set_up: SetUp, keyring: Keyring, ready: Ready) -> Ready:
         current, plan = self._current, set_up.plan
         program = self._program(plan)
-        kept = None
+        record = None
         if self._folder is not None:
-            kept = RunRecord(self._folder.runs / current.session.hex())
-            kept.begin(plan)
+            record = RunRecord(self._folder.runs / current.session.hex())
+            record.begin(plan)
         fewest = min(self._policy.min_sites, len(plan.cohort))
         coverage = Coverage(fewest, plan.min_contributors, self._reading)
         for opened in program.earlier:
@@ -278,7 +278,7 @@ class SiteRuntime:
             sums=self._sums,
             coverage=coverage,
             daily=self._folder.daily if self._folder is not None else None,
-            kept=kept,
+            record=record,
             read=self._reading,
         )
         current.set_up = None  # the private halves of its keys are not needed any more
@@ -351,8 +351,8 @@ def description(
     round_ = session.rounds.current if session.rounds is not None else None
     if message.operation not in REPLIES or message.operation in SET_UP:
         round_ = None
-    kept = session.rounds.kept if session.rounds is not None else None
-    closing = kept is not None and not kind and message.operation == "finish"
+    record = session.rounds.record if session.rounds is not None else None
+    closing = record is not None and not kind and message.operation == "finish"
     answered = not kind and round_ is not None and message.operation in ("ask", "open")
     values, shown = (0, "") if kind or ready is None else _shown(ready)
     if not kind and round_ is not None and message.operation == "ask":
@@ -367,6 +367,6 @@ def description(
         "round_number": round_.ask.number if round_ is not None else 0,
         "values": round_.declared.length if round_ is not None and answered else values,
         "sites": len(round_.declared.sites) if round_ is not None else 0,
-        "digest": kept.digest if kept is not None and closing else digest,
+        "digest": record.digest if record is not None and closing else digest,
         "question": round_.question.label if round_ is not None and answered else "",
     }

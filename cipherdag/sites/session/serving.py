@@ -222,14 +222,14 @@ class KeptSite:
 
     def _files(self) -> list[tuple[int, int]]:
         """When the files that a run is opened from were changed, and their sizes."""
-        site, found = self._site, []
+        site, stamps = self._site, []
         with suppress(CipherdagError):
             settings = site.settings()
-            own = (site.settings_path, site.policy_path, site.study_path)
-            for path in (*own, site.schema_path(settings), site.data_path(settings)):
+            paths = (site.settings_path, site.policy_path, site.study_path)
+            for path in (*paths, site.schema_path(settings), site.data_path(settings)):
                 about = path.stat() if path.exists() else None
-                found.append((about.st_mtime_ns, about.st_size) if about else (0, 0))
-        return found
+                stamps.append((about.st_mtime_ns, about.st_size) if about else (0, 0))
+        return stamps
 
     def _opened(self) -> SiteRuntime | RefusingSite:
         identity, study = self._site.identity(), self._site.study()
