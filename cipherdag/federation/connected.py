@@ -34,13 +34,12 @@ from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.protocol.engines.engine import Engine
-from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.journal import TRANSCRIPT_FILE, Journal, TranscribingEngine
 from cipherdag.protocol.messages import WAITING
 from cipherdag.protocol.plan import Member, Plan, Protection, make_plan, measured_by
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
 from cipherdag.results.folder import REPORT_FILE
 from cipherdag.results.run import Run
 from cipherdag.sites.private_files import locked

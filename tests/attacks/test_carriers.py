@@ -183,7 +183,7 @@ def test_a_local_account_finds_no_listener_and_no_socket_to_command(attacked):
     import psutil
 
     from cipherdag.errors import SiteNotReadyError
-    from cipherdag.protocol.engines import local_socket
+    from cipherdag.protocol.engines import flare_engine
 
     watched = Watched(attacked, "north")
     with attacked.relay(), watched.process:
@@ -193,16 +193,16 @@ def test_a_local_account_finds_no_listener_and_no_socket_to_command(attacked):
         assert not [
             own for own in psutil.Process(watched.process.pid).net_connections("unix") if own.laddr
         ]
-        address = attacked.coordinator / local_socket.ADDRESS_FILE
+        address = attacked.coordinator / flare_engine.ADDRESS_FILE
         assert address.stat().st_mode & 0o077 == 0
         path, token = address.read_text().split()
         assert Path(path).parent.stat().st_mode & 0o077 == 0
         for number in range(ATTEMPTS):
             address.write_text(f"{path}\n{number:064x}\n")
             with pytest.raises(SiteNotReadyError):
-                local_socket.ask(attacked.coordinator, "deliver", b"")
+                flare_engine.ask(attacked.coordinator, "deliver", b"")
         address.write_text(f"{path}\n{token}\n")
-        assert b"north" in local_socket.ask(attacked.coordinator, "connected", b"")
+        assert b"north" in flare_engine.ask(attacked.coordinator, "connected", b"")
     assert watched.asked == []
 
 

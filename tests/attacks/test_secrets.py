@@ -22,8 +22,8 @@ from cipherdag.privacy import homomorphic_mac, roundmasks
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.keys import pairkeys
 from cipherdag.privacy.keys.identity import DrawKey
+from cipherdag.protocol.journal import TranscribingEngine
 from cipherdag.protocol.messages import read_envelope
-from cipherdag.protocol.transcript import TranscribingEngine
 from cipherdag.sites.session import handshake
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.study import new_request, sign_study

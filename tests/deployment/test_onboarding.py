@@ -51,9 +51,9 @@ from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairing import pairing_code, same_fingerprint
 from cipherdag.protocol.engines.engine import LocalEngine
+from cipherdag.protocol.journal import TranscribingEngine, read_transcript
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.transcript import TranscribingEngine, read_transcript
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock

@@ -16,10 +16,9 @@ from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CipherdagError, OutputError
 from cipherdag.protocol import durable_lines
 from cipherdag.protocol.engines.engine import LocalEngine
-from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.journal import Journal, TranscribingEngine, read_transcript
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.site_log import log_into
-from cipherdag.protocol.transcript import TranscribingEngine, read_transcript
 from cipherdag.sites.private_files import lock, write_private
 from cipherdag.sites.record.ledger import ledger_lines, verify_ledger
 from cipherdag.sites.record.opened_sums import OpenedSum

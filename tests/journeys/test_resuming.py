@@ -32,7 +32,7 @@ from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.local_socket import ADDRESS_FILE, LocalSocket, ask
+from cipherdag.protocol.engines.flare_engine import ADDRESS_FILE, LocalSocket, ask
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, read_envelope
 from cipherdag.protocol.plan import Member, make_plan

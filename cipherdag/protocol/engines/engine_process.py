@@ -31,7 +31,7 @@ from cipherdag.protocol.engines.channel import (
     Started,
     read,
 )
-from cipherdag.protocol.engines.local_socket import TOKEN_BYTES
+from cipherdag.protocol.engines.flare_engine import TOKEN_BYTES
 
 Handler = Callable[[str, bytes], bytes]
 Record = Callable[[Started | Notice], None]

@@ -18,39 +18,22 @@ from pathlib import Path
 from typing import Self
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.privacy.wire import Body, encode
+from cipherdag.privacy.wire import encode
 from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
 from cipherdag.protocol.engines.flare_driver import Peers
+from cipherdag.protocol.engines.flare_engine import (
+    CONNECTED,
+    DELIVER,
+    ConnectedSites,
+    Delivered,
+    Delivery,
+    LocalSocket,
+)
 from cipherdag.protocol.engines.flare_link import Link
-from cipherdag.protocol.engines.local_socket import LocalSocket
 
 log = logging.getLogger("cipherdag.server")
 
-DELIVER, CONNECTED = "deliver", "connected"
 MOST_WAITING = 4096
-
-
-class Delivery(Body, frozen=True):
-    """One message of a run for one site, and how many seconds its reply is waited for."""
-
-    run: str
-    site: str
-    operation: str
-    message: bytes
-    timeout_s: float
-
-
-class Delivered(Body, frozen=True):
-    """What came back: a reply, or why there is none."""
-
-    outcome: str
-    reply: bytes = b""
-
-
-class ConnectedSites(Body, frozen=True):
-    """Names of the sites that are connected now."""
-
-    names: tuple[str, ...]
 
 
 @dataclass(slots=True)
