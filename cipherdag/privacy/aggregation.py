@@ -1,4 +1,4 @@
-"""What a share is for, and what a sum comes back as.
+"""A declaration says what shares are summed for; an aggregate is the sum that comes back.
 
 Leaks:
     A declaration is public; an aggregate is what the coordinator learns.
@@ -32,7 +32,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a share is for.
+    """Declares the values, the sites and the digest that a round's shares are summed for.
 
     Attributes:
         digest: Digest of the whole question, 32 bytes.

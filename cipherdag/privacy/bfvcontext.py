@@ -124,7 +124,7 @@ class BfvContext(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of what `secret_bytes` yields."""
+        """Number of bytes that `secret_bytes` yields."""
         return len(self.secret_bytes())
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
@@ -254,7 +254,6 @@ def _centred(whole: int, modulus: int) -> int:
 
 
 def _rows(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Plane and number of residues of every ciphertext in order."""
     for plane, length in enumerate(lengths):
         for start in range(0, length, _DEGREE):
             yield plane, min(_DEGREE, length - start)

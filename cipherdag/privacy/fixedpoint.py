@@ -133,7 +133,6 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
 
 
 def _planes(content: bytes, layout: _Layout, moduli: Moduli) -> list[WordVector]:
-    """The residues of all values, plane by plane."""
     words = words_from_bytes(content, sum(layout.plane_lengths))
     planes = []
     for plane, modulus in zip(
@@ -163,7 +162,7 @@ def words_to_bytes(words: WordVector) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where a declaration's values lie in the planes; a function of public parameters only.
+    """The layout of a declaration's values in planes, a function of public parameters only.
 
     Attributes:
         lengths: Number of values, per segment.
@@ -226,7 +225,7 @@ class _Layout:
         )
 
     def longer(self, values: FloatVector, count: int) -> FloatVector:
-        """Those of all values that have more residues than that."""
+        """Returns the values that have more residues than that."""
         chosen = [n_planes > count for n_planes in self.counts]
         return values if all(chosen) else values[self.per_value(chosen, np.bool_)]
 

@@ -36,7 +36,7 @@ _FORGERY_BITS = 50
 
 
 def tags_per_row(modulus: int) -> int:
-    """How many tags a row of residues of this modulus has: 1 from 51 bits on."""
+    """Number of tags in a row of residues of this modulus: 1 from 51 bits on."""
     return -(-_FORGERY_BITS // (modulus.bit_length() - 1))
 
 
@@ -64,7 +64,7 @@ class MacKey(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the key."""
+        """Number of bytes of the key."""
         return KEY_BYTES
 
     def same_as(self, other: MacKey) -> bool:

@@ -1,4 +1,4 @@
-"""Which sites share a key: every two of them, or each with its next ones on a ring drawn by lot.
+"""The key graph: every two sites share a key, or each with its next ones on a random ring.
 
 Masks between every two sites cost n - 1 keys a site. They cancel as well, and hide as much, where
 each site shares a key with ``degree`` others only, as long as the sites that tell nobody stay
@@ -73,7 +73,7 @@ _SURE: Final = 2.0**-FAILURE_BITS
 
 @dataclass(frozen=True, slots=True)
 class KeyGraph:
-    """Who shares keys with whom.
+    """The graph of the pairs of sites that share a key.
 
     Attributes:
         ring: The sites' positions in the cohort, around the ring.
@@ -109,14 +109,14 @@ class KeyGraph:
         return tuple(sorted(either))
 
     def peers(self, site: int, asked: Collection[int]) -> list[int]:
-        """Those of the sites asked that share a key with one of them, in their order."""
+        """The sites asked that share a key with one of them, in their order."""
         among = asked if isinstance(asked, frozenset) else frozenset(asked)
         return [other for other in self.neighbours(site) if other in among]
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBounds:
-    """How many keys a site has in a sparse graph, and how sure that is.
+    """The degree of a sparse key graph, and bounds on the chances that it exposes or fails.
 
     Attributes:
         n_sites: Sites of the cohort.
@@ -199,7 +199,7 @@ class KeyBounds:
         return possible and counts and max(self.exposure, self.loss) <= _SURE
 
     def sentence(self) -> str:
-        """What a person is told of the graph before and after a run."""
+        """The sentence about the graph that a person reads before and after a run."""
         collude = "no site colludes" if not self.colluders else f"{self.colluders} collude"
         return (
             f"Each site shares keys with {self.degree} of the {self.n_sites - 1} others, drawn by "

@@ -44,7 +44,7 @@ class Keystream(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the key."""
+        """Number of bytes of the key."""
         return _KEY_BYTES
 
     def words(self, count: int) -> WordVector:
@@ -104,7 +104,6 @@ def _apply(
     apply: Callable[[WordVector, WordVector, int], None],
     modulus: int,
 ) -> None:
-    """Add or subtract the sum of all streams."""
     size = max(CHUNK_WORDS // len(streams), 1)
     for first in range(0, words.size, size):
         chunk = words[first : first + size]

@@ -22,7 +22,7 @@ from cipherdag.privacy.residues import from_integers, to_signed
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How the numbers of one segment lie in words: number k + j * words is digit j of word k.
+    """The layout of one segment's numbers in words: number k + j * words is digit j of word k.
 
     Attributes:
         length: How many numbers.
@@ -108,5 +108,5 @@ def unpack(
 
 
 def impossible(segment: int) -> str:
-    """What is said of a sum beyond what honest sites add up to."""
+    """The message of an error about a sum beyond what honest sites add up to."""
     return f"segment {segment} of the sum has a value that the cohort cannot produce"

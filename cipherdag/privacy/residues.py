@@ -63,7 +63,7 @@ def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> W
 
 
 def shift_to(modulus: int) -> np.uint64:
-    """How many bits of a word are dropped, so that what is left is hardly beyond the modulus."""
+    """Number of bits to drop from a word, so that the rest is hardly beyond the modulus."""
     return np.uint64(_WORD_BITS - (modulus - 1).bit_length())
 
 

@@ -86,7 +86,7 @@ class RoundMasks(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of all pair keys and the seed of the current round together."""
+        """Number of bytes of all pair keys and of the seed of the current round."""
         return KEY_BYTES * len(self._pair_keys) + len(self._self_seed)
 
     def check(self, declaration: Declaration) -> None:
@@ -217,7 +217,7 @@ class RoundMasks(Secret):
             raise OpeningRefusedError("this site released no seed for this question yet")
 
     def _peers(self, declaration: Declaration) -> list[int]:
-        """Those of the other sites asked that share a key with this one, in their order."""
+        """The other sites asked that share a key with this one, in their order."""
         return [peer for peer in declaration.sites if peer in self._pair_keys]
 
     def _require_current(self, declaration: Declaration) -> None:

@@ -1,4 +1,4 @@
-"""What every object that holds a secret has in common: it cannot be shown, copied or pickled.
+"""An object that holds a secret cannot be shown, copied or pickled.
 
 Nor does a process that holds one leave its memory behind when it crashes: `leave_no_core`.
 

@@ -45,7 +45,7 @@ from cipherdag.privacy.secrecy import Secret
 
 
 class Carrier(Protocol):
-    """How words travel from a site, and whether the coordinator can read them."""
+    """Carries words from a site to the coordinator, which may or may not read them."""
 
     @property
     def moduli(self) -> Moduli:
@@ -147,7 +147,7 @@ class SiteAggregation(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the pair keys, the current round's seed, the sum key and the carrier's together."""
+        """Number of bytes of the pair keys, the seed, and the keys of MAC and carrier together."""
         masks = 0 if self._masks is None else self._masks.secret_size
         return masks + self._sum_key.secret_size + self._carrier.secret_size
 

@@ -16,7 +16,7 @@ from cipherdag.errors import MalformedMessageError
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
-    """What every message body has in common: strict decoding."""
+    """The parent of every message body, which is strictly decoded."""
 
 
 BodyType = TypeVar("BodyType", bound=Body)
@@ -63,7 +63,7 @@ def digest(purpose: bytes, *parts: bytes) -> bytes:
 
 
 def pack(content: bytes) -> bytes:
-    """What was opened, as it travels back to the sites; most bytes of a sum are zero."""
+    """Compresses an opened sum for its way back to the sites; most of its bytes are zero."""
     return zlib.compress(content, level=1)
 
 

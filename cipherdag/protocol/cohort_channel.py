@@ -44,7 +44,7 @@ REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Replies(Generic[Reply]):
-    """What came back: bodies and raw envelopes by position, and why the others are missing."""
+    """Replies by position: bodies and raw envelopes, and why the others are missing."""
 
     bodies: dict[int, Reply]
     envelopes: dict[int, bytes]

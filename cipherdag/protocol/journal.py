@@ -74,11 +74,11 @@ Entry = Started | KeysAgreed | GivenUp | Summed
 
 
 class Record(Protocol):
-    """Where a session is written down: a `Journal`, or what keeps a run of this process."""
+    """A record that a session is written to: a `Journal`, or one of a run of this process."""
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What the session takes up, oldest first."""
+        """The entries that the session resumes from, oldest first."""
 
     def write(self, entry: Entry) -> None:
         """Write an entry down before the session goes on."""
@@ -213,7 +213,7 @@ class TranscribingEngine:
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """See `Engine.call`."""
+        """Sends each site its message; see `Engine.call`."""
         replies = self._engine.call(operation, messages, timeout_s=timeout_s)
         lines = [
             msgspec.json.encode(received(site, reply)) + b"\n"

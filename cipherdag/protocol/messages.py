@@ -155,7 +155,7 @@ class Secure(RoundRequest, frozen=True):
 
 
 class Secured(Body, frozen=True):
-    """What a site with a role answers: keys, sealed shares, or signed bits."""
+    """The answer of a site with a role: keys, sealed shares, or signed bits."""
 
     digest: bytes
     content: bytes
@@ -262,7 +262,6 @@ def read_envelope(message: bytes) -> Envelope:
 
 
 def _signed_parts(session: bytes, sender: str, topic: str, payload: bytes) -> tuple[bytes, ...]:
-    """The purpose of a signature, and what it covers."""
     version = WIRE_VERSION.to_bytes(2, "big")
     # Ed25519 itself reads what it signs twice
     body = hashlib.sha256(payload).digest()
@@ -286,7 +285,7 @@ def content_digest(question: Question) -> bytes:
 def declaration(
     question: Question, participants: tuple[int, ...], digest_: bytes, plan: Plan
 ) -> Declaration:
-    """What a round's shares are for, as the privacy layer wants it.
+    """Declares to the privacy layer what a round's shares are for.
 
     As many sites recover a mask as a sum covers at least: the honest ones among them released
     their seed and never answer the question again, so too few are left to open another sum of it.

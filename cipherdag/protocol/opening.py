@@ -190,7 +190,7 @@ class Opening:
 
 
 def agreed_result(closed: Mapping[int, Closed], name: Callable[[int], str]) -> bytes:
-    """What all sites say the run came to, by position; ``name`` is that of a site.
+    """The digest of the result that all sites sign; ``name`` is that of a site.
 
     Raises:
         ResultMismatchError: One says something else than the first.
@@ -294,7 +294,6 @@ class SecureRound:
         return Relay(self.batch, [member.name for member in self.plan.cohort])
 
     def _asked(self, verb: Verb, requests: dict[int, bytes]) -> dict[int, bytes]:
-        """What all parties with a role answer."""
         contents = {}
         if COORDINATOR in requests and self.seat is not None:
             contents[COORDINATOR] = self.seat.prepare(requests.pop(COORDINATOR))

@@ -64,7 +64,7 @@ class Member(Body, frozen=True, omit_defaults=True):
 
 
 class Plan(Body, frozen=True, kw_only=True, dict=True):
-    """What a run will do, and for whom.
+    """A run's program, parameters and cohort, and for whom it is done.
 
     Attributes:
         algorithm: Name of the algorithm, as registries and policies know it.
@@ -104,17 +104,17 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def digest(self) -> bytes:
-        """What a person approves, 32 bytes; it covers every field."""
+        """The digest that a person approves, 32 bytes; it covers every field."""
         return digest(b"plan", encode(self))
 
     @property
     def measured(self) -> Measured:
-        """Which variables the sites measured."""
+        """The variables that the sites measured."""
         return measured_by(self.cohort)
 
     @cached_property
     def key_bounds(self) -> KeyBounds | None:
-        """How many keys a site has, and how sure that is; None where every two sites share one.
+        """The bounds of a sparse key graph; None where every two sites share a key.
 
         Raises:
             ParameterError: Too many sites collude or may leave for any graph.
@@ -126,7 +126,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @property
     def keys_sentence(self) -> str:
-        """What a person is told of who shares keys with whom; empty where every two sites do."""
+        """A sentence for people on who shares keys with whom; empty where every two sites do."""
         return "" if self.key_bounds is None else self.key_bounds.sentence()
 
     def check_keys(self) -> None:
@@ -191,7 +191,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
 
 def whole_number(value: object, what: str = "a seed") -> int:
-    """What is to be a whole number as an integer of Python.
+    """Converts what has to be a whole number to an integer of Python.
 
     Raises:
         ParameterError: It is no whole number.
@@ -203,7 +203,7 @@ def whole_number(value: object, what: str = "a seed") -> int:
 
 
 def _why(error: Exception) -> str:
-    """What is wrong with a plan's text, such as which field; it may come from anybody."""
+    """Says what is wrong with a plan's text, such as which field; it may come from anybody."""
     said = str(error.strerror if isinstance(error, OSError) else error)[:_SHOWN]
     return f": {said}" if said.isprintable() else ""  # it is shown on a terminal
 
@@ -272,7 +272,7 @@ def make_plan(
 
 
 def measured_by(cohort: Sequence[Member]) -> Measured:
-    """Which variables the sites of a cohort measured."""
+    """The variables that the sites of a cohort measured."""
     return Measured(tuple(member.lacking for member in cohort))
 
 
@@ -295,7 +295,7 @@ def check_alike(cohort: Sequence[Member], fewest: int) -> None:
 
 
 def fewest_alike(n_sites: int, colluders: int, contributors: int) -> int:
-    """How many of so many sites have to lack the same variables, where some sites lack any.
+    """The least number of sites that lack the same variables, where some sites lack any.
 
     As many as contribute to a test, and two that do not collude: a sum over them can be told.
     """

@@ -86,7 +86,7 @@ class Replay(Generic[Outcome]):
 
     @property
     def skeleton(self) -> BoolMatrix | None:
-        """What the program shows of the skeleton so far; see `Presence`."""
+        """The skeleton as far as the program shows it; see `Presence`."""
         return None if self._present is None else self._present.skeleton
 
     @property
@@ -96,7 +96,7 @@ class Replay(Generic[Outcome]):
 
     @property
     def outcome(self) -> Outcome:
-        """What the program came to, once it has ended."""
+        """The program's outcome, once it has ended."""
         return self._outcome
 
     def _digest(self, sums: FloatVector) -> bytes:

@@ -27,7 +27,7 @@ MOST_DEALT_BYTES: Final = MAX_MESSAGE_BYTES * 3 // 4
 
 
 def session_of(plan: Plan, transcript: bytes) -> bytes:
-    """What the secure tests of a run are bound to: its plan, and all keys, 32 bytes."""
+    """The digest of a plan and all keys that a run's secure tests are bound to, 32 bytes."""
     return digest(b"secure tests", plan.digest, transcript)
 
 
@@ -88,7 +88,7 @@ class SecureTests:
         return self.party.begin(batch)
 
     def verdicts(self, previous: bytes, batch: Batch, plan: Plan) -> tuple[bytes, FloatVector]:
-        """What the coordinator says was found, and the verdicts in it; checked.
+        """Checks the verdicts that the coordinator relays, and reads them.
 
         Raises:
             MalformedMessageError, ForgedSumError, ReplayError: As `Party.accept`.

@@ -130,7 +130,7 @@ class Session:
 
     @property
     def result(self) -> bytes:
-        """What all sites say the run came to, once it is finished; see `Closed`."""
+        """The digest of the result that all sites sign, once it is finished; see `Closed`."""
         return self._result
 
     @property
@@ -140,7 +140,7 @@ class Session:
 
     @property
     def determined(self) -> Determined:
-        """Which variables follow from others, once open; none where the algorithm needs none."""
+        """The variables that follow from others, once open; none where the algorithm needs none."""
         return NOTHING if self._opened is None else Determined(self._opened.relations)
 
     def open(self) -> int:
@@ -326,7 +326,6 @@ class Session:
         return total
 
     def _secure(self, question: Question, ask: Ask, bound_to: bytes) -> SecureRound:
-        """The secure tests of this round."""
         bound = session_of(self._plan, self._transcript), roles_of(self._plan, self._beacon)
         batch = batch_of(*bound, ask, question, self._sums)
         return SecureRound.begun(self._channel, self._plan, bound_to, batch, self._party)

@@ -48,7 +48,7 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """What the coordinator has of a set-up, and what each site said in the end.
+    """The coordinator's outcome of a set-up, and what each site said in the end.
 
     ``keys`` are those that it deals by, with each of two sites.
     """
@@ -91,14 +91,14 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
 
 
 def graph_of(plan: Plan, beacon: bytes) -> KeyGraph:
-    """Who shares a key with whom in a run."""
+    """The key graph of a run."""
     if plan.key_bounds is not None:
         return KeyGraph.drawn(beacon, len(plan.cohort), plan.key_bounds.degree)
     return KeyGraph.complete(len(plan.cohort))
 
 
 def roles_of(plan: Plan, beacon: bytes) -> Roles:
-    """Who has which role in the secure tests of a run."""
+    """The roles in the secure tests of a run."""
     return Roles.draw(beacon, range(len(plan.cohort)))
 
 
@@ -155,7 +155,7 @@ def _set_up_sparse(
 
 
 def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) -> dict[int, Linked]:
-    """What each site is sent of all links.
+    """The links that each site is sent, of all that the sites made.
 
     Raises:
         KeyAgreementError: A site made another number of links than the lot gave it.

@@ -82,7 +82,7 @@ class SharedSecrets(Body, frozen=True):
 
 
 class SharedContent(Body, frozen=True):
-    """What travels under the sites' context key: the BFV keys, if any, and the study's schema."""
+    """The BFV keys, if any, and the study's schema; they travel under the sites' context key."""
 
     context: bytes
     schema: bytes
@@ -117,7 +117,7 @@ class Chances(Body, frozen=True):
 
 
 class Links(Body, frozen=True):
-    """What a site sends to those that the lot gave it.
+    """A site's links to its neighbours on the sparse graph.
 
     Attributes:
         links: An ML-KEM ciphertext for each later one in cohort order, and a word under the key
@@ -132,7 +132,7 @@ class Links(Body, frozen=True):
 
 
 class Linked(Body, frozen=True):
-    """What the earlier sites sent to one: their links in cohort order, and what the first seals.
+    """The links that earlier sites sent to one, in cohort order, and what the first seals.
 
     ``secrets`` are empty for the first site itself.
     """
@@ -164,7 +164,7 @@ def new_chance() -> bytes:
 
 
 def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
-    """What a site offers before any site tells its number, 32 bytes."""
+    """A site's commitment to its random number, 32 bytes."""
     return digest(b"commitment", plan.digest, site.to_bytes(4, "big"), chance)
 
 

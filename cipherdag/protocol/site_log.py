@@ -1,4 +1,4 @@
-"""Where a site's own process writes what must not leave the site."""
+"""A site's own process logs here what must not leave the site."""
 
 from __future__ import annotations
 
@@ -100,7 +100,6 @@ class OnceHandler(logging.FileHandler):
 
 
 def _duration(seconds: float) -> str:
-    """Some seconds as a person says them."""
     if seconds < 90.0:  # noqa: PLR2004
         return f"{seconds:.0f} s"
     return f"{seconds / 60.0:.0f} min"

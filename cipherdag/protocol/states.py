@@ -24,7 +24,7 @@ from cipherdag.errors import KeyAgreementError, OpeningRefusedError, PrivacyErro
 
 
 class State(StrEnum):
-    """What a site did last in a session."""
+    """The state of a session at a site, named after what the site did last."""
 
     CLOSED = "closed"
     """It holds the keys of no session."""
@@ -49,7 +49,7 @@ class State(StrEnum):
 
 
 class Transition(NamedTuple):
-    """What a site does at a request, and the states that it may be in afterwards."""
+    """A site's action at a request, and the states that it may be in afterwards."""
 
     action: str
     states: frozenset[State]

@@ -48,7 +48,7 @@ class Program:
 
     @property
     def decisions(self) -> bytes:
-        """What it decided, once it has ended: the same wherever it ran."""
+        """The program's decisions, once it has ended: the same wherever it ran."""
         if self.algorithm is None:
             return b""
         return self.algorithm.decisions(self.replay.outcome, self.facts)
@@ -88,7 +88,7 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
 def asking(
     ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]], facts: Facts
 ) -> Generator[Question, FloatVector, Outcome]:
-    """What ``ask`` does, begun at its first step: where it cannot, the coordinator says why."""
+    """Defers ``ask`` to its first step: where it cannot begin, the coordinator says why."""
     return (yield from ask(facts))
 
 

@@ -106,7 +106,7 @@ def test_ever_new_sentences_do_not_fill_the_memory(log):
     for number in range(5 * MOST_KEPT):
         log.say(0, f"refused {number}")
         log.say(0, f"refused {number}")
-    assert len(log.handler._known) == MOST_KEPT
+    assert len(log.handler._sentences) == MOST_KEPT
     lines = log.close()
     assert len(lines) == 2 * 5 * MOST_KEPT
     assert not log.handler._known

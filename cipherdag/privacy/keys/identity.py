@@ -1,4 +1,4 @@
-"""Who a message is from: Ed25519 signatures (RFC 8032) under keys pinned out of band.
+"""Ed25519 signatures (RFC 8032) show who sent a message, under keys pinned out of band.
 
 Leaks:
     Public keys, fingerprints and signatures are public; the private key leaves its object only
@@ -125,7 +125,7 @@ class SigningIdentity(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the private key."""
+        """Number of bytes of the private key."""
         return _PRIVATE_BYTES
 
     def sign(self, domain: bytes, *parts: bytes) -> bytes:

@@ -108,7 +108,7 @@ def pairing_code(fingerprint: str, words: int = KEY_WORDS) -> str:
 
 
 def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
-    """How a code or fingerprint that was read aloud differs from a known one; empty if it does not.
+    """Says how a code or fingerprint that was read aloud differs from the expected one; or "".
 
     Args:
         heard: Words of a code, each in full or its first four letters or more; or 64 hexadecimal
@@ -145,7 +145,6 @@ def plain_fingerprint(fingerprint: str) -> str:
 
 
 def _words(heard: str, words: int) -> list[str]:
-    """The words of a code as the list spells them."""
     spoken = re.findall(r"[^\W_]+", heard.lower())
     if len(spoken) != words or any(character.isdigit() for character in heard):
         raise ParameterError(

@@ -56,7 +56,7 @@ class PairKey(Secret):
 
 
 def derive_each(keys: Iterable[PairKey], purpose: bytes, *context: bytes) -> list[bytes]:
-    """What `PairKey.derive` gives of every key."""
+    """Derives from every key as `PairKey.derive` does."""
     return expand_each([key._key for key in keys], purpose, *context)  # noqa: SLF001
 
 

@@ -28,7 +28,7 @@ SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES
 
 
 class SealingKey(Secret):
-    """What both sites of a pair seal with for one purpose, ready for many messages.
+    """The AES-GCM key of a pair of sites for one purpose, ready for many messages.
 
     `sealing_keys` makes them, another for each purpose. Where both sites seal for each other, the
     purpose, or what a message is bound to, names the direction.
@@ -41,7 +41,7 @@ class SealingKey(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the key."""
+        """Number of bytes of the key."""
         return KEY_BYTES
 
     def seal(self, plaintext: bytes, associated: bytes, nonce: bytes = b"") -> bytes:
@@ -81,7 +81,7 @@ class SealingKey(Secret):
 
 
 def sealing_keys(pair_keys: Iterable[PairKey], purpose: bytes) -> list[SealingKey]:
-    """What a site seals with for a purpose, for every other site of some."""
+    """Derives a site's sealing keys for a purpose, one for every pair key."""
     return [SealingKey(key) for key in derive_each(pair_keys, b"seal", purpose)]
 
 
@@ -134,11 +134,11 @@ class AgreementKeys(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of all keys together."""
+        """Number of bytes of all keys together."""
         return KEY_BYTES * len(self._keys)
 
     def tags(self, peers: Sequence[int], *parts: bytes) -> tuple[bytes, ...]:
-        """What shows each of the sites that this one states the parts, 16 bytes each.
+        """Tags that show each of the sites that this one states the parts, 16 bytes each.
 
         Leaks:
             Nothing to whoever lacks the key of the two sites.
@@ -149,7 +149,7 @@ class AgreementKeys(Secret):
         )
 
     def silent(self, peers: Sequence[int], tags: Sequence[bytes], *parts: bytes) -> list[int]:
-        """Those of the sites that did not state the parts to this one, by their tags.
+        """The sites whose tags do not show that they stated the parts to this one.
 
         Leaks:
             Nothing: each comparison takes the same time wherever the tags differ.
@@ -162,7 +162,7 @@ class AgreementKeys(Secret):
         return [peer for peer, right, tag in each if not same_digest(right, tag)]
 
     def _words(self, peers: Sequence[int], parts: tuple[bytes, ...]) -> list[bytes]:
-        """What every pair says of the parts, both ways; what was said last is kept."""
+        """Both halves of every pair's keyed digest of the parts; the last ones are cached."""
         asked = tuple(peers), parts
         if self._asked != asked:
             self._said = expand_each([self._keys[peer] for peer in peers], _PURPOSE, *parts)

@@ -126,7 +126,6 @@ def _check_of(secret: bytes) -> bytes:
 
 
 def _read(share: bytes) -> Elements:
-    """The numbers of a share; raises ShareError."""
     if len(share) == SHARE_BYTES:
         values = np.frombuffer(share, dtype=">u4").astype(np.uint64)
         if (values < _ORDER).all():
@@ -144,7 +143,7 @@ def _powers(points: Elements, terms: int) -> Elements:
 
 
 def _weights(at: Elements, points: Elements) -> Elements:
-    """What the value at each of ``at`` takes of that at every point (Lagrange), shape (at, points).
+    """Lagrange weights of every point in the value at each of ``at``, shape (at, points).
 
     ``at`` and points are distinct.
     """
@@ -156,7 +155,6 @@ def _weights(at: Elements, points: Elements) -> Elements:
 
 
 def _products(rows: Elements) -> Elements:
-    """The product of each row, shape (rows,)."""
     product = np.ones(len(rows), dtype=np.uint64)
     for column in rows.T:
         product = _reduced(product * column)
@@ -164,7 +162,7 @@ def _products(rows: Elements) -> Elements:
 
 
 def _inverses(elements: Elements) -> Elements:
-    """What each is to be multiplied by to give 1: its power of the prime less 2 (Fermat)."""
+    """Inverses modulo the prime: each to the power of the prime less 2 (Fermat)."""
     power = np.ones_like(elements)
     for bit in f"{PRIME - 2:b}":
         power = _reduced(power * power)
@@ -186,5 +184,5 @@ def _product(first: Elements, second: Elements) -> Elements:
 
 
 def _reduced(numbers: Elements) -> Elements:
-    """Their rests modulo the prime; numpy divides whole vectors, but takes rests one by one."""
+    """Reduces modulo the prime; numpy divides whole vectors, but takes rests one by one."""
     return numbers - numbers // _ORDER * _ORDER

@@ -91,7 +91,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one attempt at a batch of tests is, as every party derives it for itself.
+    """One attempt at a batch of tests, as every party derives it for itself.
 
     Attributes:
         session: Digest of the session, 32 bytes.
@@ -130,7 +130,7 @@ class Batch:
             raise CohortError("the coordinator deals for two sites, and a site for more")
 
     def role_of(self, position: int) -> str:
-        """What a party is in this batch: dealer, twin, holder, site, or coordinator that deals.
+        """The role of a party in this batch: dealer, twin, holder, site, or coordinator that deals.
 
         Raises:
             CohortError: It takes no part.
@@ -144,7 +144,7 @@ class Batch:
 
     @cached_property
     def digest(self) -> bytes:
-        """What every key, seal and signature of the batch is bound to, 32 bytes."""
+        """The digest that every key, seal and signature of the batch is bound to, 32 bytes."""
         roles = self.roles
         twin = _NO_TWIN if roles.twin is None else roles.twin
         said = _LAYOUT.pack(_VERSION, self.number, self.attempt, roles.dealer, twin, *roles.holders)
@@ -169,12 +169,12 @@ class Batch:
 
     @cached_property
     def multiplied(self) -> NDArray[np.intp]:
-        """Which words some form multiplies, ascending."""
+        """Positions of the words that some form multiplies, ascending."""
         return np.unique(self.predicates.quadratic[:, 1:3]).astype(np.intp)
 
     @cached_property
     def test_of(self) -> NDArray[np.intp]:
-        """Which test every comparison is of."""
+        """The test of every comparison."""
         return np.repeat(np.arange(self.predicates.n_tests), self.predicates.sizes)
 
     @cached_property
@@ -201,12 +201,12 @@ class Batch:
 
     @cached_property
     def tree_hash(self) -> BlockHash:
-        """What comparison keys of this batch are hashed with."""
+        """The public hash of this batch's comparison keys."""
         return self._hash(b"keys")
 
     @cached_property
     def label_hash(self) -> BlockHash:
-        """What labels of this batch are hashed with."""
+        """The public hash of this batch's labels."""
         return self._hash(b"labels")
 
     def _hash(self, purpose: bytes) -> BlockHash:

@@ -1,4 +1,4 @@
-"""What the dealer of a batch deals, all of it from one seed and the sites' seeds.
+"""The dealer of a batch deals correlated randomness from one seed and the sites' seeds.
 
 With t the sum of the dealt parts and F the forms without their constants, the dealer knows F(t).
 The holders draw shares of a uniform v for every comparison, and open F(x) + constant - 1 + r with
@@ -49,7 +49,7 @@ _ONE = np.uint64(1)
 
 
 class HolderDraws(Secret):
-    """What a holder draws from its seed; steps of the first are odd, of the second even.
+    """A holder's draws from its seed; steps of the first holder are odd, of the second even.
 
     Attributes:
         roots: Root seeds of its keys, shape (comparisons, 2).
@@ -75,13 +75,13 @@ class HolderDraws(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of all words."""
+        """Number of bytes of all words."""
         secrets = (self.roots, self.masks, self.dealt, self.steps, self.labels, self.reach)
         return sum(array.nbytes for array in secrets)
 
 
 class Dealt(Secret):
-    """What a dealer deals: a part that anyone may read, and a seed for each holder."""
+    """A deal: a part that anyone may read, and a seed for each holder."""
 
     __slots__ = ("common", "seeds")
 
@@ -91,11 +91,11 @@ class Dealt(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of both seeds."""
+        """Number of bytes of both seeds."""
         return sum(map(len, self.seeds))
 
     def check(self, batch: Batch, holder: int) -> bytes:
-        """What the twin tells a holder, 32 bytes."""
+        """The digest of the deal that the twin sends a holder, 32 bytes."""
         return deal_digest(batch, holder, self.seeds[holder], self.common)
 
 
@@ -146,7 +146,7 @@ def deal_digest(batch: Batch, holder: int, seed: bytes, common: bytes) -> bytes:
 
 
 class CommonPart:
-    """What a dealer sent in the clear, read.
+    """The part of a deal that was sent in the clear, as it is read.
 
     Args:
         batch: What for.
@@ -176,7 +176,6 @@ class CommonPart:
 
 
 def _keys(batch: Batch, masks: WordVector, roots: Blocks, payloads: WordVector) -> Iterator[bytes]:
-    """The keys of every group, as they travel."""
     for width, members in batch.groups:
         reduced, top = split_top(masks[members], width)
         # a form is positive where the masked sum's top bit, r's and the borrow have an even sum

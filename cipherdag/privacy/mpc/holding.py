@@ -61,7 +61,7 @@ class Holding(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the parts."""
+        """Number of bytes of the parts."""
         return self._parts.nbytes
 
     def mask(self) -> bytes:

@@ -72,7 +72,7 @@ def label_list(
 def read_labels(
     hashed: BlockHash, sizes: IntegerVector, dealt: bytes, labels: WordVector, reached: WordVector
 ) -> BoolVector:
-    """What the opened labels mean, shape (tests,).
+    """Reads the bits that the opened labels stand for, shape (tests,).
 
     Args:
         hashed: The batch's hash of labels.

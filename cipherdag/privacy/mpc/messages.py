@@ -74,7 +74,7 @@ class Collected(Body, frozen=True):
 
 
 class Keys(Body, frozen=True):
-    """What the dealer deals: in the clear, and a sealed seed for each holder."""
+    """The dealer's deal: its part in the clear, and a sealed seed for each holder."""
 
     common: bytes
     seeds: tuple[bytes, bytes]
@@ -110,7 +110,7 @@ class Signed(Body, frozen=True):
 
 
 class Verdicts(Body, frozen=True):
-    """As `Signed`, with the signatures of the first and the second holder."""
+    """The bits of `Signed`, with the signatures of the first and the second holder."""
 
     bits: bytes
     dealt: bytes

@@ -68,7 +68,7 @@ class Party(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of all sealing keys."""
+        """Number of bytes of all sealing keys."""
         return sum(key.secret_size for key in self._keys.values())
 
     def begin(self, batch: Batch) -> Seat:

@@ -91,7 +91,7 @@ _CHUNK = 4096
 
 
 class PayloadKeys(NamedTuple):
-    """What both keys of some comparisons have in common.
+    """The corrections and outputs that both keys of some comparisons have in common.
 
     Attributes:
         corrections: Blocks, shape (levels, count, 2).
@@ -104,12 +104,12 @@ class PayloadKeys(NamedTuple):
     outputs: WordMatrix
 
     def part(self, some: slice) -> PayloadKeys:
-        """Those of some comparisons."""
+        """The keys of some comparisons."""
         return PayloadKeys(self.corrections[:, some], self.values[:, some], self.outputs[some])
 
 
 def levels(bits: int) -> int:
-    """How many corrections a key over points of so many bits, at least 2, has."""
+    """Number of corrections in a key over points of so many bits, at least 2."""
     return bits - LEAF_BITS
 
 
@@ -135,7 +135,7 @@ def deal_payloads(
     payloads: WordVector,
     turned: WordVector,
 ) -> PayloadKeys:
-    """What both keys have in common, for every comparison.
+    """Deals the parts that both keys have in common, for every comparison.
 
     Args:
         hashed: The hash of this batch.
@@ -198,7 +198,6 @@ def _deal(
     turned: WordVector,
     keys: PayloadKeys,
 ) -> None:
-    """Write the keys of a chunk."""
     seeds, control = roots, np.zeros((2, alphas.size), dtype=np.uint64)
     control[1] = 1
     path = np.zeros(alphas.size, dtype=np.uint64)  # what both outputs add up to on alpha's path

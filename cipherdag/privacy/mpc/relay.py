@@ -157,7 +157,7 @@ class Relay:
         return {holders[0]: encode(Passed(second)), holders[1]: encode(Passed(first))}
 
     def _passed(self, replies: Mapping[int, bytes], length: int) -> tuple[bytes, bytes]:
-        """What the holders sealed for each other, the first's first."""
+        """The contents that the holders sealed for each other, the first holder's first."""
         contents = []
         for holder in self.batch.roles.holders:
             content = self._read(holder, replies[holder], Passed).content

@@ -106,12 +106,12 @@ class Seat(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of the parts and the seed that it keeps."""
+        """Number of bytes of the parts and the seed that it stores."""
         return sum(map(len, self._stored.values())) + len(self._seed)
 
     @property
     def batch(self) -> Batch:
-        """What is asked of whom."""
+        """The batch that this party takes part in."""
         return self._batch
 
     @property
@@ -248,7 +248,6 @@ class Seat(Secret):
             return encode(sign_bits(self._batch, bits, self._common, identity))
 
     def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:
-        """Deal, as the dealer or as its twin."""
         batch, roles = self._batch, self._batch.roles
         seed = self._seed or self._unsealed(roles.dealer, "seed", said.seed, KEY_BYTES)
         if len(said.commitments) != len(others):
@@ -281,7 +280,6 @@ class Seat(Secret):
         return Checks((first, second))
 
     def _collected(self, said: Collected, others: Sequence[int]) -> Holding:
-        """A holder's shares of the sums, from all sites' parts."""
         batch = self._batch
         which = batch.roles.holders.index(self._position)
 
@@ -332,7 +330,6 @@ class Seat(Secret):
 
     @property
     def _other(self) -> int:
-        """The other holder."""
         first, second = self._batch.roles.holders
         return second if self._position == first else first
 

@@ -48,7 +48,7 @@ class Parts(Secret):
 
     @property
     def secret_size(self) -> int:
-        """Of all three."""
+        """Number of bytes of all three parts."""
         return len(self.first) + len(self.dealt) + len(self.rest)
 
 
@@ -94,7 +94,7 @@ def part_words(batch: Batch, seed: bytes) -> WordVector:
 
 
 def commitment(batch: Batch, site: int, seed: bytes) -> bytes:
-    """What a site publishes of the seed for the dealer, so that the twin has the same, 32 bytes."""
+    """A site's commitment to its seed for the dealer and the twin, 32 bytes."""
     parts = batch.digest, encode_position(site), seed
     return hashlib.sha256(transcript(b"cipherdag dealt part", *parts)).digest()
 

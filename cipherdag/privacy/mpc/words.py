@@ -29,7 +29,7 @@ def word_bytes(width: int) -> int:
 
 
 def low_bits(width: int) -> np.uint64:
-    """What reduces a word modulo ``2**width``, 1 to 64 bits."""
+    """The bit mask that reduces a word modulo ``2**width``, 1 to 64 bits."""
     return np.uint64((1 << width) - 1)
 
 

@@ -1,1 +1,1 @@
-"""What carries opaque bytes to every site and back."""
+"""Engines carry opaque bytes to every site and back."""

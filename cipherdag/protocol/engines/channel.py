@@ -41,7 +41,7 @@ class Call(Body, frozen=True, tag="call"):
 
 
 class Reply(Body, frozen=True, tag="reply"):
-    """What became of the call with this ticket; ``reply`` is empty unless there is one."""
+    """The outcome of the call with this ticket; ``reply`` is empty unless there is one."""
 
     ticket: bytes
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""What an engine's process gives up before it reads a byte from the network.
+"""An engine's process gives up rights before it reads a byte from the network.
 
 A process that carries messages needs none of a site's files. On Linux it asks the kernel to take
 them away for good: Landlock leaves it the folders that it may read, seccomp the system calls that
@@ -70,7 +70,7 @@ DEVICES = ("/dev/null", "/dev/urandom", "/etc/localtime", "/usr/share/zoneinfo")
 
 
 class Separation(Body, frozen=True):
-    """How far an engine's process is kept from a site's files, as the process itself has tried.
+    """The separation of an engine's process from a site's files, as the process has tried it.
 
     Attributes:
         user: Number of the user that it runs as; -1 where the system has none.

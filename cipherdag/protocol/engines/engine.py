@@ -51,7 +51,7 @@ class LocalEngine:
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """See `Engine.call`."""
+        """Sends each site its message; see `Engine.call`."""
         del timeout_s
         replies: dict[str, bytes | SiteFailure] = {}
         for site, message in messages.items():

@@ -124,7 +124,7 @@ class EngineProcess:
 
 
 class EngineDoor:
-    """Where an engine's process of another user connects; use it as a context manager.
+    """A local door at which an engine's process of another user connects; a context manager.
 
     Args:
         folder: A folder whose group holds that user; ``door`` and ``token`` are made in it.
@@ -164,7 +164,6 @@ class EngineDoor:
             (self._folder / name).unlink(missing_ok=True)
 
     def _accept(self) -> None:
-        """Serve one process after the other."""
         while not self._ended.is_set():
             try:
                 with self._listener.accept() as connection:
@@ -218,6 +217,6 @@ def _within(connection: Connection, seconds: float) -> bytes:
 
 
 def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """What the process may know of this one's environment: how to get out of the network."""
+    """The environment of the process: of this one's only how to get out of the network."""
     passed_on = {name: inherited[name] for name in PROXIES if name in inherited}
     return {"PATH": os.defpath, "LANG": "C.UTF-8"} | passed_on

@@ -43,7 +43,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Who may be at the other end, and who hears of it.
+    """Callbacks that say who may be at the other end, and hear what happens there.
 
     Attributes:
         admitted: Whether a certificate of this name may speak.
@@ -248,7 +248,7 @@ def _keep_alive(connection: Any) -> None:
 
 
 def raise_limit_of_files() -> None:
-    """As many open connections as this user may have."""
+    """Raises the limit of open connections to what this user may have."""
     try:
         import resource
     except ModuleNotFoundError:

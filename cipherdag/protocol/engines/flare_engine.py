@@ -141,7 +141,7 @@ class Delivery(Body, frozen=True):
 
 
 class Delivered(Body, frozen=True):
-    """What came back: a reply, or why there is none."""
+    """The outcome of a delivery: a reply, or why there is none."""
 
     outcome: str
     reply: bytes = b""
@@ -177,7 +177,7 @@ class FlareEngine:
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """See `Engine.call`; sites are called side by side.
+        """Sends each site its message, all at once; see `Engine.call`.
 
         Raises:
             SiteUnreachableError: The server does not run any more.

@@ -108,7 +108,7 @@ def _dotless(name: str) -> str:
 
 
 class _ByCertificate:
-    """What FLARE asks about a peer's name: it must be the certificate's, letter by letter."""
+    """Answers FLARE about a peer's name: it must be the certificate's, letter by letter."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers

@@ -105,7 +105,6 @@ class Relay:
             self._link.shut_out(site)
 
     def _asked(self, operation: str, message: bytes) -> bytes:
-        """One request of a run on this machine."""
         if operation == CONNECTED:
             with self._lock:
                 return encode(ConnectedSites(tuple(sorted(self._connected))))

@@ -45,7 +45,7 @@ _SET_UP = "Install constraints-syft.txt in an environment of its own: docs/engin
 
 @dataclass(frozen=True, slots=True)
 class SyftLink:
-    """How the coordinator reaches one Datasite.
+    """The address and the certificates by which the coordinator reaches one Datasite.
 
     Args:
         url: ``https://HOST[:PORT]``, or ``http://127.0.0.1:PORT`` on the same machine.
@@ -87,7 +87,7 @@ class SyftEngine:
     def call(
         self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
     ) -> dict[str, bytes | SiteFailure]:
-        """See `Engine.call`.
+        """Sends each site its message; see `Engine.call`.
 
         Raises:
             ParameterError: If a message is longer than 128 MiB or the operation's name than 64
@@ -135,7 +135,7 @@ class SyftEngine:
 
 
 class _Metadata(msgspec.Struct):
-    """What a Datasite says of itself: whose it is, and its identifier."""
+    """A Datasite's account of itself: whose it is, and its identifier."""
 
     site: str
     id: str

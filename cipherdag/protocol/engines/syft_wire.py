@@ -1,4 +1,4 @@
-"""What both ends of the PySyft engine agree on: names, limits and frames.
+"""Both ends of the PySyft engine agree on these names, limits and frames.
 
 A call is the coordinator's signature, an operation and a message; a reply, a status and a message.
 PySyft decodes neither: its decoder calls any function that the bytes name, so whoever reaches it
@@ -39,7 +39,7 @@ _REPLY = struct.Struct(">BQ")
 
 
 def call_parts(server: str, site: str, operation: str, message: bytes) -> tuple[bytes, ...]:
-    """What the coordinator signs of a call, under `CALL_DOMAIN`.
+    """The parts of a call that the coordinator signs, under `CALL_DOMAIN`.
 
     Args:
         server: The Datasite's identifier, another one after each start.

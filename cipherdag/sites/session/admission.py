@@ -78,7 +78,7 @@ class Incoming:
 
     @property
     def request(self) -> Body:
-        """What the coordinator asks; raises what is wrong with the message, if anything is."""
+        """The coordinator's request; raises what is wrong with the message, if anything is."""
         if isinstance(self.content, PrivacyError):
             raise self.content
         return self.content
@@ -137,7 +137,7 @@ class SiteSession:
 
 @dataclass(frozen=True, slots=True)
 class FolderLimits:
-    """What a folder adds: revoked names, approved runs, what left and what was computed today.
+    """The limits that a folder adds: revoked names, approved runs, and today's use.
 
     ``runs`` is where runs are recorded.
     """

@@ -68,7 +68,7 @@ Kind = TypeVar("Kind", Offer, Seals, Chance)
 
 @dataclass(frozen=True, slots=True)
 class SiteProfile:
-    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
+    """A site's identity, and the pinned public identity keys of others, 32 bytes each.
 
     ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
     says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
@@ -88,7 +88,7 @@ class SiteProfile:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """What a set-up yields: the keys' uses, what digests are bound to, and the graph.
+    """The outcome of a set-up: the keys' uses, the transcript's digest, and the graph.
 
     A site alone has no part in secure tests.
     """
@@ -145,7 +145,7 @@ class SetUp:
         )
 
     def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
-        """What all sites offer, and the digest of it.
+        """The offers of all sites, and their digest.
 
         Raises:
             KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
@@ -187,11 +187,11 @@ class SetUp:
         return key
 
     def _beacon_of(self, chances: Sequence[bytes]) -> bytes:
-        """What comes of all sites' numbers; raises KeyAgreementError for a foreign one."""
+        """The beacon of all sites' numbers; raises KeyAgreementError for a foreign one."""
         return self._read.beacon(self.plan, [offer.commitment for offer in self._offers], chances)
 
     def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes, bytes]:
-        """What the first site makes for all: small keys for each, the large context once.
+        """The first site's secrets for all: small keys for each, the large context once.
 
         Returns:
             The keys sealed for every later site, the context sealed once, and what of it is public.
@@ -212,7 +212,6 @@ class SetUp:
         return sealed, seal(key, CONTENT_PURPOSE, content, self._transcript), public_context
 
     def _shared(self, sealed: bytes, content: bytes) -> tuple[SharedSecrets, SharedContent]:
-        """The sites' shared keys, and the study's schema and context."""
         secrets = self._own_secrets
         if secrets is None:
             plaintext = unseal(self._pair_keys[0], SECRETS_PURPOSE, sealed, self._transcript)

@@ -1,4 +1,4 @@
-"""What a site reads that comes from all sites alike: their set-up, and the last sum.
+"""A site reads here what every site is sent: the messages of the set-up, and the last sum.
 
 A site of its own reads and checks everything itself. Sites of one process may share what one of
 them has read (`federation.shared_reading`).
@@ -40,7 +40,7 @@ def read_relayed(
     session: bytes,
     before: bytes,
 ) -> tuple[Sequence[SetUpBody], bytes]:
-    """What all sites told each other, in the order of the cohort, and the digest of it.
+    """Opens the messages of all sites, in the order of the cohort, and digests them.
 
     Args:
         envelopes: A signed message of every site.
@@ -70,7 +70,7 @@ def read_relayed(
 def read_sum(
     previous: bytes, declared: Declaration, aggregation: SiteAggregation
 ) -> tuple[bytes, FloatVector]:
-    """What was opened, and the numbers in it; checked.
+    """Checks the sum that was opened, and reads its numbers.
 
     Raises:
         MalformedMessageError: It is cut short or too long.
@@ -89,7 +89,7 @@ ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "Floa
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a site reads both, and what follows: lots, digests of sums and of questions."""
+    """The functions by which a site reads both, and derives graphs, roles and digests."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum

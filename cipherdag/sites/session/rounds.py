@@ -208,7 +208,7 @@ class Rounds:
         return Share(digest=current.declared.digest, share=share, escrow=(), tags=())
 
     def result(self, finish: Finish) -> bytes:
-        """What the run came to, as a digest; empty where the coordinator ended it before its end.
+        """The digest of the run's result; empty where the coordinator ended it before its end.
 
         Raises:
             ForgedSumError: The last sum is not that of the sites' answers.
@@ -266,7 +266,7 @@ class Rounds:
         self.state = State.READY
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
-        """What was opened, or the verdicts found, and the numbers in it; checked."""
+        """The opened sum, or the verdicts, checked, and the numbers in it."""
         if current.seat is None or self.secure_tests is None:
             return self.read.sum(previous, current.declared, self.aggregation)
         return self.secure_tests.verdicts(previous, current.seat.batch, self.plan)

@@ -1,4 +1,4 @@
-"""What a site runs: bytes in, bytes out, and every rule checked before anything leaves.
+"""A site's runtime: bytes in, bytes out, and every rule checked before anything leaves.
 
 A message goes one way: it is opened once and admitted (`admission`), and answered here; only then
 is the answer protected, recorded in the ledger and sent. For every reply that leaves there is one
@@ -199,7 +199,6 @@ class SiteRuntime:
         return seal_envelope(key, session=session, sender=name, topic=topic, body=body)
 
     def _answered(self, message: Incoming) -> Body:
-        """The reply to a message, if it is admitted."""
         request, part = self._admission.admit(message, self._current), self._current.part
         if isinstance(request, Plan):
             return self._begin(message.session, request)
@@ -290,7 +289,6 @@ class SiteRuntime:
         )
 
     def _program(self, plan: Plan) -> Program:
-        """The plan's program over this site's variables."""
         profile, count = self._profile, self._respondent.n_variables
         facts = plan_facts(plan, count, profile.labels, determined=profile.determined)
         return self._programs(plan, facts)
@@ -321,14 +319,14 @@ def recorded(ledger: Ledger, reply: bytes, described: Mapping[str, Any]) -> byte
 
 
 def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
-    """What a refusal says: its reason in the set-up; in a round one thing, whatever the reason."""
+    """A refusal: with its reason in the set-up; in a round the same, whatever the reason."""
     if operation not in REPLIES or operation in SET_UP:
         return Refusal(error=error.__name__, message=text)
     return Refusal(error=RefusedError.__name__, message="")
 
 
 def _shown(ready: Ready) -> tuple[int, str]:
-    """How many values the end of a set-up shows, and what of its kind they add."""
+    """The number of values that the end of a set-up shows, and the kinds of them."""
     parts = (
         ("+label-positions", len(ready.labels)),
         ("+relations", sum(len(each.columns) for each in ready.relations)),

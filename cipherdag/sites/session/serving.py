@@ -1,4 +1,4 @@
-"""From a site's folder to the handler that answers for it.
+"""A site's folder is opened, and answers messages until its process ends.
 
 A site that is not ready still answers, with a refusal that says so and nothing else: its own log
 says why. Only a site whose key or study cannot be read stays silent, because it could not sign.
@@ -221,7 +221,7 @@ class KeptSite:
         return not self._began() and self._files() != self._read
 
     def _files(self) -> list[tuple[int, int]]:
-        """When the files that a run is opened from were changed, and their sizes."""
+        """The times of change and the sizes of the files that a run is opened from."""
         site, stamps = self._site, []
         with suppress(CipherdagError):
             settings = site.settings()

@@ -95,7 +95,6 @@ class SparseSetUp(SetUp):
         return self._agreed(secrets, content, self._transcript, self._beacon, self._graph)
 
     def _roles(self) -> Roles:
-        """Who has which role in secure tests, by the same lot."""
         return self._read.roles(self._beacon, range(len(self._names)))
 
     def _drawn(self, chances: Chances) -> KeyGraph:
@@ -114,5 +113,5 @@ class SparseSetUp(SetUp):
 
 
 def _word(key: PairKey) -> bytes:
-    """What shows that a link came as it left: nobody else has the key that it leads to."""
+    """A word under the pair key, which shows that nobody altered the link that leads to it."""
     return key.derive(_PURPOSE)[:WORD_BYTES]
