@@ -109,7 +109,7 @@ def test_ever_new_sentences_do_not_fill_the_memory(log):
     assert len(log.handler._sentences) == MOST_KEPT
     lines = log.close()
     assert len(lines) == 2 * 5 * MOST_KEPT
-    assert not log.handler._known
+    assert not log.handler._sentences
 
 
 @given(st.integers(0, 2**32), st.integers(1, 300))
