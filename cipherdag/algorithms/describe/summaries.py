@@ -1,4 +1,4 @@
-"""From opened sums to what is known of every column.
+"""Summary statistics of every column from opened sums.
 
 All of it is addition, division and square roots, which every machine rounds alike.
 """
@@ -100,16 +100,16 @@ def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
     rounded = np.ldexp(np.rint(fraction * 2 * QUARTERS) / (2 * QUARTERS), exponent)
     step = rounded / QUARTERS
     with np.errstate(divide="ignore", invalid="ignore"):
-        place = np.where(step > 0.0, (np.floor(mean / step) + 0.5) * step, mean)
-    steps = place[:, None] + rounded[:, None] * TICKS
+        middle = np.where(step > 0.0, (np.floor(mean / step) + 0.5) * step, mean)
+    steps = middle[:, None] + rounded[:, None] * TICKS
     powers = rounded[:, None] * np.concatenate([-NEAR_ZERO, NEAR_ZERO])
-    return np.sort(np.column_stack([steps, np.where(powers, powers, place[:, None])]))
+    return np.sort(np.column_stack([steps, np.where(powers, powers, middle[:, None])]))
 
 
 def summaries_of(
     spreads: Spreads, question: ValueCounts, sums: FloatVector
 ) -> tuple[ColumnSummary, ...]:
-    """What is known of every column.
+    """The summary of every column.
 
     Raises:
         AggregateRangeError: The counts of a column contradict each other.
@@ -117,31 +117,32 @@ def summaries_of(
     counts, _ = segments(question.encodings, sums)
     parts = np.split(counts, np.cumsum(question.widths())[:-1])
     numbers = iter(zip(question.mark_array(), spreads.mean, spreads.deviation, strict=True))
-    found = []
-    for v, (own, total) in enumerate(zip(parts, spreads.values.tolist(), strict=True)):
-        known = _known(spreads, v, question.categories[v])
-        if known.categories:
-            require_possible(question.label, "too many", holds=own.sum() <= total)
-            counted, left = tuple(own.astype(int).tolist()), int(total - own.sum())
-            found.append(replace(known, counts=counted, merged=left))
+    summaries = []
+    for v, (counted, total) in enumerate(zip(parts, spreads.values.tolist(), strict=True)):
+        summary = _without_counts(spreads, v, question.categories[v])
+        if summary.categories:
+            require_possible(question.label, "too many", holds=counted.sum() <= total)
+            left = int(total - counted.sum())
+            summary = replace(summary, counts=tuple(counted.astype(int).tolist()), merged=left)
+            summaries.append(summary)
             continue
-        up_to = np.concatenate([[0.0], own, [total]])
+        up_to = np.concatenate([[0.0], counted, [total]])
         require_possible(question.label, "falling counts", holds=(np.diff(up_to) >= 0.0).all())
         marks, mean, deviation = next(numbers)
-        if known.told:
-            known = replace(
-                known,
+        if summary.told:
+            summary = replace(
+                summary,
                 mean=float(mean),
                 deviation=None if np.isnan(deviation) else float(deviation),
-                quantiles=quantiles_of(marks, own, total),
+                quantiles=quantiles_of(marks, counted, total),
             )
-        if known.constant:
-            known = replace(known, quantiles=(known.mean,) * len(QUANTILES))
-        found.append(known)
-    return tuple(found)
+        if summary.constant:
+            summary = replace(summary, quantiles=(summary.mean,) * len(QUANTILES))
+        summaries.append(summary)
+    return tuple(summaries)
 
 
-def _known(spreads: Spreads, variable: int, categories: int) -> ColumnSummary:
+def _without_counts(spreads: Spreads, variable: int, categories: int) -> ColumnSummary:
     values = int(spreads.values[variable])
     return ColumnSummary(
         categories=categories,
@@ -169,18 +170,18 @@ def quantiles_of(
     """
     if total <= 0.0:
         return (None,) * len(at)
-    found: list[float | None] = []
+    quantiles: list[float | None] = []
     for share in at:
         above = int(np.searchsorted(up_to, share * total))
         if above == len(marks) or (above == 0 and marks[0] < marks[-1]):
-            found.append(None)
+            quantiles.append(None)
         elif above == 0:
-            found.append(float(marks[0]))
+            quantiles.append(float(marks[0]))
         else:
             part = (share * total - up_to[above - 1]) / (up_to[above] - up_to[above - 1])
             low, high = float(marks[above - 1]), float(marks[above])
-            found.append(_rounded(low + float(part) * (high - low), low, high))
-    return tuple(found)
+            quantiles.append(_rounded(low + float(part) * (high - low), low, high))
+    return tuple(quantiles)
 
 
 def _rounded(value: float, low: float, high: float) -> float:
@@ -192,4 +193,4 @@ def _rounded(value: float, low: float, high: float) -> float:
     # a decimal's exponent is the same on every machine, a logarithm is not
     digits = -Decimal(high - low).adjusted()
     near = (round(value, digits + more) for more in range(MORE_DIGITS))
-    return next((own for own in near if low <= own <= high), value)
+    return next((number for number in near if low <= number <= high), value)

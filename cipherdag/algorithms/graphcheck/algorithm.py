@@ -17,8 +17,7 @@ from cipherdag.algorithms.constraint_based.settings import check_level
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues
-from cipherdag.algorithms.evidence.within_sites import within_sites
-from cipherdag.algorithms.graphcheck.report import disclosed, reported
+from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
@@ -35,6 +34,27 @@ from cipherdag.statistics.corrections import Correction, corrected
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-10)
 """P-values that bits tell apart."""
+DISCLOSED = (
+    "Of every pair of variables that the graph does not join, one test given a set that separates "
+    "them in it."
+)
+AT_LEVELS = "Of each test so at a few levels, so that its p-value is known to a step."
+NAMED = 3
+"""Independences that a warning names."""
+LIMITS = (
+    (
+        "An independence that stands is not shown: few rows reject little. One that fails says "
+        "that an edge is missing, or a cause that nobody measured, or that rows were selected."
+    ),
+    (
+        "A graph with an edge too many implies less and is not found out; nor is an arrow that "
+        "points the wrong way, where the other way implies the same."
+    ),
+    (
+        "P-values are right for a graph that was drawn before these rows were seen. One that was "
+        "learnt from them was chosen so that they agree with it."
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,32 +156,33 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         tests = self._tests(facts)
         source = yield from within_sites(self._settings(facts), bits=self.closed)
         sizes = range(max(map(len, tests)) - 1)
-        by_size = [[own for own in tests if len(own) == size + 2] for size in sizes]
+        by_size = [[test for test in tests if len(test) == size + 2] for size in sizes]
         asked: list[IndexArray] = [
-            np.array(own, dtype=np.int64).reshape(-1, size + 2) for size, own in enumerate(by_size)
+            np.array(block, dtype=np.int64).reshape(-1, size + 2)
+            for size, block in enumerate(by_size)
         ]
-        found: PValues = (
+        testing: PValues = (
             source.steps(asked, levels_of(self.alpha, len(tests)))
             if self.closed
             else source.p_values(asked)
         )
-        p_values = np.concatenate((yield from found))
+        p_values = np.concatenate((yield from testing))
         undone = [facts.determined.undone(rows) for rows in asked]
         p_values[np.concatenate(undone)] = np.nan
-        ordered = tuple(own for block in by_size for own in block)
+        ordered = tuple(test for block in by_size for test in block)
         return GraphCheckOutcome(ordered, p_values, tuple(map(source.effect, ordered)))
 
     def _tests(self, facts: Facts) -> list[Triplet]:
         graph = CausalGraph.loads(self.graph)
-        place = {name: position for position, name in enumerate(facts.names)}
-        if unknown := [name for name in graph.nodes if name not in place]:
+        position = {name: v for v, name in enumerate(facts.names)}
+        if unknown := [name for name in graph.nodes if name not in position]:
             raise ParameterError(
                 f"the graph names '{unknown[0]}', which is no variable",
                 remedy="Name the columns of the schema; where only the sites know them, their "
                 "identifiers.",
             )
         return [
-            (place[x], place[y], *sorted(place[name] for name in given))
+            (position[x], position[y], *sorted(position[name] for name in given))
             for x, y, given in implied_independences(graph)
         ]
 
@@ -208,14 +229,32 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     def disclosures(self) -> tuple[str, ...]:
         """What stratified evidence opens of these tests."""
-        return disclosed(bits=self.closed)
+        return (
+            DISCLOSED,
+            STRATIFIED.told(closed=self.closed),
+            *((AT_LEVELS,) if self.closed else ()),
+        )
 
     def report(self, found: CheckedGraph) -> Report:
         """Which independences fail, and what a test cannot say."""
-        return reported(found)
+        warnings = []
+        if failing := found.failing:
+            named = "; ".join(
+                [*map(str, failing[:NAMED]), *(["and others"] if len(failing) > NAMED else [])]
+            )
+            warnings.append(
+                f"{len(failing)} of {len(found.tests)} independences that the graph implies fail, "
+                f"corrected for their number at {found.alpha:g}: {named}."
+            )
+        if undone := found.undone:
+            warnings.append(
+                f"{len(undone)} of {len(found.tests)} independences could not be tested: too few "
+                "sites have rows that say something of them."
+            )
+        return Report(limits=LIMITS, warnings=tuple(warnings))
 
 
 def levels_of(alpha: float, n_tests: int) -> tuple[float, ...]:
     """Levels at which tests are compared: the level, it divided by their number, and `STEPS`."""
     lowest = max(alpha / max(n_tests, 1), LEAST_LEVEL)
-    return tuple(sorted({alpha, lowest, *(own for own in STEPS if own < alpha)}, reverse=True))
+    return tuple(sorted({alpha, lowest, *(step for step in STEPS if step < alpha)}, reverse=True))
