@@ -10,19 +10,15 @@ Leaks:
 
 from __future__ import annotations
 
-import math
-
-import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import (
-    LARGEST_DEVIATION,
-    MOMENT_BITS,
     OnScales,
     check_categories,
     check_cells,
+    moment_encoding,
 )
 from cipherdag.questions.question import Question
 
@@ -76,16 +72,11 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """The segments of the class, in order; sums on the grid that `Moments` has."""
-        p = len(self.categories)
-        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
-        bound = float(self.max_rows) * LARGEST_DEVIATION**2
-        sums = Encoding(
-            length=self.categories.count(0), bound=bound, resolution_bits=bits, signed=True
-        )
+        p, numbers = len(self.categories), self.categories.count(0)
         return (
             Encoding(length=1, bound=float(self.max_rows)),
-            sums,
-            msgspec.structs.replace(sums, signed=False),
+            moment_encoding(numbers, self.max_rows),
+            moment_encoding(numbers, self.max_rows, signed=False),
             Encoding(length=1 + 3 * p, bound=1.0, comparison=True),
             Encoding(length=p, bound=float(self.max_rows)),
         )
@@ -137,8 +128,8 @@ class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
 
     def widths(self) -> IndexArray:
         """How many counts every variable has, shape (p,)."""
-        own = np.array(self.categories, dtype=np.int64)
-        return np.where(own == 0, self.mark_array().shape[1], own)
+        categories = np.array(self.categories, dtype=np.int64)
+        return np.where(categories == 0, self.mark_array().shape[1], categories)
 
     @property
     def label(self) -> str:

@@ -366,17 +366,18 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     def encodings(self) -> tuple[Encoding, ...]:
         """Rows, sums, products; a grid on which 256 sites' sums still fit every protection."""
         columns = len(self.variables) // 8
-        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
-        bound = float(self.max_rows) * LARGEST_DEVIATION**2
-        return (
-            Encoding(length=1, bound=float(self.max_rows)),
-            Encoding(
-                length=columns + columns * (columns + 1) // 2,
-                bound=bound,
-                resolution_bits=bits,
-                signed=True,
-            ),
-        )
+        products = moment_encoding(columns + columns * (columns + 1) // 2, self.max_rows)
+        return Encoding(length=1, bound=float(self.max_rows)), products
+
+
+def moment_encoding(length: int, max_rows: int, *, signed: bool = True) -> Encoding:
+    """Sums of products of two deviations over at most so many rows of a site."""
+    return Encoding(
+        length=length,
+        bound=float(max_rows) * LARGEST_DEVIATION**2,
+        resolution_bits=MOMENT_BITS - math.ceil(math.log2(max_rows)),
+        signed=signed,
+    )
 
 
 def check_study(n_variables: int, max_rows: int) -> None:

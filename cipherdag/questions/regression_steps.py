@@ -9,7 +9,6 @@ Leaks:
 from __future__ import annotations
 
 import itertools
-import math
 from functools import cached_property
 
 import numpy as np
@@ -18,10 +17,9 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.encodings import Encoding
 from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
-    LARGEST_DEVIATION,
-    MOMENT_BITS,
     OnScales,
     check_categories,
+    moment_encoding,
 )
 from cipherdag.questions.question import Question
 from cipherdag.statistics.regression_models import (
@@ -160,10 +158,8 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """All values of all models, on the grid of `Moments`."""
-        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
-        bound = float(self.max_rows) * LARGEST_DEVIATION**2
         length = sum(step_length(count) for count in self.coefficient_counts)
-        return (Encoding(length=length, bound=bound, resolution_bits=bits, signed=True),)
+        return (moment_encoding(length, self.max_rows),)
 
 
 def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:

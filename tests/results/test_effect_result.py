@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from report_run import page_of
 
 from cipherdag import CausalGraph, Effect, Federation
-from cipherdag.algorithms.effect.report import BETWEEN_MOVED
+from cipherdag.algorithms.effect.report import BETWEEN_PERTURBED
 from cipherdag.findings.effect import Contrast, e_value
 from cipherdag.pages.numerals import shown
 
@@ -71,8 +71,8 @@ def test_the_page_has_them_too_and_says_nothing_else(result):
 
 
 def test_the_scatter_between_sites_is_shown_no_finer_than_sites_move_it(result):
-    assert BETWEEN_MOVED in result.report.limits
-    assert BETWEEN_MOVED in page_of(result).texts["main"]
+    assert BETWEEN_PERTURBED in result.report.limits
+    assert BETWEEN_PERTURBED in page_of(result).texts["main"]
     page, text = page_of(result), "\n".join(result.lines())
     rows = result.between_rows()
     assert page.column("between-table", "p", values=True) == [[str(row[7])] for row in rows]

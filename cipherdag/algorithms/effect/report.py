@@ -23,7 +23,7 @@ LIMITS = (
         "the same rows makes them too small."
     ),
 )
-BETWEEN_MOVED = (
+BETWEEN_PERTURBED = (
     "How widely effects scatter between sites is near, not exact: a site that restricts small "
     "counts moves the effect that its rows tell by up to a quarter of its standard error, and the "
     "error by up to a tenth, and mean, Q, I2 and p between sites are those of what was moved."
@@ -101,35 +101,35 @@ def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -
     )
 
 
-def reported(found: EstimatedEffect) -> Report:
+def reported(effect: EstimatedEffect) -> Report:
     """The account of a run, its doubts first."""
-    doubts = [(one, said) for one in found.sets for said in _disagreeing(one)]
+    doubts = [(one, said) for one in effect.sets for said in _disagreeing(one)]
     doubts += [
         (one, said)
-        for one in found.sets
+        for one in effect.sets
         for said in (*one.doubts, *_heterogeneous(one), *_refuted(one))
     ]
-    doubts += [(found.sets[0], said) for said in _incomplete_differ(found)]
-    several = len(found.sets) > 1
+    doubts += [(effect.sets[0], said) for said in _incomplete_differ(effect)]
+    several = len(effect.sets) > 1
     warnings = tuple(
         f"Adjusted for {', '.join(one.adjust) or 'nothing'}: {said}" if several else said
         for one, said in doubts
     )
-    between = (BETWEEN_MOVED,) if any(one.between for one in found.sets) else ()
-    limits = (_OF[found.estimator], *LIMITS, *between, *_left_out(found))
+    between = (BETWEEN_PERTURBED,) if any(one.between for one in effect.sets) else ()
+    limits = (_OF[effect.estimator], *LIMITS, *between, *_left_out(effect))
     return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _left_out(found: EstimatedEffect) -> Iterator[str]:
+def _left_out(effect: EstimatedEffect) -> Iterator[str]:
     taken = "It is taken that the others are like them."
-    fewest = min((one.rows for one in found.sets if one.contrasts), default=found.all_rows)
-    if fewest < found.all_rows:
+    fewest = min((one.rows for one in effect.sets if one.contrasts), default=effect.all_rows)
+    if fewest < effect.all_rows:
         yield (
-            f"{found.all_rows - fewest:,} of {found.all_rows:,} rows are not in it: they miss a "
+            f"{effect.all_rows - fewest:,} of {effect.all_rows:,} rows are not in it: they miss a "
             f"value, or their site or stratum is left out. {taken}"
         )
-    elif found.left_out:
-        most = max(found.left_out, key=lambda one: one.rows)
+    elif effect.left_out:
+        most = max(effect.left_out, key=lambda one: one.rows)
         yield f"{most.rows:,} rows of {most.sites} sites miss a value and are not in it. {taken}"
 
 
@@ -153,10 +153,10 @@ def _disagreeing(effect: AdjustedEffect) -> Iterator[str]:
                     )
 
 
-def _incomplete_differ(found: EstimatedEffect) -> Iterator[str]:
-    for one in found.left_out:
+def _incomplete_differ(effect: EstimatedEffect) -> Iterator[str]:
+    for one in effect.left_out:
         if one.p_value < DIFFER:
-            name = found.outcome if one.of == "outcome" else found.treatment
+            name = effect.outcome if one.of == "outcome" else effect.treatment
             yield (
                 f"Which rows miss a value, and are left out, goes with the {one.of} {name} by more "
                 f"than chance (p {one.p_value:.2g}): the rows that are in it are not like the "

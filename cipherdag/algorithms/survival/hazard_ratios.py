@@ -41,14 +41,14 @@ class Fitted:
         first: The question of its first step: rows, predictors and scales.
         fit: The maximum; None where too few sites tell.
         sites: How many sites tell.
-        own_hazards: Whether each site has a hazard of its own.
+        site_hazards: Whether each site has a hazard of its own.
         few: Of which categories, position and code, too few sites have rows.
     """
 
     first: HazardSteps
     fit: HazardFit | None
     sites: int
-    own_hazards: bool
+    site_hazards: bool
     few: tuple[tuple[int, int], ...] = ()
 
 
@@ -151,12 +151,12 @@ def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
     ratios = tuple(_ratios(model, names))
     if fit is None:
         few = tuple((names[v], code) for v, code in model.few)
-        return HazardModel(sites=0, own_hazards=model.own_hazards, ratios=ratios, few=few)
+        return HazardModel(sites=0, own_hazards=model.site_hazards, ratios=ratios, few=few)
     gained = max(2.0 * (fit.value - fit.null), 0.0)
     tested = fit.rank > 0 and not fit.endless.any()
     return HazardModel(
         sites=model.sites,
-        own_hazards=model.own_hazards,
+        own_hazards=model.site_hazards,
         efron=first.efron,
         ratios=ratios,
         value=fit.value,

@@ -100,20 +100,20 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
     )
 
 
-def reported(found: SurvivalAnalysis) -> Report:
+def reported(analysis: SurvivalAnalysis) -> Report:
     """Curves, and what makes them doubtful."""
-    names = found.group_names
-    curves = [(name, one) for name, one in zip(names, found.curves, strict=True) if one.told]
+    names = analysis.group_names
+    curves = [(name, one) for name, one in zip(names, analysis.curves, strict=True) if one.told]
     panel = Curves(
         title=TITLE,
-        note=_note(len(curves)) + NEARBY_EDGES * found.restricted,
-        x_label=found.time,
+        note=_note(len(curves)) + NEARBY_EDGES * analysis.restricted,
+        x_label=analysis.time,
         y_label="share without the event",
-        series=tuple(_series(name, one, found.edges) for name, one in curves[:MOST_SERIES]),
+        series=tuple(_series(name, one, analysis.edges) for name, one in curves[:MOST_SERIES]),
         steps=True,
     )
-    limits = LIMITS if found.model is None else (*LIMITS, PROPORTIONAL)
-    return Report(panels=(panel,), limits=limits, warnings=tuple(_warnings(found)))
+    limits = LIMITS if analysis.model is None else (*LIMITS, PROPORTIONAL)
+    return Report(panels=(panel,), limits=limits, warnings=tuple(_warnings(analysis)))
 
 
 def _note(groups: int) -> str:
@@ -130,41 +130,43 @@ def _series(name: str, curve: GroupCurve, edges: tuple[float, ...]) -> Series:
     return Series(name, tuple(points), tuple(band))
 
 
-def _warnings(found: SurvivalAnalysis) -> list[str]:
-    said, left = [], found.not_told
+def _warnings(analysis: SurvivalAnalysis) -> list[str]:
+    said, left = [], analysis.not_told
     if left:
-        test = "the test leaves it out" if found.test else "no test of the groups"
+        test = "the test leaves it out" if analysis.test else "no test of the groups"
         curve = f"so there is no curve of it, and {test}."
         said.append(f"Too few sites tell of {', '.join(left)}, {curve} {JOIN}")
-    if found.not_compared:
-        others = ", ".join(found.not_compared)
+    if analysis.not_compared:
+        others = ", ".join(analysis.not_compared)
         said.append(f"The test leaves out {others}, as {FEW_OF_ALL}. {JOIN}")
-    if found.test is None and sum(one.told for one in found.curves) >= FEWEST_GROUPS:
+    if analysis.test is None and sum(one.told for one in analysis.curves) >= FEWEST_GROUPS:
         said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
-    if any(one.told and one.sites < found.n_sites for one in found.curves):
+    if any(one.told and one.sites < analysis.n_sites for one in analysis.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "
             "without, in these or in a group that they are compared with: what is told is of the "
             "others."
         )
-    if coarse := [n for n, one in zip(found.group_names, found.curves, strict=True) if one.coarse]:
+    if coarse := [
+        n for n, one in zip(analysis.group_names, analysis.curves, strict=True) if one.coarse
+    ]:
         said.append(f"{COARSE} {', '.join(coarse)}. {FINER}")
-    if not any(sum(one.events) for one in found.curves):
+    if not any(sum(one.events) for one in analysis.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
-    return [*said, *_model_warnings(found)]
+    return [*said, *_model_warnings(analysis)]
 
 
-def _model_warnings(found: SurvivalAnalysis) -> list[str]:
-    model = found.model
+def _model_warnings(analysis: SurvivalAnalysis) -> list[str]:
+    model = analysis.model
     if model is None:
         return []
     if model.few:
-        named = ", ".join(f"{one} {found.category_name(one, code)}" for one, code in model.few)
+        named = ", ".join(f"{one} {analysis.category_name(one, code)}" for one, code in model.few)
         return [f"There is no Cox model, as {FEW_HAVE} {named}. {JOIN_CATEGORIES}"]
     if not model.sites:
         return [NO_MODEL]
     said = []
-    for name, one in zip(found.ratio_names, model.ratios, strict=True):
+    for name, one in zip(analysis.ratio_names, model.ratios, strict=True):
         if one.fault == "not determined":
             said.append(
                 f"{name} follows from the other columns of the Cox model, or nobody with an event "
@@ -176,9 +178,9 @@ def _model_warnings(found: SurvivalAnalysis) -> list[str]:
                 f"The likelihood of {name} rises without end, as where {ends} of those with the "
                 "event have it: no ratio of hazards can be told, and no test of the model."
             )
-    if 0 < model.sites < found.n_sites:
+    if 0 < model.sites < analysis.n_sites:
         said.append(
-            f"{found.n_sites - model.sites} of {found.n_sites} sites tell nothing of the Cox "
+            f"{analysis.n_sites - model.sites} of {analysis.n_sites} sites tell nothing of the Cox "
             "model, as some of their counts are too small."
         )
     return said

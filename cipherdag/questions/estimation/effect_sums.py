@@ -32,10 +32,9 @@ from cipherdag.questions.estimation.effect_stages import (
     Variance,
 )
 from cipherdag.questions.pooled_data import (
-    LARGEST_DEVIATION,
-    MOMENT_BITS,
     OnScales,
     check_categories,
+    moment_encoding,
 )
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
@@ -214,7 +213,6 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def contrasts(self) -> int:
-        """How many effects there are."""
         return max(self.arms - 1, 1)
 
     @property
@@ -237,7 +235,6 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def of_outcome(self) -> tuple[int, ...]:
-        """The models of the outcome."""
         return tuple(model for model in self.needed if model != TREATMENT)
 
     @property
@@ -310,7 +307,6 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def label(self) -> str:
-        """What a progress line calls it."""
         said = self.stage.label
         if isinstance(self.stage, ModelSteps):
             count = len(self.stage.models)
@@ -343,10 +339,8 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Sums on the grid that `Moments` has, counts, and indicators of contribution."""
-        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
-        bound = float(self.max_rows) * LARGEST_DEVIATION**2
         return (
-            Encoding(length=self._sums, bound=bound, resolution_bits=bits, signed=True),
+            moment_encoding(self._sums, self.max_rows),
             Encoding(length=math.prod(self.bins), bound=float(self.max_rows)),
             Encoding(length=self._parts, bound=1.0),
         )

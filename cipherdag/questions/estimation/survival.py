@@ -8,7 +8,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,9 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.questions.encodings import Encoding, finest_grid
 from cipherdag.questions.pooled_data import (
-    LARGEST_DEVIATION,
-    MOMENT_BITS,
     OnScales,
     check_categories,
+    moment_encoding,
 )
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
@@ -86,7 +84,6 @@ class _InBins:
 
     @property
     def n_bins(self) -> int:
-        """How many bins there are."""
         return len(self.edges) // 8
 
 
@@ -141,7 +138,6 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
 
     @property
     def n_groups(self) -> int:
-        """How many groups there are."""
         return 1 if self.by == -1 else self.categories[self.by]
 
     @property
@@ -150,7 +146,6 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The segments of the class, in order."""
         groups, rows = self.n_groups, float(self.max_rows)
         cells = Encoding(length=groups * self.n_bins, bound=rows)
         bits = finest_grid(rows)
@@ -167,14 +162,7 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Which values of an answer are of some groups, of the test, or of none of these.
-
-        Args:
-            parts: The groups, and the test last, shape (G + 1,).
-
-        Returns:
-            Shape (number of values,).
-        """
+        """The values of some groups, of the test, which is the last part, or of none of these."""
         groups = self.n_groups
         cells = np.repeat(parts[:-1], self.n_bins)
         tested = parts[-1] and parts[list(self.compared)].all()
@@ -250,8 +238,7 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The step on the grid of `Moments`, and indicators of contribution."""
-        return self.on_grid(step_length(self.n_columns)), self.contribution
+        return moment_encoding(step_length(self.n_columns), self.max_rows), self.contribution
 
     @property
     def indicated(self) -> tuple[tuple[int, int], ...]:
@@ -265,14 +252,7 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
         count = len(self.indicated)
         return Encoding(length=1 + count * (count + 1) // 2, bound=1.0)
 
-    def on_grid(self, length: int) -> Encoding:
-        """So many values on the grid of `Moments`."""
-        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
-        bound = float(self.max_rows) * LARGEST_DEVIATION**2
-        return Encoding(length=length, bound=bound, resolution_bits=bits, signed=True)
-
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """All values of an answer, if enough sites tell; shape (number of values,)."""
         return np.full(self.n_values, bool(parts[0]))
 
 
@@ -319,15 +299,11 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """Events, their columns, sums by bin, and indicators of contribution."""
-        bins, columns = self.n_bins, self.model.n_columns
-        return (
-            Encoding(length=bins, bound=float(self.model.max_rows)),
-            self.model.on_grid(columns + 2 * bins * step_length(columns)),
-            self.model.contribution,
-        )
+        bins, columns, rows = self.n_bins, self.model.n_columns, self.model.max_rows
+        sums = moment_encoding(columns + 2 * bins * step_length(columns), rows)
+        return Encoding(length=bins, bound=float(rows)), sums, self.model.contribution
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """All values of an answer, if enough sites tell; shape (number of values,)."""
         return np.full(self.n_values, bool(parts[0]))
 
 
