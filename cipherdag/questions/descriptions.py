@@ -13,12 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.encodings import Encoding
+from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
     check_cells,
-    moment_encoding,
 )
 from cipherdag.questions.question import Question
 

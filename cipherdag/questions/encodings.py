@@ -19,6 +19,10 @@ PositionRows = NDArray[np.uint16]
 MAX_VARIABLES = 10_000
 SIGNED_BITS = 52
 """Bits of a signed value: 256 sites' sums still fit one 64-bit word."""
+LARGEST_DEVIATION = 1 << 16
+"""Most units that a value may lie from the common centre of its column."""
+MOMENT_BITS = 66
+"""Bits below the largest product of two deviations summed over the declared rows."""
 
 
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,3 +166,13 @@ def subsets(n: int, size: int) -> IndexArray:
         return np.zeros((1, 0), dtype=np.int64)
     flat = chain.from_iterable(combinations(range(n), size))
     return np.fromiter(flat, dtype=np.int64, count=math.comb(n, size) * size).reshape(-1, size)
+
+
+def moment_encoding(length: int, max_rows: int, *, signed: bool = True) -> Encoding:
+    """Sums of products of two deviations over at most so many rows of a site."""
+    return Encoding(
+        length=length,
+        bound=float(max_rows) * LARGEST_DEVIATION**2,
+        resolution_bits=MOMENT_BITS - math.ceil(math.log2(max_rows)),
+        signed=signed,
+    )

@@ -7,7 +7,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from cipherdag.questions.encodings import (
     check_ascending,
     check_blocks,
     mean_of,
+    moment_encoding,
     require_possible,
     segments,
     unpack_blocks,
@@ -39,10 +39,6 @@ LARGEST_UNIT = 1100
 """Most that a common unit is the power of two of, either way: that of any number is less."""
 FEWEST_ORDERED = 3
 """Two categories are in an order anyway."""
-LARGEST_DEVIATION = 1 << 16
-"""Most units that a value may lie from the common centre of its column."""
-MOMENT_BITS = 66
-"""Bits below the largest product of two deviations summed over the declared rows."""
 
 
 class Columns(Question, frozen=True, tag="columns"):
@@ -368,16 +364,6 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         columns = len(self.variables) // 8
         products = moment_encoding(columns + columns * (columns + 1) // 2, self.max_rows)
         return Encoding(length=1, bound=float(self.max_rows)), products
-
-
-def moment_encoding(length: int, max_rows: int, *, signed: bool = True) -> Encoding:
-    """Sums of products of two deviations over at most so many rows of a site."""
-    return Encoding(
-        length=length,
-        bound=float(max_rows) * LARGEST_DEVIATION**2,
-        resolution_bits=MOMENT_BITS - math.ceil(math.log2(max_rows)),
-        signed=signed,
-    )
 
 
 def check_study(n_variables: int, max_rows: int) -> None:

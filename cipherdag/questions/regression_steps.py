@@ -14,12 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.encodings import Encoding
+from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
     OnScales,
     check_categories,
-    moment_encoding,
 )
 from cipherdag.questions.question import Question
 from cipherdag.statistics.regression_models import (

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.questions.encodings import Encoding
+from cipherdag.questions.encodings import Encoding, moment_encoding
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     Contribution,
@@ -34,7 +34,6 @@ from cipherdag.questions.estimation.effect_stages import (
 from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
-    moment_encoding,
 )
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length

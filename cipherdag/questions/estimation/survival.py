@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.questions.encodings import Encoding, finest_grid
+from cipherdag.questions.encodings import Encoding, finest_grid, moment_encoding
 from cipherdag.questions.pooled_data import (
     OnScales,
     check_categories,
-    moment_encoding,
 )
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length

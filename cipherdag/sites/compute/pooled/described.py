@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-from cipherdag.questions.pooled_data import LARGEST_DEVIATION
+from cipherdag.questions.encodings import LARGEST_DEVIATION
 from cipherdag.sites.compute.pooled.location_scale_hints import winsorise
 from cipherdag.sites.table.rows.stored import taken_rows
 
