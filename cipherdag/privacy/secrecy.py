@@ -8,6 +8,8 @@ Leaks:
 
 from __future__ import annotations
 
+import os
+import stat
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import NoReturn
@@ -28,6 +30,11 @@ class Secret(ABC):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} holds a secret: it is not copied or pickled")
+
+
+def open_to_others(mode: int) -> bool:
+    """Whether users besides its owner may do something with a file of this mode; where POSIX is."""
+    return os.name == "posix" and bool(mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def leave_no_core() -> None:

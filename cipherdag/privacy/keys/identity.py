@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cipherdag.errors import OutputError, PolicyRefusedError, SignatureError
 from cipherdag.privacy.keys.keyed import keyed_digest, transcript
 from cipherdag.privacy.keys.pairkeys import hkdf
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, open_to_others
 
 
 class DrawKey(Secret):
@@ -85,7 +85,7 @@ class SigningIdentity(Secret):
                 content = file.read(_MAX_FILE_BYTES)
         except OSError as error:
             raise OutputError(f"cannot read the private key {path}: {error.strerror}") from None
-        if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if open_to_others(mode):
             raise PolicyRefusedError(
                 f"the private key {path} is open to other users (mode {mode:03o})",
                 remedy=f"Run `chmod 600 {path}`; if others could read it, make a new key.",

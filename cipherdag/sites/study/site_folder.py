@@ -19,8 +19,6 @@ Leaks:
 from __future__ import annotations
 
 import json
-import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -30,6 +28,7 @@ import msgspec
 
 from cipherdag.errors import ParameterError, SiteNotReadyError, UnreadableDataError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.secrecy import open_to_others
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.approvals import Approvals
@@ -53,7 +52,6 @@ _DATASITE_COMMENTS = {
     "python": "The interpreter of PySyft's environment.",
 }
 MAX_SETTINGS_BYTES = 64 * 1024
-SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO
 DEVICES = ("auto", "cpu", "cuda")
 _COMMENTS = {
     "name": "Name of this site, as the other sites will see it.",
@@ -282,7 +280,7 @@ class SiteFolder:
             SiteNotReadyError: One is open to others.
         """
         for key in self.private_keys:
-            if os.name == "posix" and key.stat().st_mode & SHARED_BITS:
+            if open_to_others(key.stat().st_mode):
                 raise SiteNotReadyError(
                     f"the private key {key} is open to other users",
                     remedy=f"Run `chmod 600 {key}`; if others could read it, make a new site.",

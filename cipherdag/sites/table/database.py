@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
@@ -22,11 +21,10 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from cipherdag.errors import DatabaseAddressError, DatabaseCredentialsError
-from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.secrecy import Secret, open_to_others
 from cipherdag.sites.strict_toml import convert, parse
 
 MAX_BYTES = 64 * 1024
-OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
 IN_FILES = ("duckdb", "sqlite")  # without a server, so without user and password
 NO_ADDRESS = 'the address is none such as "postgresql://user@host/database"'
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://")
@@ -67,7 +65,7 @@ class Credentials(Secret):
         try:
             with path.open("rb") as opened:
                 status = os.fstat(opened.fileno())  # of what is read, not of what the name is now
-                if os.name == "posix" and status.st_mode & OTHERS_BITS:
+                if open_to_others(status.st_mode):
                     raise DatabaseCredentialsError(
                         f"the credentials file {path} is open to other users",
                         file=file,
