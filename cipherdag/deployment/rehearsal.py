@@ -9,7 +9,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from functools import cache, partial
 
 import numpy as np
@@ -111,14 +111,13 @@ def plan_checks(site: SiteFolder, plan: Plan) -> list[CheckResult]:
         ("plan: policy", lambda: _allowed(site, plan, table)),
         ("plan: data", lambda: _answer(site, plan, table)),
     ]
-    return [found for name, step in steps for found in _tried(name, step)]
-
-
-def _tried(name: str, step: Callable[[], str]) -> Iterator[CheckResult]:
-    try:
-        yield CheckResult(name, "ok", step())
-    except CipherdagError as error:
-        yield CheckResult(name, "fail", error.message, error.remedy)
+    results = []
+    for name, step in steps:
+        try:
+            results.append(CheckResult(name, "ok", step()))
+        except CipherdagError as error:
+            results.append(CheckResult(name, "fail", error.message, error.remedy))
+    return results
 
 
 def _cohort(site: SiteFolder, plan: Plan) -> str:

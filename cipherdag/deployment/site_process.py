@@ -17,7 +17,7 @@ from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
 from cipherdag.protocol.engines.syft_site import SyftSite
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
-from cipherdag.sites.policy.approvals import Approvals, AskedRun, how_to_decide
+from cipherdag.sites.policy.approvals import Approvals, how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder
@@ -85,7 +85,7 @@ def waiting_plans(
         approvals: The site's; looked through every `LOOK_S` seconds.
         clock: Seconds.
     """
-    known: set[str] = set()
+    announced: set[str] = set()
     looked = -math.inf
     while True:
         if clock() - looked < LOOK_S:
@@ -97,13 +97,13 @@ def waiting_plans(
         except SiteNotReadyError as error:  # a torn file ends `site status`, not a run
             log.warning("%s", error)
             waits = []
-        yield [_asks(run) for run in waits if run.session not in known]
-        known.update(run.session for run in waits)
-
-
-def _asks(run: AskedRun) -> str:
-    what = f"run {run.session[:8]}, {run.plan.algorithm}"
-    return f"A plan waits for a person here: {what}. {how_to_decide(run.session)}"
+        yield [
+            f"A plan waits for a person here: run {run.session[:8]}, {run.plan.algorithm}. "
+            f"{how_to_decide(run.session)}"
+            for run in waits
+            if run.session not in announced
+        ]
+        announced.update(run.session for run in waits)
 
 
 def _flare(

@@ -34,7 +34,9 @@ def guessed(name: str, counter: Counter[str], rows: int, declared: ColumnType | 
     if declared is not None and (declared.kind != "number" or all(map(is_plain_number, values))):
         return _guess_declared(name, declared, sorted(values), gap, rows)
     if others and all(map(is_plain_number, others)):
-        marked = f"{_listed(words)} is taken as missing. " if words else ""
+        marked = (
+            " or ".join(f"'{word}'" for word in words) + " is taken as missing. " if words else ""
+        )
         return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
     if _mostly_numbers(values, others):
         return Column(name, "continuous", missing=tuple(words), comment=f"{gap}Numbers.")
@@ -131,10 +133,6 @@ def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
         note += "Ignored: this looks like an identifier or free text; no value of it is written."
         return Column(name, "ignore", comment=note)
     return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " or ".join(f"'{word}'" for word in words)
 
 
 def refuse_infinite(

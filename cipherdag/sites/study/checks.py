@@ -71,7 +71,7 @@ class CheckResult:
 def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[CheckResult]:
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
-    Where the environment names a forward proxy, the way is through it, as a run's is.
+    Where the environment names a forward proxy, the connection goes through it, as a run's does.
 
     Args:
         host: Host name of the coordinator.
@@ -80,12 +80,16 @@ def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[
         chain: The certificate and the authority's; without them TLS is not checked.
     """
     proxy = proxy_to(host)
-    way = _looked_up(host, port) if proxy is None else _through(proxy)
-    yield way
-    if way.state == "fail":
+    reached = _looked_up(host, port) if proxy is None else _through(proxy)
+    yield reached
+    if reached.state == "fail":
         return
     try:
-        with _connected(host, port, proxy) as raw:
+        with (
+            socket.create_connection((host, port), timeout=TIMEOUT_S)
+            if proxy is None
+            else proxy.connect(host, port, timeout_s=TIMEOUT_S)
+        ) as raw:
             yield CheckResult("port", "ok", f"port {port} accepts connections")
             if chain.exists():
                 yield _tls(raw, host, key, chain)
@@ -116,12 +120,6 @@ def _through(proxy: ForwardProxy) -> CheckResult:
     except (OSError, UnicodeError):
         return CheckResult("proxy", "fail", f"{named}, cannot be reached", FIXES["no proxy"])
     return CheckResult("proxy", "ok", named)
-
-
-def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socket:
-    if proxy is None:
-        return socket.create_connection((host, port), timeout=TIMEOUT_S)
-    return proxy.connect(host, port, timeout_s=TIMEOUT_S)
 
 
 def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult]:

@@ -180,14 +180,10 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
         else:
             table = frame_table(source)
             _check_header(table)
-            yield replace(table, file=file, place=_frame_row)
+            yield replace(table, file=file, place=lambda row: f"row {row + 1} (.iloc[{row}])")
     except (UnreadableDataError, EmptyDataError, DuplicateNameError) as error:
         error.file, error.site = error.file or file, site
         raise
-
-
-def _frame_row(row: int) -> str:
-    return f"row {row + 1} (.iloc[{row}])"
 
 
 def _described(source: str | os.PathLike[str] | DescribedFile) -> DescribedFile:

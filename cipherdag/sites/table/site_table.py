@@ -131,16 +131,16 @@ class SiteTable:
 
     def narrowed(self, schema: Schema) -> SiteTable:
         """The table of fewer variables, by a schema that ignores the others."""
-        kept = [place for place, name in enumerate(self.names) if name in set(schema.names)]
+        retained = [v for v, name in enumerate(self.names) if name in set(schema.names)]
         discrete = any(column.cardinality for column in schema.variables)
         continuous = not all(column.cardinality for column in schema.variables)
         return replace(
             self,
             names=schema.names,
             schema=schema,
-            codes=self.codes.T[kept].T if discrete and self.codes is not None else None,
-            values=self.values[:, kept] if continuous and self.values is not None else None,
-            interventions=None if self.interventions is None else self.interventions[:, kept],
+            codes=self.codes.T[retained].T if discrete and self.codes is not None else None,
+            values=self.values[:, retained] if continuous and self.values is not None else None,
+            interventions=None if self.interventions is None else self.interventions[:, retained],
         )
 
     def without(self, unmeasured: Sequence[int]) -> SiteTable:
@@ -198,7 +198,9 @@ def load_table(
     """
     with open_table(source, site=site) as table, _stores(schema, folder) as (codes, values):
         readers = _match_columns(table, schema, site)
-        marks = _marks_reader(table, schema)
+        marks, column = None, schema.intervention
+        if column is not None:
+            marks = MarksReader(column, table.names.index(column.name), schema.names)
         rows = 0
         for chunk in table.chunks:
             rows += len(chunk[0])
@@ -233,8 +235,8 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
     """A reader for every variable that the site measured, by its position."""
     positions = {name: position for position, name in enumerate(table.names)}
     marks = [] if schema.intervention is None else [schema.intervention.name]
-    own = [column.name for column in schema.variables if site not in column.unmeasured_at]
-    missing = [name for name in (*own, *marks) if name not in positions]
+    measured = [column.name for column in schema.variables if site not in column.unmeasured_at]
+    missing = [name for name in (*measured, *marks) if name not in positions]
     extra = [name for name in table.names if name not in {column.name for column in schema.columns}]
     for error, columns, what in (
         (MissingColumnError, missing, "the file lacks"),
@@ -243,16 +245,16 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
         if not columns:
             continue
         others = sorted(set(extra if columns is missing else missing))
-        alike = nearest(columns[0], others)
+        close = nearest(columns[0], others)
         more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
         unread = UNMEASURED if columns is missing else ""
         raise error(
-            f"{what} this column{more}" + (f"; it has '{alike}'" if alike else ""),
+            f"{what} this column{more}" + (f"; it has '{close}'" if close else ""),
             file=table.file,
             column=columns[0],
             rows=table.count_rows(),
             site=site,
-            remedy=_rename(columns, alike, extra) if alike else unread,
+            remedy=_rename(columns[0], close, extra) if close else unread,
         )
     return {
         variable: ColumnReader(column, positions[column.name])
@@ -261,16 +263,9 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
     }
 
 
-def _rename(columns: list[str], alike: str, extra: list[str]) -> str:
-    own, new = (alike, columns[0]) if alike in extra else (columns[0], alike)
-    return f'Rename one (case counts), or declare rename = {{ "{own}" = "{new}" }} under [source].'
-
-
-def _marks_reader(table: RawTable, schema: Schema) -> MarksReader | None:
-    column = schema.intervention
-    if column is None:
-        return None
-    return MarksReader(column, table.names.index(column.name), schema.names)
+def _rename(column: str, close: str, extra: list[str]) -> str:
+    old, new = (close, column) if close in extra else (column, close)
+    return f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} under [source].'
 
 
 @contextmanager
@@ -283,9 +278,9 @@ def _stores(
     codes = StoredRows(width, kind, MISSING_CODE, folder) if any(sides) else None
     values = StoredRows(width, numbers, np.nan, folder) if not all(sides) else None
     with ExitStack() as stack:
-        for own in (codes, values):
-            if own is not None:
-                stack.callback(own.close)
+        for store in (codes, values):
+            if store is not None:
+                stack.callback(store.close)
         yield codes, values
 
 

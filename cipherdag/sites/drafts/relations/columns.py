@@ -147,7 +147,7 @@ def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
         ahead = sample[first][back]
         fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
         for other in np.flatnonzero(fits.all(axis=0)).tolist():
-            if other != place and _determines(columns[a], columns[coded[other]]):
+            if other != place and _determined_by(columns[a].codes, columns[coded[other]].codes):
                 yield a, coded[other]
 
 
@@ -188,11 +188,6 @@ def _joined(columns: Sequence[ColumnValues], a: int, b: int) -> Codes:
     one, other = columns[a].codes, columns[b].codes
     assert one is not None and other is not None  # noqa: PT018 - of columns of few values
     return np.where((one < 0) | (other < 0), -1, one * (int(other.max()) + 1) + other)
-
-
-def _determines(a: ColumnValues, b: ColumnValues) -> bool:
-    """Whether every code of a has one code of b, in more rows than by chance."""
-    return _determined_by(a.codes, b.codes)
 
 
 def _determined_by(given: Codes | None, codes: Codes | None) -> bool:
