@@ -125,8 +125,8 @@ class Column:
         """
         content = [self.name, self.kind, self.categories, self.edges, self.label]
         content += ["ordered"] * self.ordered
-        told = ("unit", "date", "unmeasured_at")
-        content += [[key, own] for key in told if (own := getattr(self, key))]
+        optional = ("unit", "date", "unmeasured_at")
+        content += [[key, value] for key in optional if (value := getattr(self, key))]
         return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
     def _text_fault(self) -> str:

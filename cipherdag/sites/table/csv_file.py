@@ -70,10 +70,10 @@ def _check_encoding(head: bytes, description: FileDescription) -> None:
         return
     cut = head[: head.rfind(b"\n") + 1] or head
     try:
-        told = cut.decode("utf-8")
+        text = cut.decode("utf-8")
     except UnicodeDecodeError:
         return
-    if not told.isascii():
+    if not text.isascii():
         raise UnreadableDataError(
             f"this is UTF-8, though {description.encoding} is declared",
             remedy="Leave encoding out: UTF-8 is read without it.",
@@ -99,17 +99,17 @@ def _no_text_at_all() -> UnreadableDataError:
 
 def _check_delimiter(header: list[str], description: FileDescription, path: Path) -> None:
     """Refuse a header of one name that another delimiter divides into several."""
-    own = description.delimiter
-    whole = own.join(header)
+    declared = description.delimiter
+    whole = declared.join(header)
     if whole.lower().startswith("sep="):
         raise UnreadableDataError(
             "the first line is Excel's own and names the delimiter; the header comes after it",
-            remedy=_declare(path, delimiter=whole[4:5] or own, skip_rows=1),
+            remedy=_declare(path, delimiter=whole[4:5] or declared, skip_rows=1),
         )
-    other = max((mark for mark in _DELIMITERS if mark != own), key=whole.count)
+    other = max((mark for mark in _DELIMITERS if mark != declared), key=whole.count)
     if len(header) > 1 or other not in whole:
         return
-    used = _DELIMITERS.get(own, repr(own))
+    used = _DELIMITERS.get(declared, repr(declared))
     raise UnreadableDataError(
         f"the columns are separated by {_DELIMITERS[other]}, not by {used}",
         remedy=_declare(path, delimiter=other)

@@ -41,7 +41,11 @@ _NUMBERS = (
     "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
     "float", "double", "decimal",
 )  # fmt: skip
-_ALIKE = frozenset(_NUMBERS) - {"hugeint", "uhugeint", "decimal"} | {"boolean", "enum", "varchar"}
+_SAME_IN_ARROW = frozenset(_NUMBERS) - {"hugeint", "uhugeint", "decimal"} | {
+    "boolean",
+    "enum",
+    "varchar",
+}
 _KINDS |= dict.fromkeys(_NUMBERS, "number")
 
 
@@ -94,15 +98,15 @@ def open_duckdb(
 
 def _selection(connection: Any, table: str, columns: Sequence[str]) -> str:
     """The query for a table, or for the only one of the file."""
-    known = connection.execute(_TABLES).fetchall()
+    tables = connection.execute(_TABLES).fetchall()
     if table:
         *schema, name = table.split(".", 1)
         parts = [*schema, name]
-    elif len(known) == 1:
-        parts = list(known[0])
+    elif len(tables) == 1:
+        parts = list(tables[0])
     else:
         raise DatabaseQueryError(
-            f"the file holds {len(known)} tables, and none is named",
+            f"the file holds {len(tables)} tables, and none is named",
             remedy='Write a .toml with address = "duckdb:///this file" and table.',
         )
     return selection(".".join(map(_quoted, parts)), [_quoted(column) for column in columns])
@@ -113,7 +117,7 @@ def _blocks(connection: Any, query: str, described: Any) -> Iterator[list[Cells]
 
     Decimals, dates and times are written otherwise there.
     """
-    if not all(each.id in _ALIKE for each in described.types) or not find_spec("pyarrow"):
+    if not all(each.id in _SAME_IN_ARROW for each in described.types) or not find_spec("pyarrow"):
         connection.execute(query)
         return row_blocks(iter(lambda: connection.fetchmany(CHUNK_ROWS), []))
     reader = getattr(described, "to_arrow_reader", None) or described.fetch_arrow_reader
@@ -134,10 +138,10 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _column_type(own: Any) -> ColumnType:
-    if own.id == "enum":
-        return ColumnType("enum", "ENUM", tuple(own.children[0][1]))
-    return ColumnType(_KINDS.get(own.id, "other"), str(own))
+def _column_type(declared: Any) -> ColumnType:
+    if declared.id == "enum":
+        return ColumnType("enum", "ENUM", tuple(declared.children[0][1]))
+    return ColumnType(_KINDS.get(declared.id, "other"), str(declared))
 
 
 def _failure(error: Exception) -> DatabaseError:

@@ -189,20 +189,20 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 return key
         return ""
 
-    def names(self, found: tuple[str, ...]) -> tuple[str, ...]:
+    def names(self, header: tuple[str, ...]) -> tuple[str, ...]:
         """Column names as the schema has them; all are normalised.
 
         Raises:
             UnreadableDataError: A column to be renamed is not there.
         """
         renamed = {normalise_name(each): normalise_name(new) for each, new in self.rename.items()}
-        for own in renamed:
-            if own not in found:
+        for old in renamed:
+            if old not in header:
                 raise UnreadableDataError(
-                    f"rename names the column '{own}', which the file lacks",
+                    f"rename names the column '{old}', which the file lacks",
                     remedy="Correct `rename`: from the name in the file to that in the schema.",
                 )
-        return tuple(renamed.get(name, name) for name in found)
+        return tuple(renamed.get(name, name) for name in header)
 
     def dumps(self) -> str:
         """What is not as usual, as the TOML table ``[source]``; empty if nothing is."""

@@ -164,9 +164,9 @@ def _table(connection: Connection, source: DatabaseSource) -> Iterator[RawTable]
             assert result.cursor is not None, "a result with rows has a cursor"
             described = dict(zip(names, result.cursor.description, strict=True))
             types = _postgres_types(connection, described)
-        found = tuple(types.get(name) for name in names)
         chunks = row_blocks(iter(result.partitions(CHUNK_ROWS)))
-        yield RawTable(tuple(map(normalise_name, names)), chunks, found)
+        declared = tuple(types.get(name) for name in names)
+        yield RawTable(tuple(map(normalise_name, names)), chunks, declared)
 
 
 def _declared(connection: Connection, source: DatabaseSource) -> dict[str, ColumnType]:
@@ -183,13 +183,14 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
     except NoSuchTableError:
         others = [*looking.get_table_names(schema), *looking.get_view_names(schema)]
         raise DatabaseQueryError(
-            f"there is no table '{source.table}' that this user may read{_alike(name, others)}",
+            f"there is no table '{source.table}' that this user may read"
+            f"{_suggestion(name, others)}",
         ) from None
     names = [each["name"] for each in columns]
     for column in source.columns:
         if column not in names:
             raise DatabaseQueryError(
-                f"the table has no column '{column}'{_alike(column, names)}",
+                f"the table has no column '{column}'{_suggestion(column, names)}",
                 column=column,
             )
     # SQLite says nothing of a view's computed columns
@@ -203,7 +204,7 @@ def _parts(table: str) -> tuple[str | None, str]:
     return (schema, name) if dot else (None, table)
 
 
-def _alike(name: str, others: Sequence[str]) -> str:
+def _suggestion(name: str, others: Sequence[str]) -> str:
     close = get_close_matches(name, others, n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
@@ -215,18 +216,18 @@ def _selection(connection: Connection, source: DatabaseSource) -> str:
     return selection(whole, [quoted(column) for column in source.columns])
 
 
-def _column_type(own: Any) -> ColumnType:
+def _column_type(declared: Any) -> ColumnType:
     from sqlalchemy import types
 
-    name = type(own).__name__.upper()
-    if isinstance(own, types.Enum):  # a kind of text, so asked first
-        return ColumnType("enum", "ENUM", tuple(map(str, own.enums)))
+    name = type(declared).__name__.upper()
+    if isinstance(declared, types.Enum):  # a kind of text, so asked first
+        return ColumnType("enum", "ENUM", tuple(map(str, declared.enums)))
     kinds: tuple[tuple[TypeKind, Any], ...] = (
         ("boolean", types.Boolean),
         ("text", types.String),
         ("number", types.Integer | types.Numeric | types.Float),
     )
-    fitting = [kind for kind, family in kinds if isinstance(own, family)]
+    fitting = [kind for kind, family in kinds if isinstance(declared, family)]
     return ColumnType(fitting[0] if fitting else "other", name)
 
 
@@ -234,20 +235,22 @@ def _postgres_types(
     connection: Connection, columns: Mapping[str, Sequence[Any]]
 ) -> dict[str, ColumnType]:
     """The types of a query's columns, by name, from PostgreSQL's own catalogue."""
-    known = {oid: (name, kind) for oid, name, kind in connection.exec_driver_sql(_PG_TYPES)}
+    catalogue = {oid: (name, kind) for oid, name, kind in connection.exec_driver_sql(_PG_TYPES)}
     labels: dict[int, list[str]] = {}
     for oid, label in connection.exec_driver_sql(_PG_ENUMS):
         labels.setdefault(oid, []).append(label)
-    found = {}
+    types = {}
     for column, (_, oid, *_) in columns.items():
-        name, category = known.get(oid, ("unknown", ""))
+        name, category = catalogue.get(oid, ("unknown", ""))
         kind = _PG_KINDS.get(category, "other")
-        found[column] = ColumnType(kind, name.upper(), tuple(labels.get(oid, ())))
-    return found
+        types[column] = ColumnType(kind, name.upper(), tuple(labels.get(oid, ())))
+    return types
 
 
 def _refusal(error: Exception, source: DatabaseSource) -> DatabaseError:
     """The leaf for a connection that does not come about."""
+    from sqlalchemy import make_url
+
     said = str(getattr(error, "orig", None) or error).lower()
     state = _state(error)
     if state.startswith(_LOGIN_STATES) or any(word in said for word in _LOGIN_WORDS):
@@ -258,14 +261,9 @@ def _refusal(error: Exception, source: DatabaseSource) -> DatabaseError:
             remedy="Correct the name after the last / of the address.",
         )
     why = next((why for word, why in _UNREACHED.items() if word in said), "no connection")
-    return DatabaseUnreachableError(f"the database at {_place(source)} does not answer: {why}")
-
-
-def _place(source: DatabaseSource) -> str:
-    from sqlalchemy import make_url
-
     url = make_url(source.address)
-    return f"{url.host or 'this machine'}" + (f":{url.port}" if url.port else "")
+    host = f"{url.host or 'this machine'}" + (f":{url.port}" if url.port else "")
+    return DatabaseUnreachableError(f"the database at {host} does not answer: {why}")
 
 
 def _failure(error: Exception, source: DatabaseSource) -> DatabaseError:
