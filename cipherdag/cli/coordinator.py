@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
-from cipherdag.cli.effects import outside_a_run
-from cipherdag.cli.options import FILE, FOLDER, NEW_FILE
+from cipherdag.cli.options import FILE, FOLDER, NEW_FILE, outside_a_run
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import as_json_option, code_lines, in_folder, until_stopped
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
@@ -221,7 +220,7 @@ def _confirm(request: Request, codes: tuple[str, ...]) -> set[str]:
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import mismatch
 
-    versions = ", ".join(f"{name} {own}" for name, own in sorted(request.versions.items()))
+    versions = ", ".join(f"{name} {each}" for name, each in sorted(request.versions.items()))
     click.echo(f"site '{request.name}' of '{request.organisation}', with {versions}")
     if request.datasite:
         click.echo(f"  its Datasite {request.datasite}")

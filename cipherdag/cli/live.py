@@ -77,13 +77,13 @@ class LiveRun:
     Attributes:
         state: The run as it stands.
         read: When the state was last read, as `time.monotonic`.
-        told: Set once the end has been read.
+        end_read: Set once the end has been read.
     """
 
     def __init__(self) -> None:
         self.state = LiveState(time.monotonic())
         self.read = -math.inf
-        self.told = threading.Event()
+        self.end_read = threading.Event()
         self._progress: Callable[[RoundReport], None] = lambda _: None
 
     def part(self) -> str:
@@ -92,14 +92,14 @@ class LiveRun:
         text = live_part(state)
         self.read = time.monotonic()
         if state.ended:
-            self.told.set()
+            self.end_read.set()
         return text
 
     def close(self) -> None:
         """The run ends; a page that is open has a moment to hear of it."""
         self.state = replace(self.state, ended=True)
         if time.monotonic() - self.read < LISTENING_S:
-            self.told.wait(LISTENING_S)
+            self.end_read.wait(LISTENING_S)
 
     def watching(self, progress: Callable[[RoundReport], None], names: Sequence[str]) -> Self:
         """Itself as a progress callback, which tells another one, too."""
@@ -122,8 +122,8 @@ class LiveRun:
             rounds=self.state.rounds + 1,
             number=report.number,
             values=self.state.values + report.values,
-            sent={s: before.get(s, 0) + own for s, own in report.bytes_sent_per_site.items()},
-            present=tuple(s for s, own in report.bytes_sent_per_site.items() if own),
+            sent={s: before.get(s, 0) + each for s, each in report.bytes_sent_per_site.items()},
+            present=tuple(s for s, each in report.bytes_sent_per_site.items() if each),
             n_cohort=report.n_cohort,
         )
         self._progress(report)

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cipherdag.cli.live import LiveRun
-from cipherdag.errors import ParameterError
+from cipherdag.cli.live import LiveRun, LiveServer
+from cipherdag.errors import (
+    DataError,
+    ParameterError,
+    PrivacyError,
+    SiteNotReadyError,
+    SiteUnreachableError,
+)
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS
 from cipherdag.protocol.progress import RoundReport
@@ -51,8 +57,6 @@ def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Serve the live view until the command ends."""
     if not wanted:
         return
-    from cipherdag.cli.live import LiveRun, LiveServer
-
     run = LiveRun()
     server = context.with_resource(LiveServer(run))
     context.meta[LIVE_RUN] = run
@@ -124,8 +128,7 @@ def following(
         names: The variables in the order of their positions, for the live view.
         most_rounds: Most rounds of the run, if that is known, to say how much is done.
     """
-    from cipherdag.cli.live import LiveRun
-    from cipherdag.cli.terminal_view import TerminalView, on_terminal
+    from cipherdag.cli.terminal import TerminalView, on_terminal
 
     context = click.get_current_context(silent=True)
     live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
@@ -134,7 +137,7 @@ def following(
         yield live.watching(_json_progress, names)
         return
     if not on_terminal():
-        with _murmuring(live):
+        with _heartbeat(live):
             yield live.watching(_Lines(live, most_rounds), names)
         return
     with TerminalView(live, n_sites, most=most_rounds) as view:
@@ -170,10 +173,10 @@ class _Lines:
 
 
 @contextmanager
-def _murmuring(live: LiveRun) -> Iterator[None]:
+def _heartbeat(live: LiveRun) -> Iterator[None]:
     """Says on standard error that a round still goes on, ever more rarely, while none ends."""
     ended = threading.Event()
-    thread = threading.Thread(target=_murmur, args=(live, ended), daemon=True)
+    thread = threading.Thread(target=_say_that_it_goes_on, args=(live, ended), daemon=True)
     thread.start()
     try:
         yield
@@ -182,7 +185,7 @@ def _murmuring(live: LiveRun) -> Iterator[None]:
         thread.join()
 
 
-def _murmur(live: LiveRun, ended: threading.Event) -> None:
+def _say_that_it_goes_on(live: LiveRun, ended: threading.Event) -> None:
     from cipherdag.cli.terminal import clock
 
     rounds, pause = 0, SILENCE_S
@@ -209,3 +212,14 @@ def show(result: Run, truth: CausalGraph | None, *, as_json: bool) -> None:
     click.echo("\n".join([*result.lines(truth), *([""] if releases else [])]))
     if releases:
         click.echo("\n".join(release_lines(releases)))
+
+
+@contextmanager
+def outside_a_run(effect: str) -> Iterator[None]:
+    """Let an error that would speak of a run state this effect; also a decorator of commands."""
+    try:
+        yield
+    except (PrivacyError, SiteNotReadyError, SiteUnreachableError, DataError) as error:
+        if error.effect == type(error).effect:
+            error.effect = effect
+        raise

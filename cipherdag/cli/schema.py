@@ -49,7 +49,7 @@ def schema_merge(drafts: tuple[Path, ...], out: Path | None) -> None:
     merged, found = merge_schemas(_loaded(drafts))
     click.echo("\n".join(map(str, found)), err=out is None)
     write(merged, out)
-    undecided = sorted({own.column for own in found if own.open})
+    undecided = sorted({each.column for each in found if each.open})
     if undecided:
         raise errors.SchemaMismatchError(
             f"to be decided: {', '.join(undecided)}",
@@ -74,10 +74,10 @@ def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
     except errors.SchemaError as error:
         raise errors.SchemaMismatchError(error.message) from error
     if as_json:
-        click.echo(json.dumps([asdict(own) for own in found], indent=2))
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
     elif found:
         click.echo("\n".join(map(str, found)))
-    if len({own.canonical() for own in (*one.values(), *two.values())}) > 1:
+    if len({each.canonical() for each in (*one.values(), *two.values())}) > 1:
         raise errors.SchemaMismatchError(
             f"{first} and {second} are not the same schema",
             remedy=f"Run `cipherdag schema merge {first} {second} --out schema.toml`.",
@@ -100,23 +100,23 @@ def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> 
     from cipherdag.sites.drafts.overlap import made_alike, overlap_remarks, with_overlap
     from cipherdag.sites.table.schema import Schema
 
-    known, names = Schema.load(file), [own.strip() for own in sites.split(",") if own.strip()]
+    known, names = Schema.load(file), [each.strip() for each in sites.split(",") if each.strip()]
     strangers = sorted({*known.lacking} - {*names})
     if strangers:
         raise errors.ParameterError(
             f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns"
         )
-    before = {own: frozenset(known.names[v] for v in known.unmeasured_at(own)) for own in names}
+    before = {name: frozenset(known.names[v] for v in known.unmeasured_at(name)) for name in names}
     after = made_alike(before, min_sites)
     made = with_overlap(known, after)
     remarks = list(overlap_remarks(made, before, after))
-    told = [
-        f"--lacking {own}={','.join(str(v + 1) for v in made.unmeasured_at(own))}"
-        for own in names
-        if made.unmeasured_at(own)
+    needed = [
+        f"--lacking {name}={','.join(str(v + 1) for v in made.unmeasured_at(name))}"
+        for name in names
+        if made.unmeasured_at(name)
     ]
     click.echo(
-        "\n".join([*remarks, f"The coordinator needs: {' '.join(told) or 'nothing'}"]),
+        "\n".join([*remarks, f"The coordinator needs: {' '.join(needed) or 'nothing'}"]),
         err=out is None,
     )
     write(made, out)

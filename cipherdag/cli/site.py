@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from cipherdag.cli.effects import outside_a_run
-from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE, outside_a_run
 from cipherdag.sites.study.checks import CheckResult
 
 if TYPE_CHECKING:
@@ -127,16 +126,16 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
         findings += datasite_checks(own)
     if own.study_path.exists():
         findings += separation_checks(own)
-    told = []
+    account = []
     if plan is not None:
         asked = Plan.read(plan)
         findings += plan_checks(own, asked)
         with suppress(CipherdagError):  # the findings say what is wrong with the folder
-            told = ["", *plan_in_words(own, asked)]
+            account = ["", *plan_in_words(own, asked)]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        click.echo("\n".join([*_finding_lines(findings), *told]))
+        click.echo("\n".join([*_finding_lines(findings), *account]))
     failed = [finding.check for finding in findings if finding.state == "fail"]
     if failed:
         raise SiteNotReadyError(

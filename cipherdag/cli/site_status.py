@@ -93,7 +93,7 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
     for run in asked:
         account = plan_in_words(own, run.plan)
         # whichever asked first: a coordinator chooses the order in which plans ask
-        others = [own.plan for own in asked if own is not run and own.decision == "approved"]
+        others = [each.plan for each in asked if each is not run and each.decision == "approved"]
         account += [f"Beside {line}" for line in differences(run.plan, others)]
         account += [f"CONSIDER: {run.consider}."] if run.consider else []
         account += [f"{_DENIED}{run.note}"] if run.note else []

@@ -22,8 +22,7 @@ from cipherdag import FedPC
 from cipherdag.algorithms.fedcd.algorithm import FedCD
 from cipherdag.cli.live import LiveRun
 from cipherdag.cli.options import following
-from cipherdag.cli.terminal import ahead
-from cipherdag.cli.terminal_view import TerminalView, on_terminal, view_rows
+from cipherdag.cli.terminal import TerminalView, ahead, on_terminal, view_rows
 from cipherdag.protocol.progress import DropOut
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
