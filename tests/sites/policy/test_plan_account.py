@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Describe, Effect, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.protocol.plan import Member, make_plan
@@ -27,6 +27,14 @@ def plan(of=EVERY[0], **changes):
         "seed": 41,
     }
     return make_plan(MEMBERS, **(about | changes))
+
+
+def test_a_plan_that_describes_says_so():
+    lines = plan_lines(plan(Describe()))
+    assert lines[2] == (
+        "The result: for every variable of the study, how its values are distributed over all "
+        "sites' rows together. Rows of data stay at the sites."
+    )
 
 
 @pytest.mark.parametrize("algorithm", EVERY, ids=lambda own: own.name)
