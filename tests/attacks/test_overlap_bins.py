@@ -28,12 +28,12 @@ def left_out(rule, monkeypatch):
     """By arm: all rows told less those in bins; and what every site leaves out."""
     rng, own = np.random.default_rng(0), []
 
-    def told(counts, least):
-        kept = rule(counts, least)
+    def told(counts, min_cell_size):
+        kept = rule(counts, min_cell_size)
         own.append(int(counts.sum() - kept.sum()))
         return kept
 
-    monkeypatch.setattr(estimating_functions, "merged", told)
+    monkeypatch.setattr(estimating_functions, "suppress_small_counts", told)
     sites = {"a": hospital(rng, 1500), "b": hospital(rng, 1500, FEW), "c": hospital(rng, 1500)}
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=LEAST)
     found = Federation.simulate(sites, policy=policy, device="cpu").run(
@@ -50,14 +50,14 @@ def test_bins_that_are_left_out_alone_tell_their_rows(monkeypatch):
 
 
 def test_what_the_bins_of_an_arm_lack_is_of_no_few_rows(monkeypatch):
-    attacked, own = left_out(estimating_functions.merged, monkeypatch)
+    attacked, own = left_out(estimating_functions.suppress_small_counts, monkeypatch)
     assert attacked["no"] >= LEAST
     assert all(hidden == 0 or hidden >= LEAST for hidden in own)
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=10))
 def test_no_arm_that_may_be_told_of_leaves_out_few(counts):
-    kept = estimating_functions.merged(np.array([*counts, LEAST]), LEAST)
+    kept = estimating_functions.suppress_small_counts(np.array([*counts, LEAST]), LEAST)
     hidden = sum(counts) + LEAST - kept.sum()
     assert hidden == 0 or hidden >= LEAST
     assert not ((kept > 0) & (kept < LEAST)).any()

@@ -8,9 +8,6 @@ follows from the two. A group that has too few of either is suppressed, and so i
 too few would be left. Groups that are compared are told of all together, or not at all. What the
 test needs is at exact times, so that its digits would tell of single rows: expected events and
 covariances are rounded to a grid, and the covariances multiplied by keyed noise.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations
@@ -266,7 +263,6 @@ def hazard_sums(question: HazardSums, column: Column, *, min_cell_size: int) -> 
 
 
 def _design(question: HazardSteps, column: Column, rows: SurvivalRows) -> FloatMatrix:
-    """The columns of a model, shape (n, m)."""
     columns = []
     scales = zip(question.predictors, question.origin_array(), question.unit_array(), strict=True)
     for v, origin, unit in scales:

@@ -1,8 +1,4 @@
-"""A site's answer to `EffectSums`: of all its rows, of its effect alone, of its incomplete rows.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""A site's answer to `EffectSums`: of all its rows, of its effect alone, of its incomplete rows."""
 
 from __future__ import annotations
 

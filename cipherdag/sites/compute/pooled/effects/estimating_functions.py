@@ -3,9 +3,6 @@
 Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38 (M-estimation); Robins,
 Rotnitzky and Zhao, JASA 89 (1994) 846-866 (augmented inverse propensity weighting); Lunceford and
 Davidian, Statistics in Medicine 23 (2004) 2937-2960 (Hajek's ratio of weighted means).
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations
@@ -118,7 +115,6 @@ class _EstimatingFunctions:
             self._coefficients = {m: self._at_site(m, c) for m, c in self._coefficients.items()}
 
     def _at_site(self, model: int, coefficients: FloatVector) -> FloatVector:
-        """Coefficients of a model with the site's own intercepts."""
         question = self._question
         used, response, categories = self._response(model)
         if question.linear or not used.any():

@@ -72,7 +72,7 @@ class Rows:
         return int(counts[counts > 0].min(initial=self.count))
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> Rows:
-        """Some of them."""
+        """The chosen rows."""
         return Rows(
             None if self.codes is None else self.codes[chosen],
             None if self.values is None else self.values[chosen],
@@ -81,7 +81,7 @@ class Rows:
 
     @property
     def count(self) -> int:
-        """How many."""
+        """Number of rows."""
         return rows_of(self.codes, self.values)
 
 

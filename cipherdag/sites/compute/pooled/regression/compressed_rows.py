@@ -2,9 +2,6 @@
 
 In a group the discrete part of a regression's logits is one number, and its gradient and Hessian
 need sums over the continuous predictors only. The last piece of a group is filled up with zeros.
-
-Leaks:
-    Nothing: all of it stays inside the site.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ response's category known of a group, its rows' logits relative to that category
 slopes of the group, and their likelihood is a sum of logarithms of 1 + exp. Sums over rows are of
 probabilities and of their products times those of the continuous predictors; what the discrete
 predictors make of them is linear.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ them and answers the profile likelihood, as `site_intercepts` does for other res
 then differ in how often they give a category, or never tell two of them apart.
 
 Source: McCullagh, JRSS B 42 (1980) 109-142; Murphy and van der Vaart, JASA 95 (2000) 449-465.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ add up over sites to those of the regression with an indicator of every site.
 
 Source: Murphy and van der Vaart, JASA 95 (2000) 449-465, on profile likelihoods; for linear models
 this is the within estimator (Wooldridge, Econometric Analysis, section 10.5).
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations
