@@ -26,14 +26,14 @@ from calibration_worlds import COLUMNS, GIVEN, WORLDS, Cell, draw
 from measuring import add_line, parser, read_lines, write_report
 from plain_runs import driven
 
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.pooled.regression.steps import RegressionTest
+from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 
 ALPHAS = (0.01, 0.05)
 VOTE_SHARE = 0.3

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from measuring import environment, parser, timed, write_report
 
-from cipherdag.sites.compute.ci_tests.cache import canonical
+from cipherdag.sites.compute.ci_tests.ci_test import canonical
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.kci import KernelTest

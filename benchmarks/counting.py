@@ -23,7 +23,7 @@ import torch
 from markdown_table import table
 from measuring import parser, timed, write_report
 
-from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.counting.counter import DiscreteColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

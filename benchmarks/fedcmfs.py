@@ -26,9 +26,8 @@ from multilabel_metrics import average_precision, six_metrics
 
 from cipherdag import FedCMFS
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.algorithm import TRIPLET_EVIDENCE
-from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
+from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, remember
 from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:

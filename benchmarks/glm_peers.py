@@ -40,7 +40,7 @@ from measuring import environment, parser, timed, write_report
 from scipy import stats
 
 from cipherdag import Federation, Policy, Schema
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.sites.policy.policy import QUESTION_KINDS

@@ -21,7 +21,7 @@ import numpy as np
 from markdown_table import table
 from measuring import parser, write_report
 
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     differing,

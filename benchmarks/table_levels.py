@@ -20,7 +20,7 @@ from markdown_table import table
 from measuring import add_line, parser, read_lines, write_report
 from plain_runs import driven
 
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence

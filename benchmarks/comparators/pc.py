@@ -17,7 +17,7 @@ import numpy as np
 
 from cipherdag.algorithms.constraint_based.separations import Separations, strongest_separators
 from cipherdag.algorithms.constraint_based.skeleton import stable_skeleton
-from cipherdag.algorithms.evidence.source import RememberedTests
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Constraints
@@ -82,7 +82,7 @@ class Learnt:
     cpdag: np.ndarray
 
 
-class TableTests(RememberedTests):
+class TableTests(CachedFederatedCITest):
     """Evidence from one table, without asking anybody."""
 
     def __init__(self, table: SiteTable, spec: CITestSpec) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import Field, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from cipherdag.algorithms.evidence.source import ROUND_VALUES
+from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND
 from cipherdag.algorithms.parameters import require
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
@@ -75,7 +75,7 @@ def replicated(
     require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
     numbers = range(1, replicates + 1)
     drawn = [resampled(anew(), replicate=number, seed=seed) for number in numbers]
-    outcome, *others = yield from gather([own, *drawn], most_values=ROUND_VALUES)
+    outcome, *others = yield from gather([own, *drawn], most_values=MAX_VALUES_PER_ROUND)
     return replace(outcome, bootstrap=counted(others))
 
 

@@ -1,7 +1,7 @@
 """The conditional-independence tests that a question may name, and how it names one.
 
-The register is closed, and a test stands in it once; `cipherdag.sites.answers.ci_test_makers` says
-how a site makes it.
+The register is closed, and a test stands in it once; a class in `cipherdag.sites.compute.ci_tests`
+computes it.
 """
 
 from __future__ import annotations

@@ -121,16 +121,6 @@ def check_ascending(rows: IndexArray) -> None:
         raise ValueError("the members of a set must ascend")
 
 
-def row_keys(rows: IndexArray | PositionRows) -> NDArray[np.bytes_]:
-    """One key per row of positions, distinct among rows of one width and in their order, (B,)."""
-    if rows.shape[1] == 0:
-        return np.zeros(len(rows), dtype=np.bytes_)
-    packed: NDArray[np.bytes_] = np.ascontiguousarray(rows, dtype=">u2").view(
-        f"S{2 * rows.shape[1]}"
-    )
-    return packed[:, 0]
-
-
 def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[IndexArray]:
     """Rows (x, y, s1, ..., sl) by size l from the sets S by size of every family (x, y, sets)."""
     largest = max((len(sets) for _, _, sets in families), default=0)

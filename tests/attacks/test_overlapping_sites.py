@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from overlapping import EXACT, LACKING, NAMES, chained, simulated, sites_of
 
 from cipherdag import Federation, FedFCI, FedPC
-from cipherdag.algorithms.evidence.closed import summed_by
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.combined import summed_by
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.errors import (
     CohortError,
     KeyAgreementError,

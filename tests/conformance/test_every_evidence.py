@@ -10,7 +10,8 @@ from driving import drive
 from evidence_sites import cut, gaussian_site, gaussian_values
 
 from cipherdag import FedCMFS, FedPC
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
@@ -36,7 +37,7 @@ def answered(kind, sites, *rounds, settings=SETTINGS):
         for tests in rounds:
             p_values = yield from source.p_values(tests)
             found.append(np.concatenate(p_values))
-            asked.append(sum(source.tally.values()))
+            asked.append(sum(source.n_tests_by_method.values()))
         return found
 
     found, questions = drive(asking(), sites)
@@ -54,11 +55,11 @@ def test_it_says_what_it_discloses_wherever_it_can_be_chosen(kind):
 
 @pytest.mark.parametrize("kind", EVIDENCE)
 def test_p_values_do_not_depend_on_any_order_and_nothing_is_asked_twice(kind, sites):
-    (first, again, turned), tally, _ = answered(kind, sites, TESTS, TESTS, TURNED)
+    (first, again, turned), n_tests_by_method, _ = answered(kind, sites, TESTS, TESTS, TURNED)
     assert ((first >= 0) & (first <= 1)).all()
     assert (first == again).all()
     assert (first == turned).all()
-    assert tally == [5, 5, 5]
+    assert n_tests_by_method == [5, 5, 5]
     (mirrored,), _, _ = answered(kind, sites[::-1], TESTS)
     assert np.allclose(first, mirrored, rtol=0, atol=1e-9)
 
@@ -83,4 +84,4 @@ def test_a_kind_that_hides_what_it_discloses_cannot_be_made():
     with pytest.raises(ValueError, match="'quiet' does not say what it discloses"):
         replace(EVIDENCE["fisher"], name="quiet", discloses=" ")
     with pytest.raises(TypeError, match="discloses"):
-        EvidenceKind(name="quiet", open=EVIDENCE["fisher"].open)
+        CombinationMethod(name="quiet", open=EVIDENCE["fisher"].open)

@@ -33,7 +33,7 @@ from cipherdag import (
 )
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError, ParameterError
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 
 seeds = st.integers(0, 2**32 - 1)
 FULL = os.environ.get("CIPHERDAG_CASES") == "full"
@@ -166,7 +166,7 @@ class Answers:
         rows = zip(x.tolist(), y.tolist(), given.tolist(), strict=True)
         found = np.array([self.p_value(min(a, b), max(a, b), frozenset(s)) for a, b, s in rows])
         one = np.ones(len(found))
-        return Evidence(found, one, one, one, one.astype(np.int64))
+        return CITestResult(found, one, one, one, one.astype(np.int64))
 
 
 def knowledge(rng, names):

@@ -18,7 +18,7 @@ from plain_pc import plain_pc, plain_skeleton
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence import source as evidence_module
+from cipherdag.algorithms.evidence import federated_test as evidence_module
 from cipherdag.algorithms.fedpc import pcstable
 from cipherdag.errors import MixedTypesError, ParameterError, PolicyRefusedError
 from cipherdag.graphs.networks import asia
@@ -148,7 +148,7 @@ def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeyp
     one, questions = outcome_of(FedPC(evidence=kind), sites)
     monkeypatch.setattr(pcstable, "LAYER_TESTS", 20)
     monkeypatch.setattr(pcstable, "PAIRS_AT_ONCE", 9)
-    monkeypatch.setattr(evidence_module, "ROUND_VALUES", 30)
+    monkeypatch.setattr(evidence_module, "MAX_VALUES_PER_ROUND", 30)
     other, more = outcome_of(FedPC(evidence=kind), sites)
     assert len(more) > len(questions)
     assert (one.arcs == other.arcs).all()

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cipherdag.algorithms.evidence.closed import fisher_criticals, largest_excess
+from cipherdag.algorithms.evidence.combined import fisher_criticals, largest_excess
 from cipherdag.algorithms.fedpc.reference import PAPER, PROGRAM
 from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError

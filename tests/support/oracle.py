@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 
 
 class OracleTest:
@@ -26,7 +26,7 @@ class OracleTest:
         conditions = [_bits(row) for row in np.asarray(given).tolist()]
         pairs = zip(np.asarray(x).tolist(), np.asarray(y).tolist(), conditions, strict=True)
         connected = np.array([self._reach(a, s) >> b & 1 for a, b, s in pairs], dtype=float)
-        return Evidence(
+        return CITestResult(
             p_value=1.0 - connected,
             statistic=connected,
             dof=np.ones(len(connected)),

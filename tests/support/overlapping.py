@@ -44,11 +44,11 @@ def p_values(federation, algorithm, tests):
         settings = algorithm.evidence_settings(facts)
         source = yield from EVIDENCE[algorithm.decided_by].source(settings, closed=algorithm.closed)
         found = yield from source.p_values([block.astype(np.int64) for block in blocks])
-        return found, source.tally
+        return found, source.n_tests_by_method
 
-    found, tally = federation.ask(algorithm.name, asking).outcome
+    found, n_tests_by_method = federation.ask(algorithm.name, asking).outcome
     by_size = [iter(own.tolist()) for own in found]
-    return np.array([next(by_size[len(test) - 2]) for test in rows]), dict(tally)
+    return np.array([next(by_size[len(test) - 2]) for test in rows]), dict(n_tests_by_method)
 
 
 def having(frames, test):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Presence
@@ -25,12 +25,12 @@ class Queries:
     site_effect: bool = False
     interactions: bool = False
     found: list = field(default_factory=list)
-    tally: dict = field(default_factory=dict)
+    n_tests_by_method: dict = field(default_factory=dict)
 
     def ask(self, facts):
         source = yield from self.open(facts.n_variables, facts.n_sites)
         self.found = yield from source.p_values(self.tests)
-        self.tally = dict(source.tally)
+        self.n_tests_by_method = dict(source.n_tests_by_method)
 
     def open(self, n_variables, n_sites=3):
         settings = EvidenceSettings(

@@ -10,7 +10,7 @@ every set S without y of which S or S with y separates the two, it takes log p w
 with y, and their mean over S must be a factor of `CLEAR` or more, in either direction; p-values
 below alpha / 100 count as equal. A set counts only if both tests can be done, and one with another
 middle of x and z only if no other set tells: were that a collider, it would make x and z dependent,
-and what y then does says nothing of y. By bits p is one of three (`graded`).
+and what y then does says nothing of y. By bits p is one of three (`bracketed_p_values`).
 
 Triples in between are ambiguous, and so are those whose ends no set separates: as good as any other
 where a DAG needs a collider (`cipherdag.graphs.resolution`). So is a collider that is joined to
@@ -44,13 +44,17 @@ from cipherdag.algorithms.constraint_based.separations import (
     strongest_of,
     strongest_separators,
 )
-from cipherdag.algorithms.evidence.closed import FLOOR, graded
-from cipherdag.algorithms.evidence.remembering import key_rows, triplet_keys
-from cipherdag.algorithms.evidence.source import EvidenceSource, Tests
+from cipherdag.algorithms.evidence.federated_test import (
+    P_FLOOR,
+    FederatedCITest,
+    Tests,
+    bracketed_p_values,
+)
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.orientation import Triple
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import SeparatorSearch
+from cipherdag.statistics.outcome_cache import keys_of_tests, rows_of_keys
 
 JudgingRule = Literal["conservative", "majority", "p_value_drop"]
 CollidersBy = Literal["sepset", "conservative", "majority", "p_value_drop"]
@@ -90,7 +94,7 @@ class JudgedTriples:
 
 
 def separate_and_judge(
-    source: EvidenceSource,
+    source: FederatedCITest,
     search: SeparatorSearch,
     separations: Separations | None,
     rule: JudgingRule | None,
@@ -103,7 +107,7 @@ def separate_and_judge(
         separations: Sets from the search for the skeleton; None to look for the strongest.
         rule: Judges the triples; None for the separating sets alone.
     """
-    if separations is None and rule is not None and source.doubted is None:
+    if separations is None and rule is not None and source.lenient is None:
         separations = Separations()  # both from the same p-values
         also = strongest_of(search, separations)
         return separations, (yield from judge_triples(source, search, rule, also))
@@ -116,15 +120,15 @@ def separate_and_judge(
 
 
 def judge_triples(
-    source: EvidenceSource,
+    source: FederatedCITest,
     search: SeparatorSearch,
     rule: JudgingRule,
     also: OnResult = lambda *_: None,
 ) -> Generator[Question, FloatVector, JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`, and `graded` by bits; no test is asked twice. ``also`` gets the
-    same results.
+    Rounds: as `candidate_tests`, and `bracketed_p_values` by bits; no test is asked twice. ``also``
+    gets the same results.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
@@ -134,8 +138,8 @@ def judge_triples(
         also(pairs, tests, p_values)
         triples = _triples(pairs, adjacent)
         for rows, p_value in zip(tests, p_values, strict=True):
-            keys = np.unique(triplet_keys(rows[p_value > alpha, :2]))
-            judged.separated.update(map(tuple, key_rows(keys, 0).tolist()))
+            keys = np.unique(keys_of_tests(rows[p_value > alpha, :2]))
+            judged.separated.update(map(tuple, rows_of_keys(keys, 0).tolist()))
         if rule == "p_value_drop":
             verdicts = _by_p_value_drop(triples, tests, p_values, adjacent, alpha)
         else:
@@ -156,12 +160,12 @@ def judge_triples(
                     judged.ambiguous.append((x, y, z))
 
     weighed = rule == "p_value_drop"
-    ask = partial(graded, source, alpha=alpha) if weighed else source.p_values
+    ask = partial(bracketed_p_values, source, alpha=alpha) if weighed else source.p_values
     yield from candidate_tests(ask, search, on_result)
     return judged
 
 
-def _may_be_effect(source: EvidenceSource, ends: Pair, y: int, others: list[int]) -> bool:
+def _may_be_effect(source: FederatedCITest, ends: Pair, y: int, others: list[int]) -> bool:
     """Whether y may be an effect of one of the other colliders, and no more."""
     asked = [(end, y, other) for end in ends for other in others]
     return bool(source.skipped_tests(np.array(asked, dtype=np.int64).reshape(-1, 3)).any())
@@ -220,7 +224,7 @@ def _drops(
         Triples (x, z, y), shape (K, 3), whether the set has no other middle, shape (K,), and
         logarithms of how far p drops, shape (K,).
     """
-    index_of, low = _index_among(smaller), FLOOR * alpha
+    index_of, low = _index_among(smaller), P_FLOOR * alpha
     middle = _are_middles(larger, adjacent)
     for column, is_middle in enumerate(middle.T, start=2):
         rows = np.flatnonzero(is_middle)
@@ -243,10 +247,10 @@ def _are_middles(rows: IndexArray, adjacent: BoolMatrix) -> BoolMatrix:
 
 def _index_among(rows: IndexArray) -> Callable[[IndexArray], IndexArray]:
     """Gives the indices of tests among these, which have them all."""
-    keys = triplet_keys(rows)
+    keys = keys_of_tests(rows)
     order = np.argsort(keys)
     ordered = keys[order]
-    return lambda wanted: order[np.searchsorted(ordered, triplet_keys(wanted))]
+    return lambda wanted: order[np.searchsorted(ordered, keys_of_tests(wanted))]
 
 
 def _by_drops(drops: list[float]) -> tuple[Verdict, float]:
@@ -268,8 +272,8 @@ def _by_share(
 ) -> list[tuple[Verdict, float]]:
     """Verdicts by the share of the separating sets in which each middle stands."""
     separating = [rows[p_value > alpha] for rows, p_value in zip(tests, p_values, strict=True)]
-    pairs, pair = np.unique(triplet_keys(triples[:, :2]), return_inverse=True)
-    ends = np.concatenate([triplet_keys(rows[:, :2]) for rows in separating])
+    pairs, pair = np.unique(keys_of_tests(triples[:, :2]), return_inverse=True)
+    ends = np.concatenate([keys_of_tests(rows[:, :2]) for rows in separating])
     totals = np.bincount(np.searchsorted(pairs, ends), minlength=len(pairs))[pair]
     having = [
         rows[middle][:, [0, 1, column]]

@@ -122,7 +122,7 @@ def remarks_on_tests(
         f"Evidence: {kind}.",
         f"Tests over all sites: {counts}.",
         *more,
-        *((EVIDENCE[kind].stayed_closed,) if closed else ()),
+        *((EVIDENCE[kind].bits_summary,) if closed else ()),
     )
 
 

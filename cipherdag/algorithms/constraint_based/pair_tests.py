@@ -13,12 +13,12 @@ from itertools import repeat
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.remembering import Keys, triplet_keys
-from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured
+from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
 
 Pair = tuple[int, int]
 
@@ -138,7 +138,7 @@ class DecisiveTests:
         Those given nothing are not counted but where they were skipped: every pair has one.
         """
         if rows.shape[1] > NO_SET:
-            keys, first = np.unique(triplet_keys(rows), return_index=True)
+            keys, first = np.unique(keys_of_tests(rows), return_index=True)
             low, high = np.sort(rows[first, :2], axis=1).T
             codes = low * self.n_variables + high
             self._asked.setdefault(rows.shape[1], []).append((codes, keys))
@@ -150,7 +150,7 @@ class DecisiveTests:
         self,
         skeleton: BoolMatrix,
         joined: BoolMatrix,
-        source: EvidenceSource,
+        source: FederatedCITest,
         measured: Measured,
         determined: Determined = NOTHING,
     ) -> dict[Pair, TestsOfEdge[int]]:
@@ -190,7 +190,7 @@ class DecisiveTests:
         return counts
 
 
-def _why(test: Sequence[int], source: EvidenceSource, determined: Determined) -> str:
+def _why(test: Sequence[int], source: FederatedCITest, determined: Determined) -> str:
     """Why a test was skipped, in words."""
     if determined.undone(np.array([test], dtype=np.int64)).any():
         return FOLLOWS

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest, PValues, Tests
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import SeparatorSearch
@@ -42,7 +42,7 @@ class Separations:
 
 
 def strongest_separators(
-    source: EvidenceSource, search: SeparatorSearch
+    source: FederatedCITest, search: SeparatorSearch
 ) -> Generator[Question, FloatVector, Separations]:
     """Of every pair the candidate set of largest p, if any is above alpha.
 

@@ -15,7 +15,7 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import once_more, replicated
 from cipherdag.algorithms.constraint_based.colliders import ColliderRule, CollidersBy
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
     SiteDifference,

@@ -22,7 +22,7 @@ from cipherdag.algorithms.constraint_based.pair_tests import (
     Pair,
 )
 from cipherdag.algorithms.constraint_based.separations import LAYER_TESTS, Separations
-from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.encodings import subsets
@@ -72,7 +72,7 @@ class StableSkeleton:
             return ()
         return self.weakest.of(~self.skeleton)
 
-    def tested(self, source: EvidenceSource) -> dict[Pair, MaxPValueTest]:
+    def tested(self, source: FederatedCITest) -> dict[Pair, MaxPValueTest]:
         """The weakest test of every edge that was tested, with the effect that the source tells."""
         return {
             pair: MaxPValueTest(p_value, given, source.effect((*pair, *given)))
@@ -81,7 +81,7 @@ class StableSkeleton:
 
 
 def stable_skeleton(
-    source: EvidenceSource,
+    source: FederatedCITest,
     constraints: Constraints,
     *,
     alpha: float,
@@ -126,7 +126,7 @@ def stable_skeleton(
 
 
 def possible_dsep_refinement(
-    source: EvidenceSource,
+    source: FederatedCITest,
     before: StableSkeleton,
     candidates: Mapping[Pair, IndexArray],
     *,
@@ -169,7 +169,7 @@ def layer_possible(skeleton: BoolMatrix, layer: int, max_cond_size: int | None) 
 class _Search:
     """Tests the edges of a skeleton, which it changes, and remembers the tests."""
 
-    source: EvidenceSource
+    source: FederatedCITest
     skeleton: BoolMatrix
     alpha: float
     weakest: MaxPValueTests

@@ -5,24 +5,40 @@ fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fi
 stouffer     sum of w z, of w**2                       normal (Stouffer, 1949; Lipták, 1958);
                                                        for Fisher's z: inverse-variance weights
 weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
+
+By bits the sums stay closed, and of every test its verdict alone is opened:
+
+fisher       sum of -2 ln p below the chi-square's critical value for so many sites
+weighted_p   sum of n (p - alpha) above 0
+
+A test that says independent may be asked again at a second level (`options.SECOND_ALPHA`), which
+separates a p-value just above alpha from one near 1.
+
+Leaks:
+    By bits, of every test whether it says independent, and with ``fisher`` whether any site can do
+    it; see `EvidenceVerdicts`. Of those asked again, the same at the second level. By sums, see
+    `CombinedTests`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import math
+from collections.abc import Callable, Generator, Sequence
+from typing import Literal
 
+import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import closed, summed_by
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod, Opening
 from cipherdag.algorithms.evidence.effects import of_correlation
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings, Opening
-from cipherdag.algorithms.evidence.source import (
+from cipherdag.algorithms.evidence.federated_test import (
     NOT_DONE,
+    CachedFederatedCITest,
     PValues,
-    RememberedTests,
     Tests,
-    by_slices,
+    in_batches,
 )
+from cipherdag.algorithms.evidence.options import EvidenceSettings, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.combined_evidence import (
@@ -31,13 +47,20 @@ from cipherdag.questions.combined_evidence import (
     combined_p,
     combined_strength,
 )
-from cipherdag.questions.encodings import segments
+from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
+from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts, finest_grid_that_fits
 from cipherdag.statistics.normal_scores import normal_scores
 
+Compared = Literal["fisher", "weighted_p"]
 
-class CombinedTests(RememberedTests):
+LOG_BITS = 12
+"""Of the grid of -2 ln p at most: a finer one turns no verdict, and makes keys longer."""
+TOO_MANY_SITES = "reveal bits with evidence fisher is for fewer sites"
+
+
+class CombinedTests(CachedFederatedCITest):
     """Evidence from what the sites' own tests add up to.
 
     A test that fewer than ``fewest`` sites have degrees of freedom for is not done, and counts as
@@ -61,12 +84,12 @@ class CombinedTests(RememberedTests):
         self._combination, self._about = combination, summed_by(combination, settings)
 
     def _ask(self, tests: Tests) -> PValues:
-        """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
-        self.tally[self._combination] += sum(len(rows) for rows in tests)
-        found = yield from by_slices(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
+        """Two rounds per `MAX_VALUES_PER_ROUND`, the first of them to count who contributes."""
+        self.n_tests_by_method[self._combination] += sum(len(rows) for rows in tests)
+        found = yield from in_batches(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
         if undone := sum(int(np.isnan(own).sum()) for own in found):
-            self.tally[self._combination] -= undone
-            self.tally[NOT_DONE] += undone
+            self.n_tests_by_method[self._combination] -= undone
+            self.n_tests_by_method[NOT_DONE] += undone
         return found
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -91,14 +114,14 @@ class CombinedTests(RememberedTests):
     def _told(
         self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]
     ) -> FloatVector:
-        self.keep_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        self.store_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
         p_value = combined_p(question, sums)
         if question.combination == "stouffer":
             signed, amount, weight, _ = segments(question.encodings, sums)
             informed = (weight > 0) & (signed[0] > 0)
             precision = np.where(informed, weight, np.nan)
             kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
-            self.keep_estimates(tests, kept, p_value)
+            self.store_estimates(tests, kept, p_value)
         return p_value
 
     def effect(self, test: Sequence[int]) -> Effect | None:
@@ -118,6 +141,74 @@ def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     return normal_scores(strength, weight if question.combination == "statistic" else 2.0 * weight)
 
 
+class ThresholdedTests(CachedFederatedCITest):
+    """Verdicts of tests in the place of p-values: 1 for independent, 0 for dependent.
+
+    NaN for tests that no site can do: with ``fisher``, and where constants are untestable with
+    ``weighted_p`` of tests given nothing, which are asked both ways.
+
+    Leaks:
+        See the module.
+
+    Args:
+        combination: What the sites add up.
+        settings: How tests are done.
+
+    Raises:
+        ParameterError: There are too many sites, or rows at a site, to compare their sums.
+    """
+
+    def __init__(self, combination: Compared, settings: EvidenceSettings) -> None:
+        super().__init__(settings=settings)
+        self._combination = combination
+        self._about = summed_by(combination, settings)
+        n_sites, alpha = settings.present.n_sites, settings.spec.alpha
+        self._critical: tuple[int, ...] = ()
+        self._both = combination == "weighted_p" and settings.spec.constant == "untestable"
+        if combination == "fisher":
+            self._critical, self._grid_bits = fisher_criticals(alpha, n_sites)
+            self._largest = self._critical[-1] + 1
+        else:
+            self._largest, self._grid_bits = largest_excess(settings.max_rows, n_sites)
+
+    def _ask(self, tests: Tests) -> PValues:
+        """A round per `MAX_VALUES_PER_ROUND` of the keys of all comparisons."""
+        self.n_tests_by_method[self._combination] += sum(len(rows) for rows in tests)
+        each = len(self._critical) + 1 if self._critical else 1 + self._both
+        values = float(each * VERDICT_VALUES)
+        return (yield from in_batches(tests, [np.full(len(r), values) for r in tests], self._piece))
+
+    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
+        asked = EvidenceVerdicts(
+            self._about(tests), self._grid_bits, self._largest, self._critical, self._both
+        )
+        count, marginal = sum(len(rows) for rows in tests), len(tests[0])
+        first, beside = np.split((yield asked), [count])
+        independent = 1.0 - first if asked.says_dependent else first
+        if self._combination == "fisher":
+            p_value = np.where(beside > 0, independent, np.nan)
+            # as in sums: of a pair that no site can test x or y does not vary
+            constant = np.isnan(p_value) & (np.arange(count) < marginal)
+            return self.resolve_constant_pairs(tests[0], p_value, constant, self._combination)
+        if self._both:
+            neither = (independent[:marginal] == 0) & (beside == 0)
+            given_nothing = np.where(neither, np.nan, independent[:marginal])
+            return np.concatenate([given_nothing, independent[marginal:]])
+        return independent
+
+
+def closed(combination: Compared) -> Opening:
+    """Makes the source of a kind of evidence; it asks nothing before its tests."""
+
+    def opened(settings: EvidenceSettings) -> Generator[Question, FloatVector, ThresholdedTests]:
+        yield from ()
+        source = ThresholdedTests(combination, settings)
+        source.lenient = ThresholdedTests(combination, with_second_alpha(settings))
+        return source
+
+    return opened
+
+
 def _combined(
     name: Combination,
     discloses: str,
@@ -126,7 +217,7 @@ def _combined(
     overlapping: bool = True,
     close: Opening | None = None,
     closed: str = "",
-) -> EvidenceKind:
+) -> CombinationMethod:
     """A kind that asks nothing before its tests."""
 
     def opened(
@@ -135,7 +226,7 @@ def _combined(
         yield from ()
         return CombinedTests(name, settings)
 
-    return EvidenceKind(
+    return CombinationMethod(
         name=name,
         discloses=discloses,
         open=opened,
@@ -145,6 +236,59 @@ def _combined(
         overlapping=overlapping,
         triplets=True,
     )
+
+
+def summed_by(
+    combination: Combination, settings: EvidenceSettings
+) -> Callable[[list[IndexArray]], CombinedEvidence]:
+    """Makes the question of tests by size of S, whatever of its answer is opened."""
+    template = CombinedEvidence.over_sites(
+        settings.spec, combination, settings.n_variables, settings.max_rows
+    )
+
+    def about(tests: list[IndexArray]) -> CombinedEvidence:
+        counts, members = pack_blocks(tests)
+        return msgspec.structs.replace(template, counts=counts, members=members)
+
+    return about
+
+
+def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
+    """The largest sums of -2 ln p that say independent, of 1, 2, ... sites, and their grid.
+
+    Args:
+        alpha: Independent iff the p-value of the sum is above it.
+        n_sites: How many sites there are.
+
+    Raises:
+        ParameterError: There are too many sites.
+    """
+    from scipy.special import chdtri
+
+    values = [float(chdtri(2.0 * sites, alpha)) for sites in range(1, n_sites + 1)]
+
+    def on_grid(bits: int) -> tuple[int, ...]:
+        return tuple(math.ceil(math.ldexp(own, bits)) - 1 for own in values)
+
+    # what one site adds is cut just above the largest value: more of it changes no verdict
+    _, bits = finest_grid_that_fits(
+        lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES, most=LOG_BITS
+    )
+    return on_grid(bits), bits
+
+
+def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
+    """The largest n (p - alpha) of a site on the finest grid, and the grid.
+
+    Args:
+        max_rows: Declared bound of a site's rows.
+        n_sites: How many sites there are.
+
+    Raises:
+        ParameterError: There are too many sites, or rows at one.
+    """
+    otherwise = "reveal bits with evidence weighted_p needs a smaller max_rows"
+    return finest_grid_that_fits(lambda bits: max_rows << bits, n_sites, otherwise)
 
 
 STATISTIC = _combined(

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import open_moments
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
-from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.pooled_data import Columns
@@ -21,7 +22,7 @@ from cipherdag.questions.question import Question
 
 def open_pooled(
     settings: EvidenceSettings,
-) -> Generator[Question, FloatVector, EvidenceSource]:
+) -> Generator[Question, FloatVector, FederatedCITest]:
     """Tests of the pooled data; two rounds, or three where a site restricts counts.
 
     Raises:
@@ -43,7 +44,7 @@ def open_pooled(
     )
 
 
-POOLED = EvidenceKind(
+POOLED = CombinationMethod(
     name="pooled",
     discloses="The contingency tables of the tests, or the moments, of all sites together: as much "
     "as the pooled data would show of them.",

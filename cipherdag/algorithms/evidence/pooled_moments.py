@@ -14,8 +14,8 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.effects import of_correlation
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.combined_evidence import Combination
@@ -99,7 +99,7 @@ def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
     return int(rows[0]), matrix.numpy()
 
 
-class MomentTests(RememberedTests):
+class MomentTests(CachedFederatedCITest):
     """Fisher's z from pooled correlations; no round.
 
     Rows with a missing value are left out test by test, which one matrix cannot say: a test with a
@@ -134,11 +134,11 @@ class MomentTests(RememberedTests):
         missing = [self._incomplete[rows].any(axis=1) for rows in tests]
         apart = [self._apart[rows].any(axis=1) for rows in tests]
         few = [own & ~other for own, other in zip(apart, missing, strict=True)]
-        self.tally["pooled"] += sum(int((~own).sum()) for own in apart)
+        self.n_tests_by_method["pooled"] += sum(int((~own).sum()) for own in apart)
         for way, chosen in ((INCOMPLETE, missing), (FEW, few)):
             left = [rows[own] for rows, own in zip(tests, chosen, strict=True)]
             if count := sum(len(rows) for rows in left):
-                self.tally[way] += count
+                self.n_tests_by_method[way] += count
                 found = yield from self.ask_instead(left, way)
                 for p_value, own, other in zip(p_values, chosen, found, strict=True):
                     p_value[own] = other

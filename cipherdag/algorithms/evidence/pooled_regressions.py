@@ -14,13 +14,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.evidence import source
+from cipherdag.algorithms.evidence import federated_test as source
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.effects import ODDS, of_correlation, of_log_odds, per_units
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.encodings import by_block, pack_integers
@@ -83,7 +84,7 @@ class NearbyFits:
         return model.response, frozenset(filter(self.misses, used))
 
 
-class RegressionTests(RememberedTests):
+class RegressionTests(CachedFederatedCITest):
     """Likelihood-ratio tests of any columns.
 
     A test whose discrete variables have a table that some site withholds falls back to the sum of
@@ -135,13 +136,13 @@ class RegressionTests(RememberedTests):
         over_one = [
             self._known[small][1] == self._known[large][1] != MIXED for small, large in pairs
         ]
-        self.tally["regression"] += len(pairs)
+        self.n_tests_by_method["regression"] += len(pairs)
         not_done = {
             WITHHELD: int((~given).sum()),
             "too many coefficients: none": int((~done).sum()),
             "a site left: none": over_one.count(False),
         }
-        self.tally.update({way: count for way, count in not_done.items() if count})
+        self.n_tests_by_method.update({way: count for way, count in not_done.items() if count})
         found = np.full(len(rows), np.nan)
         places = np.flatnonzero(given)[done]
         fitted = [rows[place] for place in places.tolist()]
@@ -204,7 +205,7 @@ class RegressionTests(RememberedTests):
         ratio, dof = likelihood_ratio(small, large, self._categories)
         if len(row) == len(("x", "y")):
             score = normal_scores(np.array([ratio]), np.array([float(dof)]))
-            self.keep_strengths(np.array([row]), score)
+            self.store_strengths(np.array([row]), score)
         return float(gammaincc(dof / 2.0, ratio / 2.0))
 
     def _fit(self, models: list[Regression]) -> Fitting:
@@ -258,12 +259,12 @@ class RegressionTests(RememberedTests):
 
 
 def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator[list[Regression]]:
-    """Models cut into rounds of about `source.ROUND_VALUES` values."""
+    """Models cut into rounds of about `source.MAX_VALUES_PER_ROUND` values."""
     part: list[Regression] = []
     values = 0
     for model in models:
         values += step_length(counts[model])
-        if part and values > source.ROUND_VALUES:
+        if part and values > source.MAX_VALUES_PER_ROUND:
             yield part
             part, values = [], step_length(counts[model])
         part.append(model)
@@ -279,7 +280,7 @@ def open_regressions(
     return RegressionTests(question.read((yield question)), settings)
 
 
-GLM = EvidenceKind(
+GLM = CombinationMethod(
     name="glm",
     discloses="For every regression of the tests and every step towards its maximum, the sums of "
     "the likelihoods, gradients and Hessians, and so its coefficients over all sites; the kinds of "

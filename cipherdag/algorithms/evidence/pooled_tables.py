@@ -8,8 +8,13 @@ from typing import TypeVar
 import numpy as np
 
 from cipherdag.algorithms.evidence.effects import mantel_haenszel
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.algorithms.evidence.federated_test import (
+    CachedFederatedCITest,
+    PValues,
+    Tests,
+    batches,
+)
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
@@ -28,7 +33,7 @@ Kind = TypeVar("Kind", SmallCells, Tables)
 BATCH_CELLS = 2**20
 FALLEN_BACK = ["too large: within sites", "withheld: within sites"]
 WAYS = ["too few rows: none", *FALLEN_BACK, "pooled"]
-"""How a test is done, as the tally says."""
+"""How a test is done, as the n_tests_by_method says."""
 
 
 def open_tables(
@@ -135,20 +140,20 @@ class PooledTables:
         for own in sets:
             self._withheld.update(_keys(own[self.cells(own) > MAX_CELLS]))
         new = [self._new(own, self._settled) for own in sets]
-        for piece in in_slices(new, [np.ones(len(own)) for own in new]):
+        for piece in batches(new, [np.ones(len(own)) for own in new]):
             withheld = yield self._about(SmallCells, piece)
             for own, refused in zip(piece, by_block(piece, withheld > 0), strict=True):
                 self._settled.update(_keys(own))
                 self._withheld.update(_keys(own[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
-        """Ask for the tables of settled sets; one round, and one more per `ROUND_VALUES` cells.
+        """Ask for the tables of settled sets; a round per `MAX_VALUES_PER_ROUND` cells.
 
         Raises:
             AggregateRangeError: A table counts more rows than there are.
         """
         new = [self._new(own, self._places) for own in sets]
-        for piece in in_slices(new, [self.cells(own) for own in new]):
+        for piece in batches(new, [self.cells(own) for own in new]):
             question = self._about(Tables, piece)
             sums = yield question
             place = len(self._counts)
@@ -173,7 +178,7 @@ class PooledTables:
         return distinct[np.array(fresh, dtype=bool)]
 
 
-class TableTests(RememberedTests):
+class TableTests(CachedFederatedCITest):
     """G2 or Pearson's chi-square of pooled tables, the same to the last bit as on pooled rows.
 
     A test that no number of rows could make reliable is not asked for. One whose table has a count
@@ -214,7 +219,7 @@ class TableTests(RememberedTests):
         self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.skipped_tests`; a pooled table leaves no test undone."""
+        """See `CachedFederatedCITest.skipped_tests`; a pooled table leaves no test undone."""
         return self._fallback.skipped_tests(triplets)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
@@ -229,7 +234,7 @@ class TableTests(RememberedTests):
         return mantel_haenszel(self._tables.of_tests(row, shape)[..., 0].astype(np.float64))
 
     def _ask(self, tests: Tests) -> PValues:
-        """One round, or two where a site restricts counts; one more per `ROUND_VALUES` values."""
+        """A round per `MAX_VALUES_PER_ROUND`, and one before where a site restricts counts."""
         sets = [np.sort(rows, axis=1) for rows in tests]
         hopeful = [self._reliable(rows, self._tables.kinds.rows) for rows in tests]
         large = [self._tables.cells(own) > self._max_cells for own in sets]
@@ -242,8 +247,8 @@ class TableTests(RememberedTests):
             for own, ok, big in zip(sets, hopeful, large, strict=True)
         ]
         left = [rows[np.isin(way, FALLEN_BACK)] for rows, way in zip(tests, ways, strict=True)]
-        self.tally["pooled"] += 0  # said even where there is none
-        self.tally.update(np.concatenate(ways).tolist())
+        self.n_tests_by_method["pooled"] += 0  # said even where there is none
+        self.n_tests_by_method.update(np.concatenate(ways).tolist())
         _, others = yield from gather([self._tables.ask(by_size), self._fallback.p_values(left)])
         assert others is not None, "the fallback returns p-values"
         p_values = []

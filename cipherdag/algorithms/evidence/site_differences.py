@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments

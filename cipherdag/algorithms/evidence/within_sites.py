@@ -17,21 +17,21 @@ from functools import partial
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import DOUBTED
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.effects import (
     ONE_STEP_ODDS,
     ONE_STEP_PER_DEVIATION,
     of_correlation,
     one_step,
 )
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
-from cipherdag.algorithms.evidence.source import (
+from cipherdag.algorithms.evidence.federated_test import (
     NOT_DONE,
+    CachedFederatedCITest,
     PValues,
-    RememberedTests,
     Tests,
-    by_slices,
+    in_batches,
 )
+from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import Effect
@@ -49,7 +49,7 @@ KEY_VALUES = 100.0
 MOST_CORRELATION = 1.0 - 1e-12
 
 
-class ScoreTests(RememberedTests):
+class ScoreTests(CachedFederatedCITest):
     """Score tests of any columns.
 
     Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test in
@@ -84,11 +84,11 @@ class ScoreTests(RememberedTests):
     def _ask(self, tests: Tests) -> PValues:
         """A round, or two where contributors are counted; more where a round would be too large."""
         values = [self._values(rows) for rows in tests]
-        found = yield from by_slices(tests, values, self._piece)
+        found = yield from in_batches(tests, values, self._piece)
         undone = sum(int(np.isnan(own).sum()) for own in found)
-        self.tally[DONE] += sum(map(len, tests)) - undone
+        self.n_tests_by_method[DONE] += sum(map(len, tests)) - undone
         if undone:
-            self.tally[NOT_DONE] += undone
+            self.n_tests_by_method[NOT_DONE] += undone
         return found
 
     def _values(self, rows: IndexArray) -> FloatVector:
@@ -155,7 +155,7 @@ class ScoreTests(RememberedTests):
         asked = ScoreBits(question, tuple(levels), self._columns.rows, self._sizes, able=count)
         *bits, able = ((yield asked) > 0).reshape(-1, count)
         least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
-        self.tally[DONE] += count
+        self.n_tests_by_method[DONE] += count
         return by_block(tests, np.where(able, least, np.nan))
 
     def _keep(
@@ -166,7 +166,7 @@ class ScoreTests(RememberedTests):
 
         pairs = len(tests[0])
         strength = -ndtri(np.clip(np.nan_to_num(p_value[:pairs], nan=1.0), 1e-300, 1.0 - 1e-15))
-        self.keep_strengths(np.sort(tests[0], axis=1), strength)
+        self.store_strengths(np.sort(tests[0], axis=1), strength)
         single = np.flatnonzero(question.sizes == 1)
         place = (np.cumsum(question.sizes) - question.sizes)[single]
         score, variance = scores.scores[place], scores.variances[place]
@@ -178,7 +178,7 @@ class ScoreTests(RememberedTests):
             found[single, 0] = np.where(linear, np.arctanh(correlation), score / variance)
             wider = variance / (rows * (1.0 + 2.0 * correlation**2))
             found[single, 1] = np.sqrt(np.where(linear, wider / rows, 1.0 / variance))
-        self.keep_estimates(tests, found, p_value)
+        self.store_estimates(tests, found, p_value)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """A partial correlation of numbers, a one-step odds ratio where two categories respond."""
@@ -219,8 +219,8 @@ def within_sites(
     alpha = settings.spec.alpha
     source = ScoreTests(kinds, settings, sizes, bits=bits, alpha=alpha)
     if bits:
-        level = max(DOUBTED, alpha)
-        source.doubted = ScoreTests(kinds, settings, sizes, bits=True, alpha=level)
+        level = max(SECOND_ALPHA, alpha)
+        source.lenient = ScoreTests(kinds, settings, sizes, bits=True, alpha=level)
     return source
 
 
@@ -234,7 +234,7 @@ def category_sizes(
     return asked.exponents((yield asked))
 
 
-STRATIFIED = EvidenceKind(
+STRATIFIED = CombinationMethod(
     name="stratified",
     discloses="The kinds of columns, the rows of all sites together, and to a power of two how "
     "many rows each category has. For every test, how many sites contribute, the sums of their "

@@ -18,10 +18,9 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts, Reading
 from cipherdag.algorithms.constraint_based.settings import ConstraintBased
-from cipherdag.algorithms.evidence.closed import Compared
+from cipherdag.algorithms.evidence.combined import Compared
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.remembering import remember
-from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source
+from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source, remember
 from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
     Neighbourhood,
@@ -114,7 +113,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     Leaks:
         The coordinator learns which positions are labels. With `reveal` ``bits`` everybody
-        learns what `ClosedTests` and `Ranking` say. Else, with ``evidence`` other than
+        learns what `ThresholdedTests` and `Ranking` say. Else, with ``evidence`` other than
         ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
         ``stratified`` what it says. With
         ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed

@@ -9,14 +9,16 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Generator
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
-from cipherdag.algorithms.evidence.source import ROUND_VALUES, EvidenceSource
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
+from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, FederatedCITest
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.combined_evidence import (
     Combination,
@@ -24,12 +26,17 @@ from cipherdag.questions.combined_evidence import (
     combined_p,
     combined_strength,
 )
+from cipherdag.questions.encodings import by_owner, pack_blocks
 from cipherdag.questions.gather import gather, map_questions
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
 from cipherdag.questions.weighted_evidence import WeightedEvidence
+from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, keys_of_tests, rows_of_keys
 
 Outcome = TypeVar("Outcome")
+
+SLICE = 2_000_000
+N_SUMS = 3  # n p, n r, n
 
 
 def by_combination(
@@ -63,7 +70,7 @@ def by_combination(
 
 def by_source(
     asking: Generator[Question, FloatVector, Outcome],
-    kind: EvidenceKind,
+    kind: CombinationMethod,
     facts: Facts,
     *,
     closed: bool = False,
@@ -81,12 +88,12 @@ def by_source(
         The outcome of ``asking``, which gets what `by_combination` gives it; strengths are normal
         scores, or 0 where sums stay closed.
     """
-    opened: list[EvidenceSource] = []
+    opened: list[FederatedCITest] = []
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         if question.opens_bits:
             comparisons = [_asked(part) for part in question.parts]
-            told = yield from gather(comparisons, most_values=ROUND_VALUES)
+            told = yield from gather(comparisons, most_values=MAX_VALUES_PER_ROUND)
             return np.concatenate(told)
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is tested")
@@ -114,3 +121,80 @@ def by_source(
 
 def _asked(question: Question) -> Generator[Question, FloatVector, FloatVector]:
     return (yield question)
+
+
+def remember(
+    asking: Generator[Question, FloatVector, Outcome], fewest: int = 1
+) -> Generator[Question, FloatVector, Outcome]:
+    """Merge each round's questions into one about the distinct triplets not asked before.
+
+    Args:
+        asking: Yields `WeightedEvidence`, or bundles of it, about one test; or what finds verdicts,
+            which is asked as it is.
+        fewest: How many sites have to contribute to a triplet; the others count as unreliable.
+
+    Returns:
+        The outcome of ``asking``. A round whose triplets are all known is not held; one with more
+        than 2,000,000 new triplets is held in slices.
+    """
+    caches: dict[int, OutcomeCache] = {}
+
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        if question.opens_bits:
+            return (yield question)
+        parts = question.parts
+        triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
+        if len(triplets) != len(parts):
+            raise TypeError("only weighted evidence of triplets is remembered")
+        return (yield from _complete(triplets, caches, fewest))
+
+    return map_questions(asking, answer)
+
+
+def _complete(
+    parts: list[WeightedEvidence], caches: dict[int, OutcomeCache], fewest: int
+) -> Generator[Question, FloatVector, FloatVector]:
+    """The sums of all parts, laid out as each part's encodings say."""
+    largest = max(len(part.counts) for part in parts)
+    rows = [part.rows() for part in parts]
+    keys = [
+        keys_of_tests(np.concatenate([own[size] for own in rows if size < len(own)]))
+        for size in range(largest)
+    ]
+    yield from _learn(parts[0], keys, caches, fewest)
+    found = [caches[size].find(own)[0] for size, own in enumerate(keys)]
+    answers: list[FloatVector] = []
+    for part, own_sums in zip(parts, by_owner([p.counts for p in parts], found), strict=True):
+        sums = np.concatenate([np.zeros((0, N_SUMS)), *own_sums])
+        marginal = part.counts[0] if part.counts else 0
+        answers += [sums[:, 0], sums[:marginal, 1], sums[:, 2]]
+    return np.concatenate(answers)
+
+
+def _learn(
+    template: WeightedEvidence, keys: list[Keys], caches: dict[int, OutcomeCache], fewest: int
+) -> Generator[Question, FloatVector, None]:
+    """Ask for the distinct triplets that are not known yet."""
+    unknown = []
+    for size, own in enumerate(keys):
+        cache = caches.setdefault(size, OutcomeCache(N_SUMS))
+        distinct = np.unique(own)
+        unknown.append(distinct[~cache.find(distinct)[1]])
+    ends = np.cumsum([0, *(len(own) for own in unknown)])
+    for start in range(0, int(ends[-1]), SLICE):
+        stop = start + SLICE
+        part = [
+            own[max(start - first, 0) : max(min(stop, last) - first, 0)]
+            for own, (first, last) in zip(unknown, pairwise(ends.tolist()), strict=True)
+        ]
+        counts, members = pack_blocks([rows_of_keys(own, size) for size, own in enumerate(part)])
+        question = replace(template, counts=counts, members=members)
+        sums = yield from sum_with_threshold(question, fewest)
+        total, marginal = sum(counts), counts[0]
+        strengths = np.zeros(total)
+        strengths[:marginal] = sums[total : total + marginal]
+        table = np.column_stack([sums[:total], strengths, sums[total + marginal :]])
+        done = 0
+        for size, own in enumerate(part):
+            caches[size].add(own, table[done : done + len(own)])
+            done += len(own)

@@ -19,7 +19,7 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import Compared
+from cipherdag.algorithms.evidence.combined import Compared
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers

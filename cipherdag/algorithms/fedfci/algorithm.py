@@ -19,8 +19,8 @@ from cipherdag.algorithms.constraint_based.report import report_on_tests
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests, compare_sites_meanwhile
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.constraint_based.untested import removed_untested
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.algorithms.fedfci.groups import of_groups
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedfci.report import concluded, remarks_of, with_fitting
@@ -165,7 +165,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             )
         return replace(
             outcome,
-            tests=dict(source.tally),
+            tests=dict(source.n_tests_by_method),
             rows=0 if source.kinds is None else source.kinds.rows,
             differences=differences,
             removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),
@@ -182,7 +182,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         return concluded(self, outcome, facts, integrate=integrate, remarks=remarks)
 
     def _skeleton(
-        self, source: EvidenceSource, constraints: Constraints, shown: Presence | None = None
+        self, source: FederatedCITest, constraints: Constraints, shown: Presence | None = None
     ) -> Generator[Question, FloatVector, StableSkeleton]:
         if self.search == "rfci":
             return (
@@ -208,7 +208,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def _orient(
         self,
-        source: EvidenceSource,
+        source: FederatedCITest,
         constraints: Constraints,
         facts: Facts,
         found: StableSkeleton,
@@ -250,7 +250,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     def _judge(
         self,
-        source: EvidenceSource,
+        source: FederatedCITest,
         skeleton: BoolMatrix,
         sets: Mapping[Pair, frozenset[int]],
         measured: Measured = EVERYWHERE,

@@ -20,7 +20,7 @@ import numpy as np
 
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton
-from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest, PValues, Tests
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedfci.search import TripleConstraints
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
@@ -33,9 +33,9 @@ from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
 
-Search = Callable[[EvidenceSource, Constraints], Generator[Question, FloatVector, StableSkeleton]]
+Search = Callable[[FederatedCITest, Constraints], Generator[Question, FloatVector, StableSkeleton]]
 Judging = Callable[
-    [EvidenceSource, BoolMatrix, Mapping[Pair, frozenset[int]]],
+    [FederatedCITest, BoolMatrix, Mapping[Pair, frozenset[int]]],
     Generator[Question, FloatVector, TripleConstraints],
 ]
 
@@ -51,24 +51,24 @@ class SubsetFilter:
         kinds: None: differences between sites are looked for among all variables.
     """
 
-    def __init__(self, source: EvidenceSource, variables: IndexArray) -> None:
+    def __init__(self, source: FederatedCITest, variables: IndexArray) -> None:
         self.kinds: ColumnKinds | None = None
-        self.doubted: EvidenceSource | None = None
-        if source.doubted is not None:
-            self.doubted = SubsetFilter(source.doubted, variables)
+        self.lenient: FederatedCITest | None = None
+        if source.lenient is not None:
+            self.lenient = SubsetFilter(source.lenient, variables)
         self._source = source
         self._variables = variables
 
     def p_values(self, tests: Tests) -> PValues:
-        """See `EvidenceSource.p_values`."""
+        """See `FederatedCITest.p_values`."""
         return (yield from self._source.p_values([self._variables[rows] for rows in tests]))
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """See `RememberedTests.strengths`."""
+        """See `CachedFederatedCITest.strengths`."""
         return self._source.strengths(self._variables[pairs])
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.skipped_tests`."""
+        """See `CachedFederatedCITest.skipped_tests`."""
         return self._source.skipped_tests(self._variables[triplets])
 
     def untestable_pairs(self) -> IndexArray:
@@ -76,13 +76,13 @@ class SubsetFilter:
         return self._source.untestable_pairs()
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """See `RememberedTests.effect`."""
+        """See `CachedFederatedCITest.effect`."""
         return self._source.effect(self._variables[list(test)].tolist())
 
     @property
-    def tally(self) -> Mapping[str, int]:
+    def n_tests_by_method(self) -> Mapping[str, int]:
         """Of all variables."""
-        return self._source.tally
+        return self._source.n_tests_by_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class GroupGraph:
 
 
 def of_groups(
-    source: EvidenceSource,
+    source: FederatedCITest,
     measured: Measured,
     constraints: Constraints,
     search: Search,
@@ -127,7 +127,7 @@ def of_groups(
 
 
 def _of_group(
-    source: EvidenceSource, variables: tuple[int, ...], search: Search, judge: Judging
+    source: FederatedCITest, variables: tuple[int, ...], search: Search, judge: Judging
 ) -> Generator[Question, FloatVector, GroupGraph]:
     subset = SubsetFilter(source, np.array(variables, dtype=np.int64))
     found = yield from search(subset, Constraints.none(len(variables)))

@@ -21,7 +21,7 @@ from itertools import chain, combinations, pairwise
 import numpy as np
 
 from cipherdag.algorithms.constraint_based.pair_tests import Pair
-from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.fedfci.search import Judge, TripleConstraints, start_marks
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
@@ -65,7 +65,7 @@ class RFCI:
         judge: Gives for a skeleton and separating sets the constraints on its triples.
     """
 
-    source: EvidenceSource
+    source: FederatedCITest
     constraints: Constraints
     alpha: float
     selection: bool

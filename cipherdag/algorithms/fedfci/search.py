@@ -27,7 +27,7 @@ from cipherdag.algorithms.constraint_based.skeleton import (
     possible_dsep_refinement,
     stable_skeleton,
 )
-from cipherdag.algorithms.evidence.source import EvidenceSource
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.ancestral.orientation import with_colliders
 from cipherdag.graphs.ancestral.paths import (
@@ -90,7 +90,7 @@ def start_marks(skeleton: BoolMatrix, constraints: Constraints) -> Endpoints:
 
 
 def fci_skeleton(
-    source: EvidenceSource,
+    source: FederatedCITest,
     constraints: Constraints,
     *,
     alpha: float,
@@ -136,7 +136,7 @@ def fci_skeleton(
 
 
 def triple_constraints(
-    source: EvidenceSource,
+    source: FederatedCITest,
     search: SeparatorSearch,
     sets: Mapping[Pair, frozenset[int]],
     rule: CollidersBy,

@@ -27,8 +27,8 @@ from cipherdag.algorithms.constraint_based.settings import (
 )
 from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.constraint_based.untested import removed_untested
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.source import EvidenceSource
 from cipherdag.algorithms.fedpc.orientation import Conflicts, oriented, oriented_in_code_order
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.reference import REFERENCES, Reference
@@ -252,7 +252,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         )
         return replace(
             outcome,
-            tests=dict(source.tally),
+            tests=dict(source.n_tests_by_method),
             differences=differences,
             separated_pairs=() if resampled else outcome.separated_pairs,
             removed_untested=removed_untested(source.untestable_pairs(), constraints),
@@ -260,7 +260,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
 
     def _orient(
         self,
-        source: EvidenceSource,
+        source: FederatedCITest,
         constraints: Constraints,
         facts: Facts,
         found: StableSkeleton,

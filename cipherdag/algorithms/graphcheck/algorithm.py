@@ -15,8 +15,8 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.constraint_based.settings import check_level
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
-from cipherdag.algorithms.evidence.source import PValues
+from cipherdag.algorithms.evidence.federated_test import PValues
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray

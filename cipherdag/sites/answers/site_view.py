@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import torch
 
     # these load torch
-    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.sites.compute.counting.counter import DiscreteColumns
     from cipherdag.sites.compute.scores.scores import LocalScores
 
 Value = TypeVar("Value")
@@ -289,8 +289,8 @@ class SiteView:
         return self.counts if self.codes is self.all_codes else self._counter(self.all_codes)
 
     def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
-        from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
-        from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+        from cipherdag.sites.compute.counting.counter import DiscreteColumns
+        from cipherdag.sites.compute.device import DEFAULT_MEMORY
 
         assert codes is not None, "only discrete columns are counted"
         half = DEFAULT_MEMORY // 2

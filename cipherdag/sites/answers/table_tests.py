@@ -17,7 +17,7 @@ from cipherdag.graphs.relations import Determined
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, fitting_tests
 from cipherdag.questions.combined_evidence import SUMMED
 from cipherdag.sites.answers.odd_column import odd_column
-from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 from cipherdag.sites.table.site_table import SiteTable
 
 
@@ -55,9 +55,9 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
                 column=many[0],
                 remedy=fitting_tests(table.kind, two_categories=False),
             )
-        from cipherdag.sites.answers.ci_test_makers import MAKERS
+        from cipherdag.sites.compute.ci_tests.ci_test import ci_test_classes
 
-        return MAKERS[computed](table, spec, device)
+        return ci_test_classes()[computed].of_table(table, spec, computed, device)
 
     return make
 
@@ -74,7 +74,7 @@ class CountedTest:
         """See `CITest.n_variables`."""
         return self.test.n_variables
 
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; the budget may refuse."""
         self.spend(len(x))
         return self.test.evaluate(x, y, given)
@@ -83,9 +83,8 @@ class CountedTest:
 class PossibleTest:
     """A test that is not done given what determines x or y.
 
-    The sites' half of the rule that `cipherdag.algorithms.evidence.source.WherePossible` has: of
-    votes and of p-values of a site's own. The schema that all sites share says which tests these
-    are.
+    The sites' half of the rule of `cipherdag.algorithms.evidence.federated_test.OverlapFilter`, for
+    votes and p-values of one site. The schema that all sites share says which tests these are.
 
     Args:
         test: Does the others.
@@ -101,7 +100,7 @@ class PossibleTest:
         """See `CITest.n_variables`."""
         return self._test.n_variables
 
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`; NaN, and no row, where S determines x or y."""
         undone = self._determined.undone(np.column_stack([x, y, given]))
         if not undone.any():
@@ -115,7 +114,7 @@ class PossibleTest:
 
         rows = np.zeros(len(x), dtype=np.int64)
         rows[~undone] = found.rows
-        return Evidence(
+        return CITestResult(
             spread(found.p_value),
             spread(found.statistic),
             spread(found.dof),

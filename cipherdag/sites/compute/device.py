@@ -1,10 +1,14 @@
-"""Where a site's tensors live."""
+"""Where a site's tensors live, and how much memory and how many rows they take at a time."""
 
 from __future__ import annotations
 
 import torch
 
 from cipherdag.errors import ParameterError
+
+DEFAULT_MEMORY = 256 * 2**20
+ROW_BLOCK = 8192
+"""Rows that are summed at a time, the same however much memory there is."""
 
 
 def resolve_device(name: str) -> torch.device:

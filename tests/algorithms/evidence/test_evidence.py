@@ -50,7 +50,7 @@ def test_ten_thousand_protected_table_tests_are_the_centralised_ones_to_the_last
     for found, outcome in zip(queries.found, central(DiscreteTest(codes), tests), strict=True):
         np.testing.assert_array_equal(found, outcome.p_value)
         assert np.isfinite(found).any()
-    assert set(queries.tally) == {"pooled", "too few rows: none"}
+    assert set(queries.n_tests_by_method) == {"pooled", "too few rows: none"}
 
 
 @pytest.mark.parametrize("n_sites", [3, 15])
@@ -63,7 +63,7 @@ def test_ten_thousand_protected_gaussian_tests_are_the_centralised_ones(n_sites)
     Federation.split(frame, n_sites, seed=1, device="cpu").ask("fedpc", queries.ask)
     for found, outcome in zip(queries.found, central(FisherZTest(values), tests), strict=True):
         np.testing.assert_allclose(found, outcome.p_value, rtol=1e-9, atol=1e-290)
-    assert list(queries.tally) == ["pooled"]
+    assert list(queries.n_tests_by_method) == ["pooled"]
 
 
 @settings(max_examples=25, deadline=None)
@@ -154,8 +154,8 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_strata():
     tests = random_tests(4, [6, 12, 12], rng)
     queries = Queries("pooled", tests)
     found, questions = asked(queries, sites)
-    assert queries.tally["withheld: within sites"] > 0
-    assert queries.tally["pooled"] > 0
+    assert queries.n_tests_by_method["withheld: within sites"] > 0
+    assert queries.n_tests_by_method["pooled"] > 0
     for question in questions:
         if isinstance(question, Tables):
             for site in sites:
@@ -195,7 +195,7 @@ def test_tables_above_the_declared_size_fall_back_and_are_counted():
     queries = Queries("pooled", tests, max_cells=27)
     found, questions = asked(queries, sites)
     distinct = {(*sorted(r[:2]), *sorted(r[2:])) for r in tests[2].tolist()}
-    assert queries.tally["too large: within sites"] == len(distinct)
+    assert queries.n_tests_by_method["too large: within sites"] == len(distinct)
     within, _ = asked(Queries("stratified", tests), sites)
     np.testing.assert_array_equal(found[2], within[2])
     largest = [q.cells().max() for q in questions if isinstance(q, Tables)]
@@ -216,7 +216,7 @@ def test_missing_values_of_continuous_columns_fall_back_to_stouffer():
         touched = (rows == 2).any(axis=1)
         np.testing.assert_array_equal(own[touched], other[touched])
         np.testing.assert_allclose(own[~touched], pooled.p_value[~touched], rtol=1e-9)
-    assert queries.tally["incomplete: stouffer"] > 0
+    assert queries.n_tests_by_method["incomplete: stouffer"] > 0
 
 
 def test_numbers_that_are_small_counts_fall_back_to_stouffer_and_no_site_sums_them():
@@ -234,7 +234,7 @@ def test_numbers_that_are_small_counts_fall_back_to_stouffer_and_no_site_sums_th
     for rows, own, other in zip(tests, found, combined, strict=True):
         few = np.isin(rows, [1, 2]).any(axis=1)
         np.testing.assert_array_equal(own[few], other[few])
-    assert queries.tally["few values: stouffer"] > 0
+    assert queries.n_tests_by_method["few values: stouffer"] > 0
     packed = pack_integers(np.arange(4))
     every = Moments(n_variables=4, variables=packed, origins=bytes(32), units=bytes(32))
     with pytest.raises(PolicyRefusedError, match="few values"):
@@ -252,7 +252,7 @@ def test_measurements_of_few_rows_are_summed_though_they_are_few():
     found, _ = asked(queries, sites)
     exact = central(FisherZTest(values), [np.array([[0, 1]])])[0]
     np.testing.assert_allclose(found[0], exact.p_value, rtol=1e-9)
-    assert dict(queries.tally) == {"pooled": 1}
+    assert dict(queries.n_tests_by_method) == {"pooled": 1}
 
 
 def test_columns_of_two_types_are_refused_by_name():
@@ -360,12 +360,12 @@ def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
         source = yield from Queries("pooled", tests).open(4)
         first = yield from source.p_values(tests)
         again = yield from source.p_values(tests)
-        return first, again, dict(source.tally)
+        return first, again, dict(source.n_tests_by_method)
 
-    (first, again, tally), questions = drive(ask_twice(), sites)
+    (first, again, n_tests_by_method), questions = drive(ask_twice(), sites)
     assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "CategorySizes", "Tables"]
     assert questions[-1].counts == (0, 1, 1)
-    assert tally == {"pooled": 4}
+    assert n_tests_by_method == {"pooled": 4}
     for own, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(own, other)
     assert first[0][0] == first[0][1]

@@ -14,7 +14,7 @@ from scipy import stats
 from cipherdag import CausalGraph, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.pooled.regression.steps import RegressionTest
+from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 
 BINARY = (2, 2, 2, 2)
 

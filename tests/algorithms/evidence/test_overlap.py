@@ -13,8 +13,8 @@ from scipy import stats
 
 from cipherdag import FedFCI, FedPC
 from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.algorithms.evidence.federated_test import NEVER_TOGETHER
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.source import NEVER_TOGETHER
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import ParameterError
 from cipherdag.questions.presence import Measured
@@ -54,10 +54,10 @@ def by_scipy(kind, frames, test):
 def test_p_values_of_numbers_are_those_of_the_sites_that_have_all_of_a_test(kind):
     rng = np.random.default_rng(3)
     frames, tests = sites_of(rng), some_tests(rng)
-    found, tally = p_values(simulated(frames), FedPC(evidence=kind), tests)
+    found, n_tests_by_method = p_values(simulated(frames), FedPC(evidence=kind), tests)
     never = [not having(frames, test) for test in tests]
     assert (np.isnan(found) == never).all()
-    assert 0 < sum(never) == tally[NEVER_TOGETHER]
+    assert 0 < sum(never) == n_tests_by_method[NEVER_TOGETHER]
     for test, own, untold in zip(tests, found, never, strict=True):
         if not untold:
             assert own == pytest.approx(by_scipy(kind, having(frames, test), test), abs=1e-6)
@@ -122,9 +122,9 @@ def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test
     frames, tests = sites_of(rng, discrete=CUT[cut], rows=rows), some_tests(rng)
     federation, algorithm = simulated(frames), FedPC(evidence=kind)
     opened, _ = p_values(federation, algorithm, tests)
-    closed, tally = p_values(federation, replace(algorithm, reveal="bits"), tests)
+    closed, n_tests_by_method = p_values(federation, replace(algorithm, reveal="bits"), tests)
     never = [not having(frames, test) for test in tests]
-    assert 0 < sum(never) == tally[NEVER_TOGETHER]
+    assert 0 < sum(never) == n_tests_by_method[NEVER_TOGETHER]
     assert (np.isnan(opened) == np.isnan(closed)).all()
     told = ~np.isnan(opened)
     assert set(closed[told]) == {0.0, 1.0}

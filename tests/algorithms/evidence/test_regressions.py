@@ -22,7 +22,7 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
-from cipherdag.sites.compute.pooled.regression.steps import RegressionTest
+from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema

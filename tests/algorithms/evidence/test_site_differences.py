@@ -17,7 +17,7 @@ from scipy import stats
 
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.site_differences import (
     LEVEL,
     SPREAD,

@@ -13,7 +13,7 @@ from cipherdag.algorithms.constraint_based.untested import (
     untested_details,
     untested_warnings,
 )
-from cipherdag.algorithms.evidence.source import CONSTANT
+from cipherdag.algorithms.evidence.federated_test import CONSTANT
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 
 

@@ -23,8 +23,8 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 
 from cipherdag import Federation, FedPC
-from cipherdag.algorithms.evidence.closed import DOUBTED, FLOOR, graded
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.federated_test import P_FLOOR, bracketed_p_values
+from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.ci_tests import CITestSpec
@@ -181,7 +181,11 @@ def test_bits_are_whether_the_p_values_of_sums_are_up_to_alpha(kind, alpha):
     assert clear.mean() > 0.8
     np.testing.assert_array_equal(bits[clear], (p_values > alpha)[clear])
     assert {type(own) for own in asked} <= {Columns, CategorySizes, ScoreBits}
-    assert dict(source.tally) == dict(opened.tally) == {"within sites": len(p_values)}
+    assert (
+        dict(source.n_tests_by_method)
+        == dict(opened.n_tests_by_method)
+        == {"within sites": len(p_values)}
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -190,14 +194,14 @@ def test_grades_are_the_middles_of_what_two_levels_leave(kind):
 
     def grading(bits):
         _, source = yield from asking(TESTS, sites, bits=bits, alpha=alpha)
-        return np.concatenate((yield from graded(source, TESTS, alpha)))
+        return np.concatenate((yield from bracketed_p_values(source, TESTS, alpha)))
 
     grades, _ = drive(grading(True), sites)
     p_values, _ = drive(grading(False), sites)
     assert (p_values == found(sites, TESTS, alpha=alpha)[0]).all()
-    middles = [alpha * FLOOR**0.5, (alpha * DOUBTED) ** 0.5, DOUBTED**0.5]
+    middles = [alpha * P_FLOOR**0.5, (alpha * SECOND_ALPHA) ** 0.5, SECOND_ALPHA**0.5]
     assert {*np.unique(grades)} == {*middles}
-    ends = np.array([0.0, alpha, DOUBTED, 1.0])
+    ends = np.array([0.0, alpha, SECOND_ALPHA, 1.0])
     place = np.searchsorted(middles, grades)
     assert ((ends[place] <= p_values) & (p_values <= ends[place + 1])).mean() > 0.96
 
@@ -285,7 +289,7 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     # given nothing it is constant elsewhere; given something nobody can say
     assert p_values[1] == 1.0
     assert np.isnan(p_values).tolist() == [False] * 4 + [True, True]
-    assert dict(source.tally) == {
+    assert dict(source.n_tests_by_method) == {
         "within sites": 3,
         "varies at too few sites": 1,
         "no degrees of freedom or too few sites: none": 2,

@@ -26,8 +26,8 @@ from label_tables import (
 from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+from cipherdag.algorithms.fedcmfs.combined_triplets import remember
 from cipherdag.algorithms.fedcmfs.hiton import Triplets, parents_and_children
 from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.questions.ci_tests import CITestSpec
@@ -102,7 +102,7 @@ class Scripted:
         self._rows = rows
 
     def evaluate(self, x, y, given):
-        from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+        from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 
         outcomes = [
             self._answer(*sorted((a, b)), tuple(sorted(s)))
@@ -110,7 +110,7 @@ class Scripted:
         ]
         p_value, dependence = np.array(outcomes, dtype=float).reshape(-1, 2).T
         rows = np.full(len(p_value), self._rows)
-        return Evidence(p_value, dependence, np.ones(len(p_value)), dependence, rows)
+        return CITestResult(p_value, dependence, np.ones(len(p_value)), dependence, rows)
 
 
 @settings(max_examples=60, deadline=None)
@@ -239,7 +239,7 @@ def test_no_triplet_is_asked_twice_and_every_round_is_one_question():
 
 
 def test_memory_answers_as_the_sites_would(monkeypatch):
-    monkeypatch.setattr("cipherdag.algorithms.evidence.remembering.SLICE", 7)
+    monkeypatch.setattr("cipherdag.algorithms.fedcmfs.combined_triplets.SLICE", 7)
     rng = np.random.default_rng(4)
     site = respondent(FisherZTest(continuous_table(rng, n=6)))
     questions = [random_bundle(rng, 6) for _ in range(30)]

@@ -20,7 +20,7 @@ from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
 from cipherdag.errors import ParameterError
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
@@ -32,7 +32,7 @@ class LoudOracle(OracleTest):
 
     def evaluate(self, x, y, given):
         own = super().evaluate(x, y, given)
-        return Evidence(
+        return CITestResult(
             p_value=own.p_value,
             statistic=1000.0 * own.statistic,
             dof=own.dof,

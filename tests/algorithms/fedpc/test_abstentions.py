@@ -19,7 +19,7 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 from cipherdag.sites.session.coverage import Coverage
 
 SPEC = CITestSpec(alpha=0.05)
@@ -43,7 +43,7 @@ class Drawn:
         triplets = zip(x.tolist(), y.tolist(), given.tolist(), strict=True)
         found = np.array([self.p_value(*own) for own in triplets], dtype=float)
         one = np.ones(len(found))
-        return Evidence(found, one, one, one, one.astype(np.int64))
+        return CITestResult(found, one, one, one, one.astype(np.int64))
 
 
 def plain_vote(site, skeleton, x, y, layer):

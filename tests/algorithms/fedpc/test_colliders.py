@@ -17,7 +17,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
-from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITestResult
 
 RULES = ("auto", "sepset", "conservative", "majority", "p_value_drop")
 seeds = st.integers(0, 100_000)
@@ -34,7 +34,7 @@ class TableTest:
         triplets = zip(x.tolist(), y.tolist(), given.tolist(), strict=True)
         found = [self._p_value(min(a, b), max(a, b), frozenset(s)) for a, b, s in triplets]
         one = np.ones(len(found))
-        return Evidence(np.array(found), one, one, one, one.astype(np.int64))
+        return CITestResult(np.array(found), one, one, one, one.astype(np.int64))
 
 
 def run(test, n_sites=1, **parameters):

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 from mixed_sites import CATEGORIES, mixed_data
 from threads import printed_by_threads
 
+from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 from cipherdag.sites.compute.pooled.regression import design
 from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows
 from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.steps import (
-    RegressionTest,
-    model_step,
-    whole_step,
-)
+from cipherdag.sites.compute.pooled.regression.steps import model_step, whole_step
 from cipherdag.statistics.regression_models import Regression, coefficient_count
 
 DISCRETE = [v for v, count in enumerate(CATEGORIES) if count]

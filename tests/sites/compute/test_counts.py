@@ -4,8 +4,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.sites.compute.ci_tests import bitmaps, counts, joint_codes
-from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.counting import bitmaps, joint_codes
+from cipherdag.sites.compute.counting import counter as counts
+from cipherdag.sites.compute.counting.counter import DiscreteColumns
 from cipherdag.statistics.table_shapes import TableShape
 
 CPU = torch.device("cpu")

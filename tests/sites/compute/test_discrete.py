@@ -12,7 +12,7 @@ from scipy import stats
 
 from cipherdag import Federation, FedPC
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import EvidenceCache, canonical
+from cipherdag.sites.compute.ci_tests.ci_test import CachedCITest, canonical
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.statistics.table_shapes import buckets
@@ -395,40 +395,52 @@ def test_buckets_hold_every_table_once_without_much_padding(seed, count):
     assert padded <= 8 * sides.prod(axis=1).sum() + 30_000 * count
 
 
+class CountedTest(CachedCITest):
+    """Outcomes that say which test they are of, and how many were computed."""
+
+    computed = 0
+
+    @classmethod
+    def of_table(cls, table, spec, name, device):
+        raise NotImplementedError
+
+    def _compute(self, tests):
+        self.computed += len(tests)
+        return np.tile(code_of(tests.x, tests.y, tests.given)[:, None], (1, 5))
+
+
+def code_of(x, y, given):
+    low, high = np.minimum(x, y), np.maximum(x, y)
+    powers = 64.0 ** np.arange(given.shape[1])
+    return low + 64.0 * high + 4096.0 * (np.sort(given, axis=1) @ powers)
+
+
 @pytest.mark.parametrize("memory", [1, 5_000, 2**20])
 def test_the_cache_forgets_but_never_errs(memory):
-    cache = EvidenceCache(memory_bytes=memory)
-    rng = np.random.default_rng(11)
-    computed = []
-
-    def compute(tests):
-        computed.append(len(tests))
-        return np.tile(tests.key[:, None].astype(float), (1, 5))
-
+    test, rng = CountedTest(30, cache_bytes=memory), np.random.default_rng(11)
     for _ in range(60):
-        tests = canonical(*random_tests(rng, 30, 1, 300), n_variables=30)
-        found = cache.evaluate(tests, compute)
+        batch = random_tests(rng, 30, 1, 300)
+        found = test.evaluate(*batch)
         for name in FIELDS:
-            np.testing.assert_array_equal(getattr(found, name), tests.key)
-    slots = len(cache._keys)
-    assert slots * 48 <= max(memory, 96)
+            np.testing.assert_array_equal(getattr(found, name), code_of(*batch))
+    assert sum(cache.nbytes for cache in test._caches.values()) <= memory
     if memory == 2**20:
-        before = sum(computed)
-        cache.evaluate(tests, compute)
-        assert sum(computed) == before
+        before = test.computed
+        test.evaluate(*batch)
+        assert test.computed == before
 
 
 def test_a_key_names_one_test_only():
     triples = np.array(list(itertools.permutations(range(6), 3)))
     keys = [
-        canonical(triples[:, 0], triples[:, 1], triples[:, 2:], n_variables=6).key,
-        canonical(triples[:, 0], triples[:, 1], triples[:, :0], n_variables=6).key,
+        canonical(triples[:, 0], triples[:, 1], triples[:, 2 : 2 + size], n_variables=6).keys(6)
+        for size in (1, 0)
     ]
     assert len(np.unique(keys[0])) == 6 * 5 * 4 // 2
     assert len(np.unique(keys[1])) == 6 * 5 // 2
-    assert not np.intersect1d(*keys).size
-    wide = canonical(np.array([0]), np.array([1]), np.arange(2, 40)[None], n_variables=50)
-    assert wide.key is None
+    members = np.array([np.arange(2, 40), np.arange(3, 41), np.arange(39, 1, -1)])
+    wide = canonical(np.array([0, 1, 1]), np.array([1, 0, 0]), members, n_variables=50)
+    assert (wide.keys(50) == wide.keys(50)[0]).tolist() == [True, False, True]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -434,13 +434,13 @@ def test_inference_refuses_what_loading_refuses():
         assert type(caught.value).__name__ == kind
 
 
-def graded(values, order=("low", "mid", "high"), **other):
+def bracketed_p_values(values, order=("low", "mid", "high"), **other):
     grade = pd.Categorical(values, categories=list(order), ordered=True)
     return pd.DataFrame({"grade": grade, **other})
 
 
 def test_only_an_ordered_categorical_is_inferred_as_ordered(tmp_path):
-    frame = graded(["mid", "low", None, "low"] * 6, stage=[0, 1, 2, 1] * 6)
+    frame = bracketed_p_values(["mid", "low", None, "low"] * 6, stage=[0, 1, 2, 1] * 6)
     frame["word"] = pd.Categorical(["b", "a"] * 12)
     frame["step"] = pd.Categorical([10, 2] * 12, categories=[10, 9, 2], ordered=True)
     schema = infer_schema(frame)
@@ -459,10 +459,10 @@ def test_only_an_ordered_categorical_is_inferred_as_ordered(tmp_path):
 
 
 def test_tables_that_contradict_an_order_are_refused(tmp_path):
-    first = graded(["mid", "low"] * 5)
+    first = bracketed_p_values(["mid", "low"] * 5)
     for other in (
-        graded(["mid", "low"] * 5, order=("high", "mid", "low")),
-        graded(["low"] * 9, ["low"]),
+        bracketed_p_values(["mid", "low"] * 5, order=("high", "mid", "low")),
+        bracketed_p_values(["low"] * 9, ["low"]),
     ):
         with pytest.raises(errors.SchemaError, match="another order of them"):
             infer_schema([first, other])

@@ -1,19 +1,31 @@
-"""What a batch of conditional-independence tests yields, and what every test looks like."""
+"""Conditional-independence tests over one site's data: batches, outcomes, and the register.
+
+A test is a class in a file of this folder, which `computes` enters under the names that
+`cipherdag.questions.ci_tests` says are computed.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import NotNumericError, ParameterError
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.statistics.outcome_cache import Keys, OutcomeCache, position_keys
+
+N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CITestResult:
     """Outcome of a batch of B tests, every array of shape (B,).
 
     Attributes:
@@ -30,6 +42,185 @@ class Evidence:
     dof: FloatVector
     dependence: FloatVector
     rows: IndexArray
+
+    @classmethod
+    def of(cls, outcomes: FloatMatrix) -> CITestResult:
+        """The result of which these are the columns, shape (B, N_COLUMNS)."""
+        p_value, statistic, dof, dependence, rows = np.ascontiguousarray(outcomes.T)
+        return cls(p_value, statistic, dof, dependence, rows.astype(np.int64))
+
+
+class ColumnData(Protocol):
+    """A site's table as tests are made of it; `cipherdag.sites.table.site_table` has one.
+
+    Attributes:
+        codes: Codes, shape (n, p), where all columns are discrete.
+        cardinalities: Number of categories of every variable, 0 for a number.
+        ordered: Variables with three or more categories in an order.
+        rows: How many there are, n.
+    """
+
+    @property
+    def codes(self) -> NDArray[np.integer] | None: ...  # noqa: D102
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def ordered(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+
+    def numbers(self) -> NDArray[np.float64]:
+        """Codes and values as numbers, shape (n, p), NaN where missing."""
+
+
+class CITest(Protocol):
+    """A conditional-independence test over one site's data; results are cached by the test."""
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
+        """Test x[b] against y[b] given the variables given[b], for every b.
+
+        Args:
+            x: Positions, shape (B,).
+            y: Positions, shape (B,), x[b] != y[b].
+            given: Positions, shape (B, l): one conditioning size l per call; l may be 0. No
+                repeats and neither x[b] nor y[b] within a row. Order does not matter.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class TestBatch:
+    """B tests in canonical form: x < y and every conditioning set ascending.
+
+    Attributes:
+        x: Smaller positions, shape (B,).
+        y: Larger positions, shape (B,).
+        given: Ascending positions, shape (B, l).
+    """
+
+    __test__ = False  # pytest takes every class named Test... for a test case
+
+    x: IndexArray
+    y: IndexArray
+    given: IndexArray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: IndexArray) -> TestBatch:
+        """The tests with these indices in the batch."""
+        return TestBatch(self.x[index], self.y[index], self.given[index])
+
+    def keys(self, n_variables: int) -> Keys:
+        """One key per distinct test, shape (B,)."""
+        rows = np.column_stack([self.x, self.y, self.given])
+        return position_keys(rows, max(n_variables - 1, 1).bit_length())
+
+
+class CachedCITest(ABC):
+    """A test over one site's data that computes no test twice, as long as the cache has room.
+
+    Outcomes are functions of the test alone, so what is cached changes the time that a batch takes
+    and nothing else.
+
+    Args:
+        n_variables: Number of variables, addressed by position 0..n_variables-1.
+        cache_bytes: Bound at which the cache starts anew; None caches nothing.
+    """
+
+    def __init__(self, n_variables: int, *, cache_bytes: int | None) -> None:
+        self.n_variables = n_variables
+        self._cache_bytes = cache_bytes
+        self._caches: dict[int, OutcomeCache] = {}
+
+    @classmethod
+    @abstractmethod
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
+        """The test of a site's table that ``spec`` asks for, computed as ``name``."""
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
+        """See `CITest.evaluate`.
+
+        Raises:
+            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
+                occurs twice in one test.
+        """
+        tests = canonical(x, y, given, n_variables=self.n_variables)
+        if self._cache_bytes is None or not len(tests):
+            return CITestResult.of(self._compute(tests))
+        size = tests.given.shape[1]
+        cache = self._caches.setdefault(size, OutcomeCache(N_COLUMNS))
+        keys = tests.keys(self.n_variables)
+        outcomes = cache.complete(keys, lambda new: self._compute(tests.take(new)))
+        if sum(each.nbytes for each in self._caches.values()) > self._cache_bytes:
+            self._caches.clear()
+        return CITestResult.of(outcomes)
+
+    @abstractmethod
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
+        """Outcomes of distinct tests, shape (B, N_COLUMNS), in the order of `CITestResult`."""
+
+
+T = TypeVar("T", bound=type[CachedCITest])
+_CLASSES: dict[str, type[CachedCITest]] = {}
+
+
+def computes(*names: str) -> Callable[[T], T]:
+    """Enters a class of tests under the names that it computes."""
+
+    def enter(test: T) -> T:
+        _CLASSES.update(dict.fromkeys(names, test))
+        return test
+
+    return enter
+
+
+def ci_test_classes() -> dict[str, type[CachedCITest]]:
+    """Every class of tests in this folder, by the names that it computes."""
+    folder = __package__ or ""
+    for module in pkgutil.iter_modules(importlib.import_module(folder).__path__):
+        importlib.import_module(f"{folder}.{module.name}")
+    return dict(_CLASSES)
+
+
+def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:
+    """The batch in canonical form.
+
+    Args:
+        x: Positions, shape (B,).
+        y: Positions, shape (B,).
+        given: Positions, shape (B, l).
+        n_variables: Positions lie in 0..n_variables-1.
+
+    Raises:
+        ParameterError: Shapes or types do not fit, a position is out of range, or a variable
+            occurs twice in one test.
+    """
+    x, y, given = (_positions(array, n_variables) for array in (x, y, given))
+    if x.ndim != 1 or y.shape != x.shape or given.ndim != 2 or len(given) != len(x):  # noqa: PLR2004
+        raise ParameterError("x and y must have shape (B,) and given must have shape (B, l)")
+    if (x == y).any() or any(((s == x) | (s == y)).any() for s in given.T):
+        raise ParameterError("a test names one variable twice")
+    if (given[:, 1:] <= given[:, :-1]).any():
+        given = np.sort(given, axis=1)
+        if (given[:, 1:] == given[:, :-1]).any():
+            raise ParameterError("a conditioning set names one variable twice")
+    return TestBatch(np.minimum(x, y), np.maximum(x, y), given)
+
+
+def _positions(values: IndexArray, n_variables: int) -> IndexArray:
+    array = np.asarray(values)
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise ParameterError("positions must be integers")
+    if array.min() < 0 or array.max() >= n_variables:
+        raise ParameterError(f"positions must lie in 0..{n_variables - 1}")
+    return array.astype(np.int64, copy=False)
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:
@@ -48,19 +239,19 @@ def check_numbers(values: NDArray[np.float64]) -> None:
         raise NotNumericError("a value is infinite")
 
 
-class CITest(Protocol):
-    """A conditional-independence test over one site's data; results are cached by the test."""
+def half(memory_bytes: int) -> int:
+    """Half of the memory of a test, of which batches have one half and the cache the other.
 
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
+    Raises:
+        ParameterError: There is none.
+    """
+    if memory_bytes <= 0:
+        raise ParameterError("memory_bytes must be positive")
+    return memory_bytes // 2
 
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        """Test x[b] against y[b] given the variables given[b], for every b.
 
-        Args:
-            x: Positions, shape (B,).
-            y: Positions, shape (B,), x[b] != y[b].
-            given: Positions, shape (B, l): one conditioning size l per call; l may be 0. No
-                repeats and neither x[b] nor y[b] within a row. Order does not matter.
-        """
+def not_done(rows: IndexArray) -> FloatMatrix:
+    """Outcomes of tests that used so many rows each and are not done, shape (B, N_COLUMNS)."""
+    outcomes = np.full((N_COLUMNS, len(rows)), np.nan).T  # `CITestResult.of` wants them by column
+    outcomes[:, 4] = rows
+    return outcomes

@@ -6,7 +6,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.combined_evidence import LARGEST_Z, SMALLEST_P, CombinedEvidence
-from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 
 LARGEST_P = 1.0 - 2.0**-53
 
@@ -56,7 +56,7 @@ def _values(
 
 
 def _summands(
-    outcome: Evidence, question: CombinedEvidence, size: int, *, signed: bool
+    outcome: CITestResult, question: CombinedEvidence, size: int, *, signed: bool
 ) -> tuple[FloatVector, FloatVector]:
     """What is added and its weight, shape (B,) each; without meaning where not done."""
     if question.combination == "statistic":

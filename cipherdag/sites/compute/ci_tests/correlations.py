@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.sites.compute.device import ROW_BLOCK
 from cipherdag.statistics.partial_correlation import correlation_matrices
 
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
-ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memory there is
 WHOLE_UP_TO = 4096
 """Columns up to which all correlations are kept, each of two columns twice; beyond it once."""
 PANEL = 1024

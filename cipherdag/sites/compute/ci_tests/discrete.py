@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal, Self, cast, get_args
 
 import numpy as np
 import torch
@@ -17,11 +17,22 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.questions.ci_tests import Constant, DegreesOfFreedom
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch
-from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.ci_tests.counts import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
-from cipherdag.sites.compute.device import resolve_device
+from cipherdag.questions.ci_tests import CITestSpec, Constant, DegreesOfFreedom
+from cipherdag.sites.compute.ci_tests.ci_test import (
+    CachedCITest,
+    ColumnData,
+    TestBatch,
+    computes,
+    half,
+    not_done,
+)
+from cipherdag.sites.compute.counting.counter import (
+    MAX_CELLS,
+    MAX_CODE,
+    DiscreteColumns,
+    PairCounts,
+)
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, resolve_device
 from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
 from cipherdag.statistics.chi_square_moments import moment_matched
 from cipherdag.statistics.contingency import (
@@ -46,7 +57,8 @@ BYTES_PER_CELL = 64
 BYTES_PER_LEVEL_PAIR = 16
 
 
-class DiscreteTest(CachedTest):
+@computes("g2", "pearson", "exact-mean")
+class DiscreteTest(CachedCITest):
     """G2 or Pearson chi-square test over one site's discrete data.
 
     The statistic of a table is summed over the configurations of the conditioning set. A test is
@@ -104,14 +116,20 @@ class DiscreteTest(CachedTest):
             GSquared(n_rows, self._columns.device) if statistic == "g2" else pearson
         )
 
-    def _compute(self, tests: TestBatch) -> FloatMatrix:
-        if tests.key is None:
-            return self._outcomes(tests)
-        _, first, inverse = np.unique(tests.key, return_index=True, return_inverse=True)
-        return self._outcomes(tests.take(first))[inverse]
+    @classmethod
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
+        """See `CachedCITest.of_table`."""
+        assert table.codes is not None, "a discrete table has codes"
+        return cls(
+            table.codes,
+            statistic=cast("Statistic", name),
+            dof=spec.dof,
+            min_rows_per_cell=spec.min_rows_per_cell,
+            constant=spec.constant,
+            device=device,
+        )
 
-    def _outcomes(self, tests: TestBatch) -> FloatMatrix:
-        """Outcomes of distinct tests, shape (B, N_COLUMNS)."""
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
         positions = np.column_stack([tests.x, tests.y, tests.given])
         rows = self._columns.complete_rows(positions)
         # floating point: the product of many levels may exceed every integer type

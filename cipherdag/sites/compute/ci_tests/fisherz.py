@@ -7,14 +7,23 @@ the other tests of its batch or on how much memory there is.
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch, pack
-from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.sites.compute.ci_tests.ci_test import (
+    CachedCITest,
+    ColumnData,
+    TestBatch,
+    check_numbers,
+    computes,
+    half,
+    not_done,
+)
 from cipherdag.sites.compute.ci_tests.correlations import (
     LEAST_DEVIATION,
     Correlations,
@@ -22,7 +31,8 @@ from cipherdag.sites.compute.ci_tests.correlations import (
     WholeMatrices,
     correlations_of,
 )
-from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, resolve_device
+from cipherdag.statistics.outcome_cache import position_keys
 from cipherdag.statistics.partial_correlation import (
     correlation_matrices,
     fisher_z,
@@ -35,7 +45,8 @@ BYTES_PER_ELEMENT = 40
 CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
 
 
-class FisherZTest(CachedTest):
+@computes("fisherz")
+class FisherZTest(CachedCITest):
     """Fisher's z test over one site's continuous data.
 
     The statistic is sqrt(n - |S| - 3) atanh(r), r the partial correlation of x and y given S, and
@@ -89,6 +100,12 @@ class FisherZTest(CachedTest):
             self._columns = torch.from_numpy(np.nan_to_num(columns, copy=False)).to(self._device)
             self._observed = torch.from_numpy(~missing.T).to(self._device)
 
+    @classmethod
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
+        """See `CachedCITest.of_table`."""
+        del spec, name
+        return cls(table.numbers(), device=device)
+
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the conditioning set first, which is eliminated from the front
         order = np.column_stack([tests.given, tests.x, tests.y])
@@ -112,11 +129,8 @@ class FisherZTest(CachedTest):
         place = np.argsort(order, axis=1)
         sets = np.take_along_axis(order, place, axis=1)
         rank = np.argsort(place, axis=1)
-        key = pack(tuple(sets.T), self.n_variables)
-        if key is None:
-            first = which = np.arange(len(order))
-        else:
-            _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        _, first, which = np.unique(position_keys(sets), return_index=True, return_inverse=True)
+        which = which.ravel()
         correlation = np.empty(len(order))
         rows = np.empty(len(order), dtype=np.int64)
         by_set = np.argsort(which, kind="stable")

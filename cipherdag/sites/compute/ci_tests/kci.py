@@ -12,16 +12,25 @@ approximation: section 3.4); Gretton et al., NIPS 20 (2008) (HSIC, which it is f
 
 from __future__ import annotations
 
+import logging
+from typing import Self
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
-from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, TestBatch
-from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, not_done
-from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, CITestSpec
+from cipherdag.sites.compute.ci_tests.ci_test import (
+    N_COLUMNS,
+    CachedCITest,
+    ColumnData,
+    TestBatch,
+    check_numbers,
+    computes,
+    not_done,
+)
 from cipherdag.sites.compute.ci_tests.correlations import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
 from cipherdag.sites.compute.ci_tests.kernel_matrices import WholeKernels
@@ -31,8 +40,11 @@ from cipherdag.sites.compute.device import resolve_device
 MEMORY = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
 CACHE_MEMORY = 64 * 2**20
 
+log = logging.getLogger("cipherdag.site")
 
-class KernelTest(CachedTest):
+
+@computes("kci")
+class KernelTest(CachedCITest):
     """KCI over one site's continuous data, with Gaussian kernels.
 
     Columns are standardised. With one variable the kernel is exp(-d^2 / (2 w^2)), d the distance of
@@ -89,6 +101,14 @@ class KernelTest(CachedTest):
         self._missing: NDArray[np.bool_] = np.isnan(values)
         self._incomplete: BoolVector = np.any(self._missing, axis=0)
         self._whole: tuple[KernelMoments, BoolVector, int] | None = None
+
+    @classmethod
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
+        """See `CachedCITest.of_table`."""
+        del name
+        if table.rows > spec.kernel_rows:
+            log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)
+        return cls(table.numbers(), max_rows=spec.kernel_rows, device=device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         order = np.column_stack([tests.x, tests.y, tests.given])

@@ -6,16 +6,26 @@ batch or on how much memory there is.
 
 from __future__ import annotations
 
+from typing import Self
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, TestBatch
-from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
-from cipherdag.sites.compute.device import resolve_device
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.sites.compute.ci_tests.ci_test import (
+    N_COLUMNS,
+    CachedCITest,
+    ColumnData,
+    TestBatch,
+    check_numbers,
+    computes,
+    half,
+    not_done,
+)
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, resolve_device
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, HALVINGS, LEAST_REST
 from cipherdag.statistics.threads import threads_for
 
@@ -28,7 +38,8 @@ BYTES_PER_ELEMENT = 48
 CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
 
 
-class LikelihoodRatioTest(CachedTest):
+@computes("likelihood-ratio")
+class LikelihoodRatioTest(CachedCITest):
     """Likelihood-ratio test of nested regressions over one site's numbers and 0/1 columns.
 
     Of the two variables of a test, one is regressed on the conditioning set and once more with the
@@ -80,6 +91,12 @@ class LikelihoodRatioTest(CachedTest):
         self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
         self._columns = torch.from_numpy(_standard(values, missing, binary)).to(self._device)
         self._observed = torch.from_numpy((~missing).T.astype(np.float64)).to(self._device)
+
+    @classmethod
+    def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
+        """See `CachedCITest.of_table`."""
+        del spec, name
+        return cls(table.numbers(), np.array(table.cardinalities) > 0, device=device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the response is x unless only y is binary

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import IndexArray
 from cipherdag.questions.separators import Candidates, CandidateScores, SeparatorSearch
-from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence
+from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 from cipherdag.sites.compute.ci_tests.layer_votes import BATCH
 
 
@@ -57,7 +57,7 @@ def best_separators(test: CITest, search: SeparatorSearch) -> BestSeparators:
     return BestSeparators(score=score, index=index)
 
 
-def grid_scores(evidence: Evidence, search: SeparatorSearch) -> IndexArray:
+def grid_scores(evidence: CITestResult, search: SeparatorSearch) -> IndexArray:
     """Scores on the public grid, shape (B,): 0 unless independent, which NaN never is."""
     measure = evidence.p_value
     if search.measure == "correlation":

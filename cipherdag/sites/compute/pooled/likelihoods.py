@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.likelihoods import LogLikelihoods
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
-from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.counting.counter import DiscreteColumns
+from cipherdag.sites.compute.device import DEFAULT_MEMORY
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 

@@ -14,7 +14,7 @@ import numpy as np
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Moments
-from cipherdag.sites.compute.ci_tests.correlations import ROW_BLOCK
+from cipherdag.sites.compute.device import ROW_BLOCK
 
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding

@@ -1,19 +1,14 @@
-"""A site's half of stepwise regressions over all sites, and the same test over its rows alone."""
+"""A site's half of stepwise regressions over all sites."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, TestBatch
-from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows, Patterns
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.likelihoods import (
@@ -29,16 +24,13 @@ from cipherdag.sites.compute.pooled.regression.proportional_odds import (
     profile_cumulative_step,
 )
 from cipherdag.sites.compute.pooled.regression.site_intercepts import centred, profile_step
-from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
-    FEWEST_PER_COEFFICIENT,
     Fit,
     first_fit,
-    likelihood_ratio,
     pack_step,
     step_parts,
 )
-from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
+from cipherdag.statistics.regression_models import Regression, outputs
 
 MOST_MADE, MOST_SUMS = 2**20, 512
 """Numbers made of all patterns, and sums of every group, up to which compressed rows are used."""
@@ -67,75 +59,6 @@ def regression_steps(question: RegressionSteps, expand: Expansion) -> FloatVecto
         else:
             answers[number] = whole_step(expand, model, parts[number], categories)
     return np.concatenate([np.zeros(0), *answers])
-
-
-class RegressionTest(CachedTest):
-    """Likelihood-ratio test of nested regressions over one site's columns of any type.
-
-    As `likelihood_ratio` says, with the statistic as dependence. Rows with a missing value in one
-    of a test's variables are left out of that test. One with more than 4096 coefficients is not
-    done: it has no row.
-
-    Args:
-        categories: Number of categories of every variable, 0 for a continuous one.
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
-        ordered: Variables with three or more categories in an order.
-        interactions: Whether the variables that are conditioned on interact.
-        fewest: Rows per coefficient below which a test is not done.
-    """
-
-    def __init__(
-        self,
-        categories: tuple[int, ...],
-        column: Callable[[int], NDArray[np.float64]],
-        ordered: tuple[int, ...] = (),
-        *,
-        interactions: bool = False,
-        fewest: float = FEWEST_PER_COEFFICIENT,
-    ) -> None:
-        super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
-        self._categories, self._ordered = categories, frozenset(ordered)
-        self._interactions, self._fewest = interactions, fewest
-        self._expand = Expansion.of_site(categories, column)
-        self._fits: dict[Regression, tuple[Fit, int]] = {}
-
-    def _compute(self, tests: TestBatch) -> FloatMatrix:
-        outcomes = not_done(np.zeros(len(tests), dtype=np.int64))
-        for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
-            left_out = self._expand.incomplete(row)
-            small, large = nested_models(
-                row,
-                self._categories,
-                left_out=left_out,
-                ordered=self._ordered,
-                interactions=self._interactions,
-            )
-            if too_large(large, self._categories):
-                continue
-            (before, _), (after, rows) = self._fit(small), self._fit(large)
-            ratio, dof = likelihood_ratio(before, after, self._categories, fewest=self._fewest)
-            outcomes[test, 1] = outcomes[test, 3] = ratio
-            outcomes[test, 2], outcomes[test, 4] = dof, rows
-        done = ~np.isnan(outcomes[:, 1])
-        outcomes[done, 0] = chi_square_tail(outcomes[done, 1], outcomes[done, 2])
-        return outcomes
-
-    def _fit(self, model: Regression) -> tuple[Fit, int]:
-        """The regression at its maximum, and its rows; cached, as tests share smaller models."""
-        if model not in self._fits:
-            categories = self._categories[model.response]
-            step = partial(whole_step, self._expand, model, categories=categories)
-            fit = site_fit(model, self._categories, step, near=self._near(model))
-            self._fits[model] = fit, self._expand.complete(model)
-        return self._fits[model]
-
-    def _near(self, model: Regression) -> Fit | None:
-        """The fit without the last predictor, whatever was fitted before; None over other rows."""
-        used = (model.response, *model.predictors, *model.complete_in)
-        discrete = self._categories[model.response] > 0
-        if not discrete or not model.predictors or model.crossed or self._expand.incomplete(used):
-            return None
-        return self._fit(replace(model, predictors=model.predictors[:-1]))[0]
 
 
 def site_fit(

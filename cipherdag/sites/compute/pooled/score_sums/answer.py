@@ -18,7 +18,7 @@ from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegression
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScores, normal_score
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.sites.compute.counting.counter import DiscreteColumns
 
 
 LEAST_RANK = 1e-9

@@ -19,7 +19,7 @@ from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE
 from cipherdag.statistics.table_forms import TableForms, table_forms
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.sites.compute.counting.counter import DiscreteColumns
 
 Strata = tuple[IndexArray, FloatArray]
 

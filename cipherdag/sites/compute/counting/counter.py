@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import IndexArray
-from cipherdag.sites.compute.ci_tests import bitmaps
-from cipherdag.sites.compute.ci_tests.joint_codes import joint_counts
+from cipherdag.sites.compute.counting import bitmaps
+from cipherdag.sites.compute.counting.joint_codes import joint_counts
 from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
 from cipherdag.statistics.contingency import SparseTable
 from cipherdag.statistics.table_shapes import TableShape

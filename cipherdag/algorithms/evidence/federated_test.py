@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.evidence.remembering import Memory, keys_of_any_width, triplet_keys
+from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.relations import Determined
@@ -18,36 +19,40 @@ from cipherdag.questions.encodings import by_block
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.statistics.outcome_cache import (
+    OutcomeCache,
+    keys_of_any_width,
+    keys_of_tests,
+    ordered_tests,
+)
 
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
 PValues = Generator[Question, FloatVector, list[FloatVector]]
 
-AskPiece = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
+AskBatch = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
 NEVER_TOGETHER = "never measured together: none"
 DETERMINED = "a variable follows from those given: none"
 CONSTANT = "varies at too few sites"
 """Of pairs given nothing: too few sites can test them, and they count as independent."""
 NOT_DONE = "no degrees of freedom or too few sites: none"
-ROUND_VALUES = 2_000_000
+P_FLOOR = 0.01
+"""Share of alpha below which p-values are all alike, where they are weighed."""
+MAX_VALUES_PER_ROUND = 2_000_000
 """Values that a site answers in a round, unless one table has more."""
 
 
-class EvidenceSource(Protocol):
+class FederatedCITest(Protocol):
     """Answers tests with p-values over all sites.
 
     Attributes:
         kinds: The columns, where it asked for them.
-        doubted: The same tests at the level `cipherdag.algorithms.evidence.closed.DOUBTED`, where
-            verdicts alone are found.
+        lenient: The same tests at the level `SECOND_ALPHA`, where verdicts alone are found.
     """
 
     kinds: ColumnKinds | None
-    doubted: EvidenceSource | None
+    lenient: FederatedCITest | None
 
     def p_values(self, tests: Tests) -> PValues:
         """The p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
@@ -60,23 +65,23 @@ class EvidenceSource(Protocol):
         """
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """See `RememberedTests.strengths`."""
+        """See `CachedFederatedCITest.strengths`."""
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.skipped_tests`."""
+        """See `CachedFederatedCITest.skipped_tests`."""
 
     def untestable_pairs(self) -> IndexArray:
-        """See `RememberedTests.untestable_pairs`."""
+        """See `CachedFederatedCITest.untestable_pairs`."""
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """See `RememberedTests.effect`."""
+        """See `CachedFederatedCITest.effect`."""
 
     @property
-    def tally(self) -> Mapping[str, int]:
+    def n_tests_by_method(self) -> Mapping[str, int]:
         """How many distinct tests were done in which way."""
 
 
-class RememberedTests(ABC):
+class CachedFederatedCITest(ABC):
     """Gives every distinct test to a source's own method once, and answers repeats.
 
     Args:
@@ -84,9 +89,9 @@ class RememberedTests(ABC):
         settings: Which strengths and estimates anyone reads, and what constants are taken for.
 
     Attributes:
-        tally: How many distinct tests were done in which way.
+        n_tests_by_method: How many distinct tests were done in which way.
         kinds: The columns, where it asked for them.
-        doubted: See `EvidenceSource`.
+        lenient: See `FederatedCITest`.
     """
 
     def __init__(
@@ -98,14 +103,14 @@ class RememberedTests(ABC):
         # a variable that does not vary is independent of all, unless it is to be no test
         untestable = settings is not None and settings.spec.constant == "untestable"
         self._constant = np.nan if untestable else 1.0
-        self.doubted: EvidenceSource | None = None
-        self.tally: Counter[str] = Counter()
-        self._memories: dict[int, Memory] = {}
-        self._strengths = Memory(1)
+        self.lenient: FederatedCITest | None = None
+        self.n_tests_by_method: Counter[str] = Counter()
+        self._caches: dict[int, OutcomeCache] = {}
+        self._strengths = OutcomeCache(1)
         self._skipped_tests: set[tuple[int, ...]] = set()
         self._untestable_pairs: list[IndexArray] = []
-        self._fallback: RememberedTests | None = None
-        self._estimates: dict[int, Memory] = {}
+        self._fallback: CachedFederatedCITest | None = None
+        self._estimates: dict[int, OutcomeCache] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
         """How dependent x and y are given nothing, as a normal score.
@@ -115,9 +120,9 @@ class RememberedTests(ABC):
         Args:
             pairs: Pairs that were asked for, shape (B, 2).
         """
-        return self._strengths.find(triplet_keys(pairs))[0][:, 0]
+        return self._strengths.find(keys_of_tests(pairs))[0][:, 0]
 
-    def keep_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
+    def store_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
         """Remember the scores of new pairs, shape (B,), where pairs are ranked."""
         if self._ranked:
             _keep(self._strengths, pairs, scores[:, None])
@@ -165,7 +170,7 @@ class RememberedTests(ABC):
         return np.where(constant, self._constant, p_value)
 
     def record_constant_pairs(self, pairs: IndexArray, way: str) -> None:
-        """Remember new pairs that no test of could be made, and tally them as such.
+        """Remember new pairs that no test of could be made, and n_tests_by_method them as such.
 
         Args:
             pairs: They count as independent, shape (B, 2).
@@ -173,22 +178,22 @@ class RememberedTests(ABC):
         """
         if len(pairs):
             self._untestable_pairs.append(np.sort(pairs, axis=1))
-            self._tally_constant(len(pairs), way)
+            self._count_constant(len(pairs), way)
 
     def ask_instead(self, tests: Tests, way: str) -> PValues:
         """The p-values of tests by the fallback; see `record_constant_pairs` of ``way``."""
         assert self._fallback is not None, "a source without a fallback does its tests itself"
-        before = self._fallback.tally[CONSTANT]
+        before = self._fallback.n_tests_by_method[CONSTANT]
         found = yield from self._fallback.p_values(tests)
-        if constant := self._fallback.tally[CONSTANT] - before:
-            self._tally_constant(constant, way)
+        if constant := self._fallback.n_tests_by_method[CONSTANT] - before:
+            self._count_constant(constant, way)
         return found
 
-    def _tally_constant(self, count: int, way: str) -> None:
-        self.tally[way] -= count
-        self.tally[CONSTANT] += count
+    def _count_constant(self, count: int, way: str) -> None:
+        self.n_tests_by_method[way] -= count
+        self.n_tests_by_method[CONSTANT] += count
 
-    def keep_estimates(
+    def store_estimates(
         self, tests: Sequence[IndexArray], estimates: FloatVector, p_values: FloatVector
     ) -> None:
         """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2).
@@ -204,15 +209,15 @@ class RememberedTests(ABC):
         by_size = by_block(tests, known), by_block(tests, estimates)
         for rows, own, found in zip(tests, *by_size, strict=True):
             size = rows.shape[1] - len(("x", "y"))
-            _keep(self._estimates.setdefault(size, Memory(2)), rows[own], found[own])
+            _keep(self._estimates.setdefault(size, OutcomeCache(2)), rows[own], found[own])
 
     def estimate(self, test: Sequence[int]) -> tuple[float, float] | None:
         """The number of a test that says dependent, and its standard deviation, if kept."""
         row = np.array([test], dtype=np.int64)
-        memory = self._estimates.get(len(test) - len(("x", "y")))
-        if memory is None:
+        cache = self._estimates.get(len(test) - len(("x", "y")))
+        if cache is None:
             return None
-        found, known = memory.find(triplet_keys(row))
+        found, known = cache.find(keys_of_tests(row))
         return (float(found[0, 0]), float(found[0, 1])) if known[0] else None
 
     def effect(self, test: Sequence[int]) -> Effect | None:
@@ -228,41 +233,41 @@ class RememberedTests(ABC):
         return None
 
     def p_values(self, tests: Tests) -> PValues:
-        """See `EvidenceSource.p_values`."""
-        keys = [triplet_keys(rows) for rows in tests]
+        """See `FederatedCITest.p_values`."""
+        keys = [keys_of_tests(rows) for rows in tests]
         new: list[IndexArray] = []
         unknown = []
         for size, (rows, own) in enumerate(zip(tests, keys, strict=True)):
-            memory = self._memories.setdefault(size, Memory(1))
+            cache = self._caches.setdefault(size, OutcomeCache(1))
             distinct, first = np.unique(own, return_index=True)
-            fresh = ~memory.find(distinct)[1]
+            fresh = ~cache.find(distinct)[1]
             unknown.append(distinct[fresh])
-            new.append(_ordered(rows[first[fresh]]))
+            new.append(ordered_tests(rows[first[fresh]]))
         if any(len(rows) for rows in new):
             learnt = yield from self._ask(new)
             for size, (own, p_value) in enumerate(zip(unknown, learnt, strict=True)):
-                self._memories[size].add(own, p_value[:, None])
-        return [self._memories[size].find(own)[0][:, 0] for size, own in enumerate(keys)]
+                self._caches[size].add(own, p_value[:, None])
+        return [self._caches[size].find(own)[0][:, 0] for size, own in enumerate(keys)]
 
     @abstractmethod
     def _ask(self, tests: Tests) -> PValues:
         """The p-values of distinct tests not asked before, each x < y and S ascending."""
 
 
-def in_slices(
+def batches(
     blocks: Sequence[IndexArray], values: Sequence[FloatVector]
 ) -> Iterator[list[IndexArray]]:
-    """Blocks of rows cut into rounds of about `ROUND_VALUES`; ``values`` of every row."""
+    """Blocks of rows cut into rounds of about `MAX_VALUES_PER_ROUND`; ``values`` of every row."""
     if not any(len(own) for own in blocks):
         return
     before = np.cumsum(np.concatenate(values)) - np.concatenate(values)
-    numbers = by_block(blocks, before // ROUND_VALUES)
+    numbers = by_block(blocks, before // MAX_VALUES_PER_ROUND)
     for turn in np.unique(np.concatenate(numbers)).tolist():
         yield [own[number == turn] for own, number in zip(blocks, numbers, strict=True)]
 
 
-def by_slices(tests: Tests, values: Sequence[FloatVector], ask: AskPiece) -> PValues:
-    """The p-values of tests that are asked in rounds of about `ROUND_VALUES`.
+def in_batches(tests: Tests, values: Sequence[FloatVector], ask: AskBatch) -> PValues:
+    """The p-values of tests that are asked in rounds of about `MAX_VALUES_PER_ROUND`.
 
     Args:
         tests: By size of S.
@@ -270,26 +275,21 @@ def by_slices(tests: Tests, values: Sequence[FloatVector], ask: AskPiece) -> PVa
         ask: The p-values of a piece of the tests, one size after the other.
     """
     parts: list[list[FloatVector]] = [[] for _ in tests]
-    for piece in in_slices(tests, values):
+    for piece in batches(tests, values):
         found = yield from ask(piece)
         for own, p_value in zip(parts, by_block(piece, found), strict=True):
             own.append(p_value)
     return [np.concatenate([np.zeros(0), *own]) for own in parts]
 
 
-def _keep(memory: Memory, rows: IndexArray, numbers: NDArray[np.float64]) -> None:
+def _keep(cache: OutcomeCache, rows: IndexArray, numbers: NDArray[np.float64]) -> None:
     """Remember numbers of new tests, in any order."""
-    keys = triplet_keys(rows)
+    keys = keys_of_tests(rows)
     order = np.argsort(keys)
-    memory.add(keys[order], numbers[order])
+    cache.add(keys[order], numbers[order])
 
 
-def _ordered(rows: IndexArray) -> IndexArray:
-    """The same tests with x < y and S ascending."""
-    return np.column_stack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
-
-
-class WherePossible:
+class OverlapFilter:
     """A source that is asked only what rows can tell: the one rule for all evidence.
 
     Neither is a test of what no site measured together, nor one given what determines x or y. These
@@ -302,14 +302,14 @@ class WherePossible:
 
     Attributes:
         kinds: The columns, where the source asked for them.
-        doubted: See `EvidenceSource`.
+        lenient: See `FederatedCITest`.
     """
 
-    def __init__(self, source: EvidenceSource, measured: Measured, determined: Determined) -> None:
+    def __init__(self, source: FederatedCITest, measured: Measured, determined: Determined) -> None:
         self.kinds = source.kinds
-        self.doubted: EvidenceSource | None = None
-        if source.doubted is not None:
-            self.doubted = WherePossible(source.doubted, measured, determined)
+        self.lenient: FederatedCITest | None = None
+        if source.lenient is not None:
+            self.lenient = OverlapFilter(source.lenient, measured, determined)
         self._source = source
         self._measured = measured
         self._determined = determined
@@ -317,7 +317,7 @@ class WherePossible:
         self._without_rest: set[tuple[int, int | bytes]] = set()
 
     def p_values(self, tests: Tests) -> PValues:
-        """See `EvidenceSource.p_values`."""
+        """See `FederatedCITest.p_values`."""
         possible = []
         for rows in tests:
             together, follows = self._measured.together(rows), self._determined.undone(rows)
@@ -335,23 +335,53 @@ class WherePossible:
         return p_values
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """See `RememberedTests.strengths`."""
+        """See `CachedFederatedCITest.strengths`."""
         return self._source.strengths(pairs)
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `RememberedTests.skipped_tests`; tests of variables never measured together, too."""
+        """See `CachedFederatedCITest`; so are tests of what was never measured together."""
         return self._source.skipped_tests(triplets) | ~self._measured.together(triplets)
 
     def untestable_pairs(self) -> IndexArray:
-        """See `RememberedTests.untestable_pairs`; edges stand that were never measured together."""
+        """See `CachedFederatedCITest`; pairs never measured together stay adjacent."""
         return self._source.untestable_pairs()
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """See `RememberedTests.effect`."""
+        """See `CachedFederatedCITest.effect`."""
         return self._source.effect(test)
 
     @property
-    def tally(self) -> dict[str, int]:
+    def n_tests_by_method(self) -> dict[str, int]:
         """How many distinct tests were done in which way."""
-        undone = {NEVER_TOGETHER: len(self._never), DETERMINED: len(self._without_rest)}
-        return {**self._source.tally, **{way: count for way, count in undone.items() if count}}
+        skipped = {NEVER_TOGETHER: len(self._never), DETERMINED: len(self._without_rest)}
+        skipped = {method: count for method, count in skipped.items() if count}
+        return {**self._source.n_tests_by_method, **skipped}
+
+
+def bracketed_p_values(source: FederatedCITest, tests: Tests, alpha: float) -> PValues:
+    """P-values of tests, or where verdicts alone are found the middle of those that they leave.
+
+    Middles are of logarithms, and none is below that of `P_FLOOR` and all of alpha.
+
+    Args:
+        source: Answers the tests.
+        tests: By size of S.
+        alpha: The level of the source.
+
+    Returns:
+        Rounds: of the tests, and of those that say independent at the second level.
+    """
+    found = yield from source.p_values(tests)
+    if source.lenient is None:
+        return found
+    level = max(SECOND_ALPHA, alpha)
+    strong = [own[own > 0] for own in found]
+    if level > alpha:
+        again = [rows[own > 0] for rows, own in zip(tests, found, strict=True)]
+        strong = yield from source.lenient.p_values(again)
+    grades = []
+    for own, clear in zip(found, strong, strict=True):
+        grade = np.where(np.isnan(own), np.nan, alpha * math.sqrt(P_FLOOR))
+        grade[own > 0] = np.where(clear > 0, math.sqrt(level), math.sqrt(alpha * level))
+        grades.append(grade)
+    return grades

@@ -4,72 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.evidence.closed import DOUBTED
-from cipherdag.algorithms.evidence.source import WherePossible
+from cipherdag.algorithms.evidence.federated_test import FederatedCITest, OverlapFilter
+from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import FloatVector
-from cipherdag.graphs.relations import NOTHING, Determined
-from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import Question
 
-if TYPE_CHECKING:
-    from cipherdag.algorithms.evidence.source import EvidenceSource
-
-
-AGAIN = (
+SECOND_ALPHA_DISCLOSES = (
     "Of tests of the ends of unshielded triples that say independent, whether they do at the level "
-    f"{DOUBTED}, too."
+    f"{SECOND_ALPHA}, too."
 )
 """What everybody learns besides where verdicts judge triples by all sets."""
-STAYED_CLOSED = (
+NOTHING_OPENED = (
     "Of every test one bit was opened, whether it says dependent: no sum, statistic or p-value."
 )
-OPENED_BESIDE = (
+ALSO_OPENED = (
     "Also opened were the kinds of columns, the rows of all sites together, to a power of two the "
     "rows of each category, and of every two variables whether any site can test them."
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceSettings:
-    """How the tests of a run are done.
-
-    Attributes:
-        spec: The test.
-        n_variables: Number of aligned variables, p.
-        max_cells: Largest contingency table that is asked for.
-        max_rows: Declared bound of a site's rows.
-        rows: Rows of all sites together, where these are told and none is left out; else 0.
-        site_effect: Whether regressions have constants of every site's own.
-        interactions: Whether the variables that regressions condition on interact.
-        present: How many sites the last sum covers.
-        fewest: How many sites have to contribute to a test whose sums are opened.
-        measured: Which variables the sites measured.
-        determined: Which of them follow from others.
-        ranked: Whether anyone asks how dependent pairs are, which takes 16 bytes of every pair.
-    """
-
-    spec: CITestSpec
-    n_variables: int
-    max_cells: int = 4096
-    max_rows: int = 1 << 20
-    rows: int = 0
-    site_effect: bool = False
-    interactions: bool = False
-    present: Presence = field(default_factory=lambda: Presence(0))
-    fewest: int = 1
-    measured: Measured = field(default_factory=Measured)
-    determined: Determined = NOTHING
-    ranked: bool = False
-
-
-Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]
+Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, FederatedCITest]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvidenceKind:
+class CombinationMethod:
     """One kind of evidence; `cipherdag.algorithms.evidence.registry` lists them.
 
     Attributes:
@@ -109,7 +68,7 @@ class EvidenceKind:
 
     def source(
         self, settings: EvidenceSettings, *, closed: bool
-    ) -> Generator[Question, FloatVector, EvidenceSource]:
+    ) -> Generator[Question, FloatVector, FederatedCITest]:
         """The source of p-values, or of verdicts where sums stay ``closed``.
 
         A test whose variables no site measured together is never asked, nor one given what
@@ -119,15 +78,15 @@ class EvidenceKind:
         source = yield from opening(settings)
         if settings.measured.everywhere and not settings.determined:
             return source
-        return WherePossible(source, settings.measured, settings.determined)
+        return OverlapFilter(source, settings.measured, settings.determined)
 
     def told(self, *, closed: bool, p_value_drop: bool = False) -> str:
         """What is learnt of it, in a sentence; of triples that ``p_value_drop`` judges in two."""
         if not closed:
             return self.discloses
-        return f"{self.closed} {AGAIN}" if p_value_drop else self.closed
+        return f"{self.closed} {SECOND_ALPHA_DISCLOSES}" if p_value_drop else self.closed
 
     @property
-    def stayed_closed(self) -> str:
+    def bits_summary(self) -> str:
         """What a report says of a run by bits: what stayed closed, and what did not."""
-        return f"{STAYED_CLOSED} {OPENED_BESIDE}" if self.asks_columns else STAYED_CLOSED
+        return f"{NOTHING_OPENED} {ALSO_OPENED}" if self.asks_columns else NOTHING_OPENED

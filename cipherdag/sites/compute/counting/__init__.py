@@ -1,0 +1,1 @@
+"""Contingency tables of a site's discrete columns."""
