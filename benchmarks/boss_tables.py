@@ -93,7 +93,7 @@ def measure(folder: Path, case: dict) -> dict:
         wall, cpu, arcs = timed(PEERS[method], data, discrete=schema is not None)
         found = measured(
             CausalGraph.from_arcs(data.columns, arcs),
-            CausalGraph.from_arcs(data.columns, acyclic_extension(arcs).arcs),
+            CausalGraph.from_arcs(data.columns, acyclic_extension(arcs)),
             truth,
         )
         return found | {"cpu_seconds": cpu, "seconds": wall}

@@ -179,7 +179,7 @@ def needed(n_sites: int) -> int:
 
 def as_dag(table: SiteTable, cpdag) -> CausalGraph:
     """A DAG of the CPDAG's class, as for FedPC's own results."""
-    return CausalGraph.from_arcs(table.names, acyclic_extension(cpdag).arcs)
+    return CausalGraph.from_arcs(table.names, acyclic_extension(cpdag))
 
 
 def pooled(sites: Sequence[SiteTable]) -> SiteTable:

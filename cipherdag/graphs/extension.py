@@ -16,7 +16,6 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -28,22 +27,6 @@ from cipherdag.graphs.dags import dag_of, members
 from cipherdag.graphs.endpoints import checked_arcs
 
 Cost = tuple[int, int]
-NO_COST: Cost = (0, 0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Extension:
-    """A DAG made from a partially directed graph.
-
-    Attributes:
-        arcs: The DAG, shape (p, p), with the same skeleton; never cyclic.
-        consistent: Whether it keeps every directed edge and has the same unshielded colliders.
-        reversed_edges: Directed edges (i, j) of the graph that stand as j -> i in the DAG.
-    """
-
-    arcs: BoolMatrix
-    consistent: bool
-    reversed_edges: tuple[tuple[int, int], ...] = ()
 
 
 def topological_order(directed: BoolMatrix) -> IndexArray | None:
@@ -74,13 +57,13 @@ def cyclic_arrows(arcs: BoolMatrix) -> BoolMatrix:
     return directed & (component[:, None] == component)
 
 
-def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Extension:
-    """A DAG in any case, and what it had to change: a consistent extension, or close to one.
+def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> BoolMatrix:
+    """A DAG with a graph's skeleton in any case: a consistent extension, or close to one.
 
-    Where there is no consistent extension, directed edges are turned only inside directed cycles,
-    by the ordering of Eades, Lin and Smyth; then sinks are removed as in Dor and Tarsi's algorithm,
-    each time the one that adds the fewest unshielded colliders. Where there is a choice, `ranks`
-    makes it, so that variables with few undirected edges become effects.
+    Directed edges are turned only inside directed cycles, by the ordering of Eades, Lin and Smyth;
+    then sinks are removed as in Dor and Tarsi's algorithm, each time the one that adds the fewest
+    unshielded colliders. Where there is a choice, `ranks` makes it, so that variables with few
+    undirected edges become effects.
 
     Args:
         arcs: The graph, shape (p, p).
@@ -91,18 +74,8 @@ def acyclic_extension(arcs: ArrayLike, tie_break: ArrayLike | None = None) -> Ex
     """
     graph = checked_arcs(arcs)
     rank = ranks(graph, tie_break)
-    dag = _remove_sinks(graph, rank, strict=True)
-    if dag is not None:
-        return Extension(arcs=dag, consistent=True)
     turned = _cyclic_edges_to_turn(graph & ~graph.T, rank)
-    dag = _remove_sinks((graph & ~turned) | turned.T, rank, strict=False)
-    if dag is None:
-        raise GraphError("a cycle is left after all were cut; this is a bug")
-    return Extension(
-        arcs=dag,
-        consistent=False,
-        reversed_edges=tuple((int(i), int(j)) for i, j in np.argwhere(turned)),
-    )
+    return directed_to_the_end((graph & ~turned) | turned.T, rank)
 
 
 def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
@@ -133,6 +106,9 @@ def directed_to_the_end(
 ) -> BoolMatrix:
     """A DAG with all edges and arrows of a graph, and few further unshielded colliders.
 
+    Dor and Tarsi: take the sink that adds the fewest, direct its undirected edges into it, remove
+    it, repeat. So there are no further colliders where the graph has a consistent extension.
+
     Args:
         arcs: A graph without a cycle of arrows, shape (p, p).
         rank: The rank of every variable, which decides what is left open, shape (p,).
@@ -141,24 +117,6 @@ def directed_to_the_end(
 
     Raises:
         GraphError: The arrows form a cycle.
-    """
-    dag = _remove_sinks(arcs, rank, strict=False, open_triples=open_triples)
-    if dag is None:
-        raise GraphError("arrows that form a cycle cannot be directed to the end")
-    return dag
-
-
-def _remove_sinks(
-    arcs: BoolMatrix,
-    rank: IndexArray,
-    *,
-    strict: bool,
-    open_triples: Iterable[tuple[int, int, int]] = (),
-) -> BoolMatrix | None:
-    """Dor and Tarsi: take a sink, direct its undirected edges into it, remove it, repeat.
-
-    A sink may be taken at no cost if its undirected neighbours are adjacent to all its other
-    neighbours. With ``strict`` only those are taken; otherwise the cheapest. None if stuck.
     """
     first = rank.tolist()
     left = _Remaining(arcs, open_triples)
@@ -170,8 +128,8 @@ def _remove_sinks(
         # a node that was touched since has another entry
         while sinks and costs.get(sinks[0][2]) != sinks[0][0]:
             heappop(sinks)
-        if not sinks or (strict and sinks[0][0] > NO_COST):
-            return None
+        if not sinks:
+            raise GraphError("arrows that form a cycle cannot be directed to the end")
         node = heappop(sinks)[2]
         dag[node, list(members(left.undirected[node]))] = False
         touched = left.remove(node)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from cipherdag.graphs.dags import dag_of, matrix_of
 from cipherdag.graphs.endpoints import checked_arcs
-from cipherdag.graphs.extension import _remove_sinks, ranks
+from cipherdag.graphs.equivalence import extension
 
 
 def consistent_extension(arcs):
     """A DAG with the skeleton, the directed edges and the unshielded colliders; or None."""
     graph = checked_arcs(arcs)
-    return _remove_sinks(graph, ranks(graph), strict=True)
+    dag = extension(dag_of(graph & ~graph.T), dag_of(graph & graph.T))
+    return None if dag is None else matrix_of(dag)

@@ -14,7 +14,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -94,9 +94,6 @@ class Grounds:
         return (min(x, z), y, max(x, z)) not in self.ambiguous
 
 
-Rule = Callable[["Endpoints", Grounds], Requests]
-
-
 def with_colliders(endpoints: Endpoints, triples: Iterable[Triple]) -> Endpoints:
     """Rule 0: x *-> y <-* z for every one of some unshielded triples (x, y, z); a copy."""
     requests = Requests.none(endpoints)
@@ -131,7 +128,9 @@ def apply_zhang_rules(
     while True:
         before = oriented.copy()
         for rule in rules:
-            rule(oriented, grounds).put(oriented)
+            requests = Requests.none(oriented)
+            rule(oriented, grounds, requests)
+            requests.put(oriented)
         if (oriented == before).all():
             return np.where(oriented == DOUBTFUL, endpoints, oriented)
 
@@ -140,44 +139,37 @@ def _distant(endpoints: Endpoints) -> BoolMatrix:
     return non_adjacent(endpoints != NONE)
 
 
-def _rule_1(endpoints: Endpoints, grounds: Grounds) -> Requests:
+def _rule_1(endpoints: Endpoints, grounds: Grounds, requests: Requests) -> None:
     """Asks for b --> c where a *-> b o-* c and a, c are not adjacent."""
-    requests = Requests.none(endpoints)
     arrows, distant = endpoints == ARROW, _distant(endpoints)
     wanted = (endpoints.T == CIRCLE) & compose(arrows.T, distant)
     for b, c in np.argwhere(wanted).tolist():
         starts = np.flatnonzero(arrows[:, b] & distant[:, c]).tolist()
         if any(grounds.decided(a, b, c) for a in starts):
             requests.arrow(b, c)
-    return requests
 
 
-def _rule_2(endpoints: Endpoints, _: Grounds) -> Requests:
+def _rule_2(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
     """Asks for a *-> c where a --> b *-> c or a *-> b --> c, and a *-o c."""
-    requests = Requests.none(endpoints)
     arrows, arcs = endpoints == ARROW, directed(endpoints)
     requests.arrows = (endpoints == CIRCLE) & (compose(arcs, arrows) | compose(arrows, arcs))
-    return requests
 
 
-def _rule_3(endpoints: Endpoints, grounds: Grounds) -> Requests:
+def _rule_3(endpoints: Endpoints, grounds: Grounds, requests: Requests) -> None:
     """Asks for t *-> b where a *-> b <-* c, a *-o t o-* c, t *-o b, and a, c are not adjacent."""
-    requests = Requests.none(endpoints)
     open_ends, arrows, distant = endpoints == CIRCLE, endpoints == ARROW, _distant(endpoints)
     for t, b in np.argwhere(open_ends & compose(open_ends.T, arrows)).tolist():
         sides = np.flatnonzero(open_ends[:, t] & arrows[:, b]).tolist()
         pairs = (pair for pair in combinations(sides, 2) if distant[pair])
         requests.arrows[t, b] = any(grounds.decided(a, t, c) for a, c in pairs)
-    return requests
 
 
-def _rule_4(endpoints: Endpoints, grounds: Grounds) -> Requests:
+def _rule_4(endpoints: Endpoints, grounds: Grounds, requests: Requests) -> None:
     """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b.
 
     All between t and b are colliders and parents of c, without which nothing separates t and c: a
     set that lacks one contradicts the path, and says nothing of b. Given paths were judged before.
     """
-    requests = Requests.none(endpoints)
     for c, b in np.argwhere(endpoints == CIRCLE).tolist():
         for path in discriminating(endpoints, b, c):
             if grounds.paths is not None and path not in grounds.paths:
@@ -192,67 +184,55 @@ def _rule_4(endpoints: Endpoints, grounds: Grounds) -> Requests:
                 requests.arrow(b, c)
             else:
                 requests.arrows[[a, c], b] = requests.arrows[b, [a, c]] = True
-    return requests
 
 
-def _rule_5(endpoints: Endpoints, _: Grounds) -> Requests:
+def _rule_5(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
     """Asks for a --- b where a o-o b lies on a cycle of such edges without a chord over one."""
-    requests = Requests.none(endpoints)
     loose = (endpoints == CIRCLE) & (endpoints.T == CIRCLE)
     search, distant = Uncovered(endpoints, loose), row_masks(_distant(endpoints))
     for a, b in np.argwhere(np.triu(loose)).tolist():
         firsts = members(search.steps[a] & distant[b])
         if any(search.reaches(a, g, 1 << b, last=distant[a]) for g in firsts):
             requests.tails[a, b] = requests.tails[b, a] = True
-    return requests
 
 
-def _rule_6(endpoints: Endpoints, _: Grounds) -> Requests:
+def _rule_6(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
     """Asks for b --* c where a --- b o-* c."""
-    requests = Requests.none(endpoints)
     undirected = (endpoints == TAIL) & (endpoints.T == TAIL)
     requests.tails = (endpoints == CIRCLE) & undirected.any(axis=0)
-    return requests
 
 
-def _rule_7(endpoints: Endpoints, grounds: Grounds) -> Requests:
+def _rule_7(endpoints: Endpoints, grounds: Grounds, requests: Requests) -> None:
     """Asks for b --* c where a --o b o-* c and a, c are not adjacent."""
-    requests = Requests.none(endpoints)
     half, distant = (endpoints == CIRCLE) & (endpoints.T == TAIL), _distant(endpoints)
     for c, b in np.argwhere((endpoints == CIRCLE) & compose(distant, half)).tolist():
         starts = np.flatnonzero(half[:, b] & distant[c]).tolist()
         requests.tails[c, b] = any(grounds.decided(a, b, c) for a in starts)
-    return requests
 
 
-def _rule_8(endpoints: Endpoints, _: Grounds) -> Requests:
+def _rule_8(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
     """Asks for a --> c where a --> b --> c or a --o b --> c, and a o-> c."""
-    requests = Requests.none(endpoints)
     arcs, half = directed(endpoints), (endpoints == CIRCLE) & (endpoints.T == TAIL)
     requests.tails = (_half_open(endpoints) & compose(arcs | half, arcs)).T
-    return requests
 
 
-def _rule_9(endpoints: Endpoints, _: Grounds) -> Requests:
+def _rule_9(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
     """Asks for a --> c where a o-> c and an uncovered possibly directed path avoids its ends.
 
     It leads from a over b to c, and b and c are not adjacent.
     """
-    requests = Requests.none(endpoints)
     search = Uncovered(endpoints, possibly_directed(endpoints))
     distant = row_masks(_distant(endpoints))
     for a, c in np.argwhere(_half_open(endpoints)).tolist():
         firsts = members(search.steps[a] & distant[c])
         requests.tails[c, a] = any(search.reaches(a, b, 1 << c) for b in firsts)
-    return requests
 
 
-def _rule_10(endpoints: Endpoints, _: Grounds) -> Requests:
+def _rule_10(endpoints: Endpoints, _: Grounds, requests: Requests) -> None:
     """Asks for a --> c where a o-> c and uncovered possibly directed paths lead to parents of c.
 
     Their first variables after a are different and not adjacent.
     """
-    requests = Requests.none(endpoints)
     search = Uncovered(endpoints, possibly_directed(endpoints))
     parents = row_masks(directed(endpoints).T)
     for a, c in np.argwhere(_half_open(endpoints)).tolist():
@@ -260,7 +240,6 @@ def _rule_10(endpoints: Endpoints, _: Grounds) -> Requests:
         onward = members(search.steps[a] & ~(1 << c)) if targets else ()
         firsts = [first for first in onward if search.reaches(a, first, targets)]
         requests.tails[c, a] = any(endpoints[pair] == NONE for pair in combinations(firsts, 2))
-    return requests
 
 
 def _half_open(endpoints: Endpoints) -> BoolMatrix:

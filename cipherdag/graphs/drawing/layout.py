@@ -57,7 +57,7 @@ def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
     Returns:
         The layout; components stand side by side, the largest first, isolated variables last.
     """
-    dag = acyclic_extension(arcs).arcs
+    dag = acyclic_extension(arcs)
     parts = [_Component(dag, nodes, widths) for nodes in _components(dag)]
     parts.sort(key=lambda part: -len(part.nodes))
     centres = np.zeros((len(dag), 2))
