@@ -15,7 +15,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cipherdag.graphs.dags import Dag, Family, members, reachable, submasks, topological, turned
+from cipherdag.arrays import BoolMatrix
+from cipherdag.graphs.dags import (
+    Dag,
+    Family,
+    dag_of,
+    matrix_of,
+    members,
+    reachable,
+    submasks,
+    topological,
+    turned,
+)
 
 Phase = Literal["insert", "delete", "turn"]
 PHASES: tuple[Phase, ...] = ("insert", "delete", "turn")
@@ -28,6 +39,17 @@ class Pattern:
     parents: tuple[int, ...]
     children: tuple[int, ...]
     neighbours: tuple[int, ...]
+
+    @classmethod
+    def of_arcs(cls, arcs: BoolMatrix) -> Pattern:
+        """The bit masks of a matrix of arcs, shape (p, p)."""
+        parents = dag_of(arcs & ~arcs.T)
+        return cls(parents, tuple(turned(parents)), dag_of(arcs & arcs.T))
+
+    @property
+    def arcs(self) -> BoolMatrix:
+        """Shape (p, p): True at [u, v] where u -> v or u - v."""
+        return matrix_of(self.parents) | matrix_of(self.neighbours)
 
     def __len__(self) -> int:
         return len(self.parents)

@@ -15,7 +15,7 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, picture
 from cipherdag.graphs.edges import Mark, Pair
-from cipherdag.graphs.endpoints import ARROW, TAIL, endpoints_of
+from cipherdag.graphs.endpoints import endpoints_of
 from cipherdag.graphs.extension import cyclic_arrows, topological_order
 from cipherdag.graphs.identification import query
 from cipherdag.graphs.identification.maximal import (
@@ -63,9 +63,7 @@ class CausalGraph(MixedGraph):
 
     def __post_init__(self) -> None:
         MixedGraph.__post_init__(self)
-        plain = (self.endpoints == ARROW) | (self.endpoints == TAIL)
-        double = (self.endpoints == ARROW) & (self.endpoints.T == ARROW)
-        if (self.skeleton() & (double | ~plain)).any():
+        if (endpoints_of(self.arcs) != self.endpoints).any():
             raise GraphError(
                 "an edge is neither directed nor undirected",
                 remedy="Make graphs of a matrix of arcs with `from_arcs`; one of other marks is a "

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.graphs.dags import dag_of, mask_of, matrix_of, reachable, unshielded_colliders
+from cipherdag.graphs.dags import dag_of, mask_of, reachable, unshielded_colliders
 from cipherdag.graphs.equivalence import pattern_of
 from cipherdag.graphs.extension import cyclic_arrows, directed_to_the_end, ranks
 from cipherdag.graphs.knowledge import Constraints
@@ -127,8 +127,7 @@ def _with_colliders(start: BoolMatrix, colliders: Iterable[Triple]) -> BoolMatri
 
 def _class(dag: BoolMatrix, constraints: Constraints) -> BoolMatrix:
     """The CPDAG of a DAG, directed further by background knowledge, shape (p, p)."""
-    pattern = pattern_of(dag_of(dag))
-    arcs = matrix_of(pattern.parents) | matrix_of(pattern.neighbours)
+    arcs = pattern_of(dag_of(dag)).arcs
     if not (arcs & constraints.forbidden).any():
         return arcs
     return meek(arcs & ~constraints.forbidden, rules=(1, 2, 3, 4))

@@ -26,9 +26,7 @@ from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs.dags import (
     Dag,
-    dag_of,
     mask_of,
-    matrix_of,
     members,
     reachable,
     turned,
@@ -37,7 +35,7 @@ from cipherdag.graphs.dags import (
 from cipherdag.graphs.equivalence import Pattern, extension, pattern_of
 from cipherdag.graphs.extension import topological_order
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import cpdag_of, meek
+from cipherdag.graphs.orientation import meek
 
 MEEK = (1, 2, 3, 4)
 CLOSE_BY = "Correct the edges; of a learnt graph, `Result.dag` is a DAG close to it."
@@ -59,7 +57,7 @@ def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
         raise GraphError(
             f"the directed edges form a cycle: {_cycle(names, arcs & ~arcs.T)}", remedy=CLOSE_BY
         )
-    pattern = _pattern(arcs)
+    pattern = Pattern.of_arcs(arcs)
     some_member(pattern)
     backwards = arcs & ~meek(arcs, rules=MEEK)
     if backwards.any():
@@ -74,7 +72,7 @@ def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
 
 def is_completed(arcs: BoolMatrix) -> bool:
     """Whether a graph, shape (p, p), is the CPDAG of the DAGs that have its edges."""
-    pattern = _pattern(arcs)
+    pattern = Pattern.of_arcs(arcs)
     dag = extension(pattern.parents, pattern.neighbours)
     return dag is not None and pattern_of(dag) == pattern
 
@@ -92,7 +90,7 @@ def check_cpdag(names: Sequence[str], arcs: BoolMatrix) -> None:
     if is_completed(arcs):
         return
     pattern = maximal_pattern(names, arcs)
-    beyond = arcs & ~arcs.T & cpdag_of(matrix_of(some_member(pattern))).T
+    beyond = arcs & ~arcs.T & pattern_of(some_member(pattern)).arcs.T
     raise GraphError(
         f"an edge is directed that some DAG of the class turns round: {_first(names, beyond)}",
         remedy="As background knowledge directs, it is an MPDAG; else take the CPDAG of a DAG.",
@@ -121,7 +119,7 @@ def with_constraints(
         raise GraphError(f"the graph has the edge {_first(names, lost)}, which is forbidden")
     directed = meek(left, rules=MEEK)
     member = some_member(maximal_pattern(names, directed))
-    if (cpdag_of(matrix_of(member)) != cpdag_of(matrix_of(some_member(_pattern(arcs))))).any():
+    if pattern_of(member) != pattern_of(some_member(Pattern.of_arcs(arcs))):
         raise GraphError(
             "what is known of the edges makes a collider that the graph rules out",
             remedy="Give the knowledge to the algorithm that learns the graph.",
@@ -163,8 +161,7 @@ def with_arrow(pattern: Pattern, cause: int, effect: int) -> Pattern:
 
 def close_under_meek(pattern: Pattern) -> Pattern:
     """The maximal PDAG of a pattern that has a DAG: what follows from its directed edges."""
-    arcs = matrix_of(pattern.parents) | matrix_of(pattern.neighbours)
-    return _pattern(meek(arcs, rules=MEEK))
+    return Pattern.of_arcs(meek(pattern.arcs, rules=MEEK))
 
 
 def possible_descendants(pattern: Pattern, v: int) -> int:
@@ -274,11 +271,6 @@ def _unpack(inside: int, packed: int) -> int:
     """A bit mask of indices among some variables as one of all."""
     variables = list(members(inside))
     return mask_of(variables[i] for i in members(packed))
-
-
-def _pattern(arcs: BoolMatrix) -> Pattern:
-    parents = dag_of(arcs & ~arcs.T)
-    return Pattern(parents, tuple(turned(parents)), dag_of(arcs & arcs.T))
 
 
 def _first(names: Sequence[str], arrows: BoolMatrix) -> str:
