@@ -65,7 +65,7 @@ class Facts:
         """The effect of two variables with the categories that its sign is of."""
         if effect is None or not self.coded:
             return effect
-        two = [(self.names[v], *own) for v in pair if (own := self.coded[v]) is not None]
+        two = [(self.names[v], *codes) for v in pair if (codes := self.coded[v]) is not None]
         said = (f"{name} = {second} (against {first})" for name, first, second in two)
         return replace(effect, of=" and ".join(said))
 
@@ -125,8 +125,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
 
     def decisions(self, outcome: Outcome, facts: Facts) -> bytes:
         """What was decided, which every party computes and all have to agree on."""
-        found: Finding = self.conclude(outcome, facts)
-        return found.decisions
+        return self.conclude(outcome, facts).decisions
 
     @abstractmethod
     def disclosures(self) -> tuple[str, ...]:

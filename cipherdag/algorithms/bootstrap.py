@@ -51,8 +51,8 @@ Outcome = TypeVar("Outcome", bound=Replicable)
 
 
 def replicated(
-    own: Generator[Question, FloatVector, Outcome],
-    anew: Callable[[], Generator[Question, FloatVector, Outcome]],
+    run: Generator[Question, FloatVector, Outcome],
+    again: Callable[[], Generator[Question, FloatVector, Outcome]],
     *,
     replicates: int,
     seed: int,
@@ -61,8 +61,8 @@ def replicated(
     """A run, and so many of its kind over rows that the sites draw, in shared rounds.
 
     Args:
-        own: The run on the sites' rows as they are.
-        anew: Starts another one.
+        run: The run on the sites' rows as they are.
+        again: Starts another one.
         replicates: How many more; with 0 the run alone.
         seed: What rows are drawn by.
         counted: Counts the edges of the replicates.
@@ -71,17 +71,17 @@ def replicated(
         ParameterError: The seed of replicates is no number of 64 bits.
     """
     if not replicates:
-        return (yield from own)
+        return (yield from run)
     require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
     numbers = range(1, replicates + 1)
-    drawn = [resampled(anew(), replicate=number, seed=seed) for number in numbers]
-    outcome, *others = yield from gather([own, *drawn], most_values=MAX_VALUES_PER_ROUND)
-    return replace(outcome, bootstrap=counted(others))
+    others = [resampled(again(), replicate=number, seed=seed) for number in numbers]
+    outcome, *repeated = yield from gather([run, *others], most_values=MAX_VALUES_PER_ROUND)
+    return replace(outcome, bootstrap=counted(repeated))
 
 
 def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
     """The counts of CPDAGs."""
-    return EdgeCounts.of([endpoints_of(own.arcs) for own in outcomes], "---")
+    return EdgeCounts.of([endpoints_of(outcome.arcs) for outcome in outcomes], "---")
 
 
 def resampled(
@@ -90,10 +90,10 @@ def resampled(
     """The same search in as many rounds, over rows that the sites draw; see `Resampled`."""
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
-        drawn = tuple(
+        parts = tuple(
             Resampled(question=part, replicate=replicate, seed=seed) for part in question.parts
         )
-        return (yield Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0])
+        return (yield Bundle(parts=parts) if isinstance(question, Bundle) else parts[0])
 
     return map_questions(asking, answer)
 

@@ -1,4 +1,4 @@
-"""The parameters of an algorithm: one field each, which Python, command line and pages read alike.
+"""The parameters of an algorithm: one field each, which Python, command line and pages read.
 
 A field's type says what it may hold: a ``Literal`` its choices, ``X | None`` that there may be
 none, ``tuple[X, ...]`` any number of values. Its metadata holds a range, or choices that a registry
@@ -13,6 +13,7 @@ import math
 import re
 import types
 import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union
@@ -22,9 +23,6 @@ import numpy as np
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
-
-if typing.TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 NO_LIMIT = -1
 """How a whole number that may be None is written where None cannot be."""
@@ -95,8 +93,8 @@ class Parameter:
             return ""
         if self.choices:
             listed = ", ".join(self.choices)
-            known = value in self.choices
-            return "" if known else f"{self.name} must be one of {listed}, not {value!r}"
+            offered = value in self.choices
+            return "" if offered else f"{self.name} must be one of {listed}, not {value!r}"
         if self.kind is tuple:
             return self._fault_of_members(value)
         kinds = (int, float) if self.kind is float else (self.kind,)
@@ -109,7 +107,7 @@ class Parameter:
     def _fault_of_members(self, value: object) -> str:
         kinds = (int, float) if self.member is float else (self.member,)
         if isinstance(value, tuple) and all(
-            isinstance(own, kinds) and not isinstance(own, bool) for own in value
+            isinstance(item, kinds) and not isinstance(item, bool) for item in value
         ):
             return ""
         return f"{self.name} must be a tuple of {self.member.__name__}, not {value!r}"
@@ -182,8 +180,8 @@ def check_parameters(algorithm: object) -> None:
     Raises:
         ParameterError: The first such value.
     """
-    own: Any = type(algorithm)
-    for name, parameter in parameters_of(own).items():
+    cls: Any = type(algorithm)
+    for name, parameter in parameters_of(cls).items():
         value = _plain(getattr(algorithm, name))
         require(not (fault := parameter.fault(value)), fault)
         object.__setattr__(algorithm, name, value)
@@ -205,7 +203,7 @@ def _parameter(
     name: str, hint: Any, default: Any, metadata: Mapping[str, Any], said: str
 ) -> Parameter:
     options = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
-    plain = [own for own in options if own is not type(None)] or [hint]
+    plain = [option for option in options if option is not type(None)] or [hint]
     choices = metadata.get("choices", ())
     kind = plain[0]
     if typing.get_origin(kind) is Literal:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.errors import ParameterError
 
 # names without their classes, so that nothing heavy is imported before one is used
@@ -38,12 +39,12 @@ def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
     """
     defined = ALGORITHMS.get(name) or _installed().get(name)
     if defined is None:
-        known = ", ".join(algorithm_names())
+        installed = ", ".join(algorithm_names())
         raise ParameterError(
-            f"there is no algorithm named '{name[:80]}'", remedy=f"Installed here are {known}."
+            f"there is no algorithm named '{name[:80]}'", remedy=f"Installed here are {installed}."
         )
-    module, _, own = defined.partition(":")
-    return getattr(import_module(module), own)
+    module, _, cls = defined.partition(":")
+    return getattr(import_module(module), cls)
 
 
 def algorithm_names() -> tuple[str, ...]:
@@ -62,14 +63,12 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
     Raises:
         ParameterError: There is no such algorithm or parameter, or it is out of its range.
     """
-    from cipherdag.algorithms.parameters import parameters_of
-
-    own = algorithm_class(name)
-    known = parameters_of(own)
-    kept = dict(pair for pair in parameters.items() if pair not in own.retired.items())
-    if unknown := sorted(set(kept) - set(known)):
+    cls = algorithm_class(name)
+    declared = parameters_of(cls)
+    given = dict(pair for pair in parameters.items() if pair not in cls.retired.items())
+    if unknown := sorted(set(given) - set(declared)):
         raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
-    return own(**{key: known[key].read(value) for key, value in kept.items()})
+    return cls(**{key: declared[key].read(value) for key, value in given.items()})
 
 
 @cache
@@ -82,9 +81,9 @@ def program_digest(name: str) -> str:
     Raises:
         ParameterError: There is no such algorithm.
     """
-    own = Path(__file__).parents[1]
-    files = [file for room in PROGRAM_ROOMS for file in (own / room).rglob("*.py")]
-    state = _digest_of(own, [*files, own / "arrays.py", own / "predicates.py"])
+    package = Path(__file__).parents[1]
+    files = [file for room in PROGRAM_ROOMS for file in (package / room).rglob("*.py")]
+    state = _digest_of(package, [*files, package / "arrays.py", package / "predicates.py"])
     if name not in ALGORITHMS:
         home = import_module(algorithm_class(name).__module__.partition(".")[0])
         for folder in map(Path, getattr(home, "__path__", ())):
@@ -95,7 +94,7 @@ def program_digest(name: str) -> str:
 
 
 def _digest_of(folder: Path, files: Iterable[Path]) -> hashlib._Hash:
-    """The state of a digest over files, by their places in a folder."""
+    """The state of a digest over files, by their paths in a folder."""
     state = hashlib.sha256()
     for file in sorted(files):
         state.update(hashlib.sha256(file.relative_to(folder).as_posix().encode()).digest())
@@ -105,18 +104,18 @@ def _digest_of(folder: Path, files: Iterable[Path]) -> hashlib._Hash:
 
 def reads_labels(name: str) -> bool:
     """Whether the coordinator of an algorithm has to know which positions are labels."""
-    return _is_known(name) and "labels" in algorithm_class(name).reads
+    return _is_installed(name) and "labels" in algorithm_class(name).reads
 
 
 def reads_relations(name: str) -> bool:
     """Whether the coordinator of an algorithm has to know which variables follow from others."""
-    return _is_known(name) and "relations" in algorithm_class(name).reads
+    return _is_installed(name) and "relations" in algorithm_class(name).reads
 
 
 def title_of(name: str) -> str:
     """What people call an algorithm; of one that is not registered, its name."""
-    return algorithm_class(name).title if _is_known(name) else name
+    return algorithm_class(name).title if _is_installed(name) else name
 
 
-def _is_known(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     return name in ALGORITHMS or name in _installed()

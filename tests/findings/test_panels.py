@@ -14,7 +14,7 @@ from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcd.report import belief_evidence
-from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
+from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.forest import Estimate, Forest

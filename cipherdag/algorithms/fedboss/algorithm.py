@@ -18,35 +18,57 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.bootstrap import arcs_counted, replicated
+from cipherdag.algorithms.bootstrap import arcs_counted, once_more, replicated
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.fedboss.budget import Budget
+from cipherdag.algorithms.evidence.pooled_moments import open_correlations
+from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.fedboss.equivalence_search import greedy
-from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores, GrowShrinkTrees
+from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores, GrowShrinkTrees, search_jointly
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
-from cipherdag.algorithms.fedboss.opening import open_scores
-from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
-from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
-from cipherdag.algorithms.fedboss.restarts import best_of_starts
-from cipherdag.algorithms.fedboss.together import together
+from cipherdag.algorithms.fedboss.order_search import best_of_starts
+from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, reported
+from cipherdag.algorithms.fedboss.set_families import Budget
+from cipherdag.algorithms.fedboss.set_sources import Likelihoods, LikelihoodScores, TableScores
 from cipherdag.algorithms.parameters import require, row_bound, within
-from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.errors import DataError, MixedTypesError
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, members, topological
 from cipherdag.graphs.edge_evidence import Effect
-from cipherdag.graphs.knowledge import Constraints, Knowledge
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
+from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
-from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question
 from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore, grid_bits
 
-Searching = Generator["Question", "FloatVector", FedBOSSOutcome]
+Searching = Generator[Question, FloatVector, FedBOSSOutcome]
+Scores = MomentScores | TableScores | LikelihoodScores
+Opening = Generator[Question, FloatVector, Scores]
 
 MOST_PARENTS = 12
 MOST_STARTS = 1000
 LEAVE_OUT = "withheld leave-out"
+POOLED = (
+    "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
+    "over all sites of the sets of variables that the search looks at."
+)
+CENTRED = (
+    "Of numbers, the covariances within sites, summed over them; a site that restricts small "
+    "counts weighs its rows by chance."
+)
+SITES = (
+    "Of sets of variables, how well each site's own distribution explains its rows, summed over "
+    "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
+    "and moves it by up to a nat. How many sites have a category is not counted."
+)
+KINDS = "The kinds of columns, and about where and how widely numbers lie."
+RESTRICTED = (
+    "Where a site restricts small counts of categories or of numbers with few values, or "
+    "misses values: "
+)
 NO_TABLES = (
     "and with scores sites or within_sites none are opened: set within_sites to false "
     "(--no-within-sites), which takes differences between sites for dependences"
@@ -126,7 +148,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     def check(self) -> None:
         """Refuse what does not go together."""
         tables = self.scores == "pooled" and not self.within_sites
-        for needed, what in ((self.score == "bdeu", "score bdeu"), (self._leaves_out, LEAVE_OUT)):
+        leaves_out = self.withheld == "leave-out"
+        for needed, what in ((self.score == "bdeu", "score bdeu"), (leaves_out, LEAVE_OUT)):
             require(tables or not needed, f"{what} needs tables, {NO_TABLES}")
 
     def ask(self, facts: Facts) -> Searching:
@@ -164,22 +187,140 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def disclosures(self) -> tuple[str, ...]:
         """What the scores open."""
-        return disclosed(self)
+        said: tuple[str, ...] = (POOLED,)
+        if self.scores == "sites":
+            said = (SITES,)
+        elif self.within_sites:
+            said = (CENTRED, "Of categories, or where a site misses values: " + SITES)
+        elif self.in_place_of_tables:
+            said = (POOLED, RESTRICTED + SITES)
+        return (*said, KINDS, *((once_more(self.bootstrap),) if self.bootstrap else ()))
 
     def report(self, found: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""
-        return reported(self, found)
+        pooled = self.scores == "pooled" and not self.within_sites
+        return reported(found, steps="phases" if self.search == "ges" else "starts", pooled=pooled)
 
     @property
     def in_place_of_tables(self) -> bool:
-        """Whether likelihoods take the place of tables where a site restricts small counts."""
-        return not self._leaves_out and self.score != "bdeu"
+        """Whether likelihoods replace tables where a site restricts small counts."""
+        return self.withheld != "leave-out" and self.score != "bdeu"
 
-    @property
-    def _leaves_out(self) -> bool:
-        return self.withheld == "leave-out"
+    def _run(self, facts: Facts) -> Searching:
+        constraints = (self.knowledge or Knowledge()).over(facts.names)
+        budget = Budget(self.max_rounds, self.max_values)
+        question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows, few=True)
+        columns = question.read((yield question))
+        scores = yield from self._open_scores(columns, facts.n_sites, budget)
+        required = dag_of(constraints.required)
+        trees = GrowShrinkTrees(scores, dag_of(constraints.forbidden), required)
+        if self.search == "ges":
+            (best,) = yield from search_jointly(trees, [greedy(required, trees)])
+        else:
+            rng = np.random.default_rng(facts.seed)
+            order = topological(required)
+            best = yield from best_of_starts(trees, order, self.restarts, rng)
+        arcs = cpdag_of(matrix_of(best.dag))
+        if self.knowledge is not None:  # which directs more
+            arcs = meek(arcs & ~constraints.forbidden, rules=(1, 2, 3, 4))
+        return FedBOSSOutcome(
+            dag=matrix_of(best.dag),
+            arcs=arcs,
+            curve=tuple(math.ldexp(score, -scores.bits) for score in best.curve),
+            worth=_worth(best.dag, scores),
+            effects=_effects(best.dag, scores),
+            sets=dict(scores.tally),
+            cut_short=budget.refused,
+            constraints=constraints,
+            incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
+            rows=columns.rows,
+        )
 
-    def set_score(self, rows: int) -> SetScore:
+    def _open_scores(self, columns: ColumnKinds, n_sites: int, budget: Budget) -> Opening:
+        """The source of scores that the columns and the parameters ask for.
+
+        Rounds: one for moments or for all pairs, one more where a site restricts small counts.
+        """
+        discrete = columns.categories > 0
+        if discrete.any() and not discrete.all():
+            raise MixedTypesError(
+                "FedBOSS scores columns of one type, and these are discrete and continuous",
+                remedy='Cut continuous columns into bins (kind = "binned" in schema.toml), or run '
+                "fedpc, which takes both.",
+            )
+        few = not self.within_sites and columns.few.any()  # their sums would be counts
+        by_site = self.scores == "sites" or columns.incomplete.any() or few
+        if discrete.any():
+            restricted = columns.restricted and self.in_place_of_tables
+            if not (by_site or self.within_sites or restricted):
+                return (yield from self._from_tables(columns, budget))
+        elif not by_site:
+            return (yield from self._from_moments(columns, n_sites))
+        return (yield from self._from_likelihoods(columns, budget))
+
+    def _from_moments(self, columns: ColumnKinds, n_sites: int) -> Opening:
+        require(
+            self.score in ("auto", "bic"),
+            f"score {self.score} takes categories, and these are numbers",
+        )
+        rows, correlations = yield from open_correlations(
+            columns,
+            np.arange(len(columns.categories)),
+            max_rows=self.max_rows,
+            centred=self.within_sites,
+        )
+        require_possible("moments", "other rows than there are", holds=rows == columns.rows)
+        return MomentScores(
+            correlations,
+            rows - n_sites * self.within_sites,
+            penalty=self.penalty,
+            max_parents=self.max_parents,
+        )
+
+    def _from_tables(self, columns: ColumnKinds, budget: Budget) -> Opening:
+        tables = PooledTables(columns, max_rows=self.max_rows)
+        alone = np.arange(len(columns.categories))[:, None]
+        pairs = np.argwhere(np.triu(np.ones((len(alone),) * 2, dtype=bool), k=1))
+        pairs = pairs[tables.cells(pairs) <= self.max_cells]
+        yield from tables.settle([alone, pairs])
+        yield from tables.ask([alone, pairs])
+        levels = columns.categories.copy()
+        for variable in np.flatnonzero(tables.known(alone)).tolist():
+            levels[variable] = max(int((tables.alone(variable) > 0).sum()), 1)
+        score = self._set_score(columns.rows)
+        settings = self._search_settings(score, levels)
+        scores = TableScores(tables, levels.tolist(), score, budget, **settings)
+        yield from scores.learn_pairs()
+        return scores
+
+    def _from_likelihoods(self, columns: ColumnKinds, budget: Budget) -> Opening:
+        if not columns.rows:
+            raise DataError(
+                "no site has rows enough that miss no value",
+                remedy="Leave out columns that miss many values, or run fedpc, which tests what "
+                "rows each test has.",
+            )
+        levels = np.maximum(columns.categories, 1)
+        score = self._set_score(columns.rows)
+        half = 0.5 * self.penalty * logarithm_of(max(score.rows, 2)) * 2.0**score.bits
+
+        def cost(mask: int) -> int:
+            """The penalty of all rows."""
+            if not columns.categories.any():
+                size = mask.bit_count()
+                return -round(half * (size * (size - 1) // 2))
+            cells = math.prod(int(levels[v]) for v in members(mask))
+            return int(score.of_shape(np.array([float(cells)]))[0])
+
+        likelihoods = Likelihoods(
+            len(levels), score, cost, discount=self.discount, max_rows=self.max_rows
+        )
+        settings = self._search_settings(score, levels)
+        scores = LikelihoodScores(levels.tolist(), likelihoods, budget, **settings)
+        yield from scores.learn_pairs()
+        return scores
+
+    def _set_score(self, rows: int) -> SetScore:
         """The score of categories, of so many rows."""
         return SetScore(
             name="qnml" if self.score == "auto" else self.score,
@@ -189,8 +330,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             bits=grid_bits(rows),
         )
 
-    def search_settings(self, score: SetScore, levels: IndexArray) -> dict[str, int]:
-        """What `SetFamilies` wants to know beside; numbers, of 1 level, have no structure prior."""
+    def _search_settings(self, score: SetScore, levels: IndexArray) -> dict[str, int]:
+        """What `SetFamilies` also takes; numbers, of 1 level, have no structure prior."""
         names = len(levels) if (levels > 1).any() else 1
         prior = self.per_parent * logarithm_of(names)
         return {
@@ -200,61 +341,26 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             "max_parents": self.max_parents,
         }
 
-    def _run(self, facts: Facts) -> Searching:
-        known = (self.knowledge or Knowledge()).over(facts.names)
-        budget = Budget(self.max_rounds, self.max_values)
-        scores, kinds = yield from open_scores(self, facts, budget)
-        required = dag_of(known.required)
-        trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
-        if self.search == "ges":
-            (found,) = yield from together(trees, [greedy(required, trees)])
-        else:
-            found = yield from best_of_starts(
-                trees,
-                topological(required),
-                self.restarts,
-                np.random.default_rng(facts.seed),
-            )
-        return FedBOSSOutcome(
-            dag=matrix_of(found.dag),
-            arcs=self._class_of(found.dag, known),
-            curve=tuple(math.ldexp(own, -scores.bits) for own in found.curve),
-            worth=_worth(found.dag, scores),
-            effects=_effects(found.dag, scores),
-            sets=dict(scores.tally),
-            cut_short=budget.refused,
-            known=known,
-            incomplete=tuple(np.flatnonzero(kinds.incomplete).tolist()),
-            rows=kinds.rows,
-        )
-
-    def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:
-        """The CPDAG, and with knowledge what that directs."""
-        arcs = cpdag_of(matrix_of(dag))
-        if self.knowledge is None:
-            return arcs
-        return meek(arcs & ~known.forbidden, rules=(1, 2, 3, 4))
-
 
 def _worth(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float], ...]:
     """Of every edge (cause, effect, nats) how much the score falls without it alone."""
-    found = []
+    worth = []
     for v, parents in enumerate(dag):
-        own = scores.score(v, parents)
+        score = scores.score(v, parents)
         for u in members(parents):
             less = scores.score(v, parents & ~(1 << u))
-            if own is not None and less is not None:
-                found.append((u, v, math.ldexp(own - less, -scores.bits)))
-    return tuple(found)
+            if score is not None and less is not None:
+                worth.append((u, v, math.ldexp(score - less, -scores.bits)))
+    return tuple(worth)
 
 
 def _effects(dag: Dag, scores: FamilyScores) -> dict[tuple[int, int], Effect]:
     """Of every edge (cause, effect) the sign and size that the opened moments tell, if any were."""
     if not isinstance(scores, MomentScores):
         return {}
-    found = {
+    effects = {
         (u, v): scores.effect(u, v, parents & ~(1 << u))
         for v, parents in enumerate(dag)
         for u in members(parents)
     }
-    return {edge: own for edge, own in found.items() if own is not None}
+    return {edge: effect for edge, effect in effects.items() if effect is not None}

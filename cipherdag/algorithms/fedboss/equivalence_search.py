@@ -13,9 +13,7 @@ Leaks:
 
 from __future__ import annotations
 
-from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
-from cipherdag.algorithms.fedboss.outcome import BestGraph
-from cipherdag.algorithms.fedboss.together import Waiting
+from cipherdag.algorithms.fedboss.grow_shrink import BestGraph, GrowShrinkTrees, Waiting
 from cipherdag.graphs.dags import Dag, Family
 from cipherdag.graphs.equivalence import (
     PHASES,
@@ -42,20 +40,20 @@ def greedy(dag: Dag, trees: GrowShrinkTrees) -> Waiting[BestGraph]:
     curve, idle = [trees.total(dag)], 0
     while idle < len(PHASES):
         phase = PHASES[(len(curve) - 1) % len(PHASES)]
-        dag, gain = yield from moved(dag, trees, phase)
+        dag, gain = yield from after_phase(dag, trees, phase)
         idle = 0 if gain else idle + 1
         curve.append(curve[-1] + gain)
     return BestGraph(dag, tuple(curve))
 
 
-def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, int]]:
+def after_phase(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, int]]:
     """The graph after all moves of a phase that gain, the best one first, and what all gained."""
     total = 0
-    known: dict[tuple[int, ...], list[Gain]] = {}
+    gains_into: dict[tuple[int, ...], list[Gain]] = {}
     while True:
         pattern = pattern_of(dag)
         if phase == "insert":
-            gains = yield from _insertions(pattern, trees, known)
+            gains = yield from _insertions(pattern, trees, gains_into)
         elif phase == "delete":
             gains = yield from _deletions(pattern, trees)
         else:
@@ -74,17 +72,17 @@ def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, 
 
 
 def _insertions(
-    pattern: Pattern, trees: GrowShrinkTrees, known: dict[tuple[int, ...], list[Gain]]
+    pattern: Pattern, trees: GrowShrinkTrees, gains_into: dict[tuple[int, ...], list[Gain]]
 ) -> Gains:
     """What one parent more gains, of those that the scores take for candidates.
 
-    A step changes few surroundings; ``known`` are the gains by all that were met before.
+    A step changes few surroundings; ``gains_into`` has the gains by all that were met before.
     """
     around = [surroundings(pattern, y) for y in range(len(pattern))]
     found = [
         (move, families(pattern, move)[1])
         for y, own in enumerate(around)
-        if own not in known
+        if own not in gains_into
         for move in moves_into(pattern, "insert", y)
     ]
     nodes = {node for _, node in found}
@@ -92,12 +90,12 @@ def _insertions(
     if None in grown.values():
         yield
         grown = {node: trees.grown(*node) for node in nodes}
-    known |= {own: [] for own in around if own not in known}
+    gains_into |= {own: [] for own in around if own not in gains_into}
     for move, node in found:
         with_x, without = (grown[node] or {}).get(move.x), trees.scores.score(*node)
         if with_x is not None and without is not None and with_x - without >= trees.scores.least:
-            known[around[move.y]].append((with_x - without, move))
-    return [gain for own in around for gain in known[own]]
+            gains_into[around[move.y]].append((with_x - without, move))
+    return [gain for own in around for gain in gains_into[own]]
 
 
 def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
@@ -121,9 +119,9 @@ def _turns(pattern: Pattern, dag: Dag, trees: GrowShrinkTrees) -> Gains:
         yield
     gains = []
     for move, changed in found:
-        known = [(trees.scores.score(*old), trees.scores.score(*new)) for old, new in changed]
-        differences = [new - old for old, new in known if old is not None and new is not None]
-        if len(differences) == len(known):
+        scores = [(trees.scores.score(*old), trees.scores.score(*new)) for old, new in changed]
+        differences = [new - old for old, new in scores if old is not None and new is not None]
+        if len(differences) == len(scores):
             gains.append((sum(differences), move))
     return gains
 

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.equivalence import member, pattern_of
 from cipherdag.questions.question import Question
+
+Outcome = TypeVar("Outcome")
+Waiting = Generator[None, None, Outcome]
+"""A search that yields where it can only go on once `GrowShrinkTrees.missing` is learnt."""
 
 NO_GRAPH = 1 << 200
 """What a required parent that comes too late costs: more than any score."""
@@ -49,6 +53,19 @@ class FamilyScores(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class BestGraph:
+    """What a search comes to.
+
+    Attributes:
+        dag: The best graph.
+        curve: The best score, on the grid, after every start or phase of the search.
+    """
+
+    dag: Dag
+    curve: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Trace:
     """The parents of a variable, found among some candidates.
 
@@ -63,14 +80,6 @@ class Trace:
     parents: int
     grown: int
     watched: int
-
-    def holds_with(self, v: int) -> bool:
-        """Whether it stays the same where v becomes a candidate."""
-        return not self.watched >> v & 1
-
-    def holds_without(self, v: int) -> bool:
-        """Whether it stays the same where v is none any more."""
-        return not self.grown >> v & 1
 
 
 @dataclass(slots=True)
@@ -192,3 +201,21 @@ class GrowShrinkTrees:
             if not found:
                 return score, parents
             score, parents = best, best_left
+
+
+def search_jointly(
+    trees: GrowShrinkTrees, searches: Sequence[Waiting[Outcome]]
+) -> Generator[Question, FloatVector, list[Outcome]]:
+    """The outcomes of some searches over the same trees, in their order."""
+    outcomes: dict[int, Outcome] = {}
+    while len(outcomes) < len(searches):
+        for number, search in enumerate(searches):
+            if number in outcomes:
+                continue
+            try:
+                next(search)
+            except StopIteration as finished:
+                outcomes[number] = finished.value
+        if trees.missing:
+            yield from trees.learn()
+    return [outcomes[number] for number in range(len(searches))]

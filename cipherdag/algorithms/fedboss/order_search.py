@@ -1,4 +1,7 @@
-"""The best order of the variables: each in turn is moved to where all parents together score best.
+"""Best order score search: each variable in turn goes to where all parents together score best.
+
+The search starts again from the best order so far, some of its variables at random positions; what
+earlier orders needed is known already, so that a restart asks for little.
 
 Source: Andrews et al., NeurIPS 2023, algorithms 1 and 2; see `grow_shrink`.
 
@@ -8,21 +11,36 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees, Trace
-from cipherdag.algorithms.fedboss.together import Waiting
-from cipherdag.graphs.dags import Dag
+import numpy as np
+
+from cipherdag.algorithms.fedboss.equivalence_search import after_phase
+from cipherdag.algorithms.fedboss.grow_shrink import (
+    BestGraph,
+    GrowShrinkTrees,
+    Trace,
+    Waiting,
+    search_jointly,
+)
+from cipherdag.arrays import FloatVector
+from cipherdag.graphs.dags import Dag, topological
+from cipherdag.questions.question import Question
+
+PERTURBED = 4
+"""One variable in so many gets a random position at a restart, at least two."""
+AT_ONCE = 5
+"""Searches that start from one graph and share their rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """A variable's best place: what is gained, where, and whose parents become others."""
+    """A variable's best position: what is gained, where, and whose parents become others."""
 
     gain: int
-    place: int
-    own: Trace
+    position: int
+    trace: Trace
     changed: tuple[tuple[int, Trace], ...]
 
 
@@ -72,11 +90,11 @@ class OrderSearch:
 
     def _start(self) -> Waiting[None]:
         while True:
-            before, found = 0, {}
+            before, traces = 0, {}
             for v in self._order:
-                found[v] = self._trees.trace(v, before)
+                traces[v] = self._trees.trace(v, before)
                 before |= 1 << v
-            self._traces = [own for _, own in sorted(found.items()) if own is not None]
+            self._traces = [trace for _, trace in sorted(traces.items()) if trace is not None]
             if len(self._traces) == len(self._order):
                 return
             yield
@@ -87,16 +105,16 @@ class OrderSearch:
             self._best_move(v)
 
     def _best_move(self, v: int) -> _Move | None:
-        """The best place of v; None where scores are missing."""
+        """The best position of v; None where scores are missing."""
         here = self._order.index(v)
         others = self._order[:here] + self._order[here + 1 :]
         at = self._alone(v, others)
         changes = self._changes(v, here, others)
         if at is None or changes is None:
             return None
-        # from the last place towards the first, all that v passes may have it as a parent
+        # from the last position towards the first, all that v passes may have it as a parent
         total = at[-1].score
-        best, place, now = total, len(others), total
+        best, position, now = total, len(others), total
         behind = 0
         for j in range(len(others) - 1, -1, -1):
             change = changes[j]
@@ -106,36 +124,36 @@ class OrderSearch:
             if j == here:
                 now = total
             if total > best:
-                best, place = total, j
+                best, position = total, j
         if best <= now:
             return _Move(0, here, at[here], ())
-        passed = range(min(here, place), max(here, place))
-        changed = [(others[j], own[0]) for j in passed if (own := changes[j]) is not None]
-        return _Move(best - now, place, at[place], tuple(changed))
+        passed = range(min(here, position), max(here, position))
+        changed = [(others[j], change[0]) for j in passed if (change := changes[j]) is not None]
+        return _Move(best - now, position, at[position], tuple(changed))
 
     def _alone(self, v: int, others: Sequence[int]) -> list[Trace] | None:
-        """The parents of v at every place."""
+        """The parents of v at every position."""
         trees, before = self._trees, 0
-        own = trees.trace(v, 0)
-        at = [own]
+        trace = trees.trace(v, 0)
+        at = [trace]
         for w in others:
             before |= 1 << w
-            if own is None or own.watched >> w & 1:
-                own = trees.trace(v, before)
-            at.append(own)
-        found = [trace for trace in at if trace is not None]
-        return found if len(found) == len(at) else None
+            if trace is None or trace.watched >> w & 1:
+                trace = trees.trace(v, before)
+            at.append(trace)
+        scored = [trace for trace in at if trace is not None]
+        return scored if len(scored) == len(at) else None
 
     def _changes(
         self, v: int, here: int, others: Sequence[int]
     ) -> list[tuple[Trace, int] | None] | None:
         """Of each other one, its parents on the other side of v, and what having v before gains."""
         trees, before, bit = self._trees, 0, 1 << v
-        found: list[tuple[Trace, int] | None] = []
+        changes: list[tuple[Trace, int] | None] = []
         whole = True
-        for place, w in enumerate(others):
+        for position, w in enumerate(others):
             now, change = self._traces[w], None
-            if place < here:
+            if position < here:
                 if now.watched & bit:
                     other = trees.trace(w, before | bit)
                     whole = whole and other is not None
@@ -144,13 +162,70 @@ class OrderSearch:
                 other = trees.trace(w, before)
                 whole = whole and other is not None
                 change = None if other is None else (other, now.score - other.score)
-            found.append(change)
+            changes.append(change)
             before |= 1 << w
-        return found if whole else None
+        return changes if whole else None
 
     def _apply(self, v: int, move: _Move) -> None:
         self._order.remove(v)
-        self._order.insert(move.place, v)
-        self._traces[v] = move.own
+        self._order.insert(move.position, v)
+        self._traces[v] = move.trace
         for w, trace in move.changed:
             self._traces[w] = trace
+
+
+@dataclass(frozen=True, slots=True)
+class _Converged:
+    """A graph and its score."""
+
+    total: int
+    dag: Dag
+
+
+def best_of_starts(
+    trees: GrowShrinkTrees,
+    order: Sequence[int],
+    restarts: int,
+    rng: np.random.Generator,
+) -> Generator[Question, FloatVector, BestGraph]:
+    """The best graph of a start from an order and some restarts from what was best."""
+    (best,) = yield from search_jointly(trees, [_converged(trees, order)])
+    curve = [best.total]
+    for start in range(0, restarts, AT_ONCE):
+        others = yield from search_jointly(
+            trees,
+            [
+                _converged(trees, _perturbed(topological(best.dag), rng))
+                for _ in range(min(AT_ONCE, restarts - start))
+            ],
+        )
+        for other in others:
+            if other.total >= best.total:
+                best = other
+            curve.append(best.total)
+    return BestGraph(best.dag, tuple(curve))
+
+
+def _converged(trees: GrowShrinkTrees, order: Sequence[int]) -> Waiting[_Converged]:
+    """Orders and deletions in turn, as long as the one improves what the other found."""
+    least = trees.scores.least
+    best = None
+    while True:
+        search = OrderSearch(trees, order)
+        yield from search.run(least)
+        dag, _ = yield from after_phase(search.dag, trees, "delete")
+        total = trees.total(dag)
+        if best is not None and total < best.total + least:
+            return best
+        best = _Converged(total, dag)
+        order = topological(dag)
+
+
+def _perturbed(order: Sequence[int], rng: np.random.Generator) -> list[int]:
+    """The order with some variables at random positions."""
+    count = min(max(len(order) // PERTURBED, 2), len(order))
+    chosen = rng.permutation(len(order))[:count].tolist()
+    perturbed = [v for v in order if v not in set(chosen)]
+    for v in chosen:
+        perturbed.insert(int(rng.integers(len(perturbed) + 1)), v)
+    return perturbed

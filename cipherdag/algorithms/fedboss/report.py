@@ -6,45 +6,28 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
-from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
+from cipherdag.algorithms.bootstrap import DRAWN_TWICE
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
-from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.confidence import Confidences, EdgeCounts
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
 from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
-from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
+from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedboss.algorithm import FedBOSS
-
 MEASURE = "nats that the score falls without the edge"
-WAYS = {
+SCORED = {
     "pooled": "sets of variables were scored from tables over all sites",
     "withheld": "sets were not: some site withholds their table",
     "sites": "sets of variables were scored from the sites' own likelihoods",
 }
-POOLED = (
-    "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
-    "over all sites of the sets of variables that the search looks at."
-)
-CENTRED = (
-    "Of numbers, the covariances within sites, summed over them; a site that restricts small "
-    "counts weighs its rows by chance."
-)
-SITES = (
-    "Of sets of variables, how well each site's own distribution explains its rows, summed over "
-    "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
-    "and moves it by up to a nat. How many sites have a category is not counted."
-)
-KINDS = "The kinds of columns, and about where and how widely numbers lie."
 RISES = {
     "starts": "The best score so far, after the first search and after every one that started "
     "again from what was best: where it still rises at the end, more starts may find more.",
@@ -62,26 +45,43 @@ CUT_SHORT = (
 )
 
 
-def disclosed(own: FedBOSS) -> tuple[str, ...]:
-    """What the scores open, in sentences."""
-    said: tuple[str, ...] = (POOLED,)
-    if own.scores == "sites":
-        said = (SITES,)
-    elif own.within_sites:
-        said = (CENTRED, "Of categories, or where a site misses values: " + SITES)
-    elif own.in_place_of_tables:
-        said = (
-            POOLED,
-            "Where a site restricts small counts of categories or of numbers with few values, or "
-            "misses values: " + SITES,
-        )
-    return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
+@dataclass(frozen=True, slots=True)
+class FedBOSSOutcome:
+    """The best graph and what it scores; p variables.
+
+    Attributes:
+        dag: The best DAG found, directed edges of shape (p, p).
+        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        curve: The best score after every start or phase of the search, in nats; larger is better.
+        worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
+        effects: Of edges (cause, effect) the partial correlation given the effect's other causes,
+            where moments were opened.
+        sets: How many sets of variables were scored in which way; empty for moments.
+        cut_short: Whether the budget kept the search from asking.
+        bootstrap: In how many replicates each edge stands; None without any.
+        constraints: The background knowledge; None for none.
+        incomplete: Columns that miss values at some site.
+        rows: Rows of all sites.
+    """
+
+    dag: BoolMatrix
+    arcs: BoolMatrix
+    curve: tuple[float, ...]
+    worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
+    effects: Mapping[tuple[int, int], Effect] = field(repr=False, default_factory=dict)
+    sets: Mapping[str, int] = field(default_factory=dict)
+    cut_short: bool = False
+    bootstrap: EdgeCounts | None = field(repr=False, default=None)
+    constraints: Constraints | None = field(repr=False, default=None)
+    incomplete: tuple[int, ...] = ()
+    rows: int = 0
 
 
 def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
-    names, known = facts.names, outcome.known or Constraints.none(facts.n_variables)
-    edges = known.open(outcome.arcs | outcome.arcs.T)
+    names = facts.names
+    constraints = outcome.constraints or Constraints.none(facts.n_variables)
+    edges = constraints.open(outcome.arcs | outcome.arcs.T)
     details: dict[str, Any] = (
         {
             "score": outcome.curve[-1],
@@ -104,19 +104,26 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     )
     if outcome.bootstrap is None:
         return found
-    drawn_anew = Confidences(details["bootstrap"]).evidence(found.evidence, found.graph)
-    return replace(found, evidence=drawn_anew)
+    resampled = Confidences(details["bootstrap"]).evidence(found.evidence, found.graph)
+    return replace(found, evidence=resampled)
 
 
-def reported(own: FedBOSS, found: LearntGraph) -> Report:
-    """The score in a sentence, its curve, and the confidence of every edge."""
+def reported(found: LearntGraph, *, steps: str, pooled: bool) -> Report:
+    """The score in a sentence, its curve, and the confidence of every edge.
+
+    Args:
+        found: The conclusion.
+        steps: What the points of the curve are: "starts" or "phases".
+        pooled: Whether rows of all sites were to be scored as if of one site.
+    """
     details = found.details
     curve = details["score_curve"]
-    steps = "phases" if own.search == "ges" else "starts"
     said = f"Score {curve[-1]:.3f} nats after {len(curve)} {steps} (the first {curve[0]:.3f})"
-    ways = tuple(f"{count} {WAYS[way]}" for way, count in details["sets"].items() if count)
-    notes, limits = [Note(said, ways)], [CUT_SHORT] if details["cut_short"] else []
-    if own.scores == "pooled" and not (own.within_sites or details["sets"].get("sites")):
+    counts = tuple(
+        f"{count} {SCORED[method]}" for method, count in details["sets"].items() if count
+    )
+    notes, limits = [Note(said, counts)], [CUT_SHORT] if details["cut_short"] else []
+    if pooled and not details["sets"].get("sites"):
         limits.append(BETWEEN)
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(found.graph))
@@ -130,7 +137,7 @@ def reported(own: FedBOSS, found: LearntGraph) -> Report:
 
 
 def _curve(curve: Sequence[float], steps: str) -> Curves:
-    points = tuple((float(number), own) for number, own in enumerate(curve, start=1))
+    points = tuple((float(number), score) for number, score in enumerate(curve, start=1))
     return Curves(
         title="Score of the best graph",
         note=RISES[steps],
@@ -141,16 +148,16 @@ def _curve(curve: Sequence[float], steps: str) -> Curves:
 
 
 def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
-    worth = {frozenset((u, v)): (u, v, own) for u, v, own in outcome.worth}
+    worth = {frozenset((u, v)): (u, v, nats) for u, v, nats in outcome.worth}
     parents = {v: [u for u, w, _ in outcome.worth if w == v] for _, v, _ in outcome.worth}
-    place = {name: position for position, name in enumerate(names)}
+    index = {name: position for position, name in enumerate(names)}
     edges = []
     for edge in CausalGraph.from_arcs(names, outcome.arcs).edges:
-        a, b = place[edge.source], place[edge.target]
+        a, b = index[edge.source], index[edge.target]
         if (scored := worth.get(frozenset((a, b)))) is None:
             continue
-        u, v, own = scored
-        effect, known = outcome.effects.get((u, v)), given_of(outcome.known, a, b)
+        u, v, nats = scored
+        effect, known = outcome.effects.get((u, v)), given_of(outcome.constraints, a, b)
         given = tuple(sorted(names[w] for w in parents[v] if w != u))
         facts = [GIVEN[known]] if known else []
         if effect is not None:
@@ -160,8 +167,8 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
             EdgeEvidence(
                 source=edge.source,
                 target=edge.target,
-                strength=own,
-                shown=f"{own:.1f} nats",
+                strength=nats,
+                shown=f"{nats:.1f} nats",
                 facts=tuple(facts),
                 given=given if effect is not None else (),
                 effect=effect,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -28,6 +29,33 @@ LEAST_GAIN_BITS = 10
 """A step has to gain 2**-10 nats."""
 FEW = 2
 """With fewer parents every near variable is a candidate."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """Rounds and values of a site that are left.
+
+    Attributes:
+        rounds: How many rounds; None for any number.
+        values: How many values; None for any number.
+        refused: Whether something was not asked since it was too much.
+    """
+
+    rounds: int | None
+    values: int | None
+    refused: bool = False
+
+    def spend(self, *, rounds: int, values: int) -> bool:
+        """Take so much off, if that much is left; else nothing, and remember."""
+        enough = (self.rounds is None or rounds <= self.rounds) and (
+            self.values is None or values <= self.values
+        )
+        if not enough:
+            self.refused = True
+            return False
+        self.rounds = None if self.rounds is None else self.rounds - rounds
+        self.values = None if self.values is None else self.values - values
+        return True
 
 
 class SetFamilies(ABC):
@@ -147,9 +175,9 @@ class SetFamilies(ABC):
             return tuple(found)
         rests = [parents & ~(1 << w) for w in members(parents)]
         known = [(own, less) for own in rests if (less := self.score(v, own)) is not None]
-        return tuple(u for u in found if self._hopeful(v, known, u))
+        return tuple(u for u in found if self._gains_without_one(v, known, u))
 
-    def _hopeful(self, v: int, rests: Sequence[tuple[int, int]], u: int) -> bool:
+    def _gains_without_one(self, v: int, rests: Sequence[tuple[int, int]], u: int) -> bool:
         """Whether one parent more gains with one of two or more parents left out, as far as known.
 
         Where it gains with none of them left out, it hardly gains with all.

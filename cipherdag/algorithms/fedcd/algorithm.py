@@ -15,8 +15,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
-from cipherdag.algorithms.fedcd.cycles import CutEdge, in_likeliest_order, without_cycles
-from cipherdag.algorithms.fedcd.report import concluded, reported
+from cipherdag.algorithms.fedcd.cycles import in_likeliest_order, without_cycles
+from cipherdag.algorithms.fedcd.report import FedCDOutcome, concluded, reported
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
@@ -37,7 +37,7 @@ from cipherdag.questions.local_beliefs import (
 )
 from cipherdag.questions.question import Question
 
-Asking = Generator[Question, FloatVector, "FedCDOutcome"]
+Asking = Generator[Question, FloatVector, FedCDOutcome]
 
 ROUNDING = 2.0**-20
 
@@ -50,25 +50,6 @@ AGGREGATIONS = {
     "naive": "The rows of all sites together.",
 }
 """What the weights of an aggregation open."""
-
-
-@dataclass(frozen=True, slots=True)
-class FedCDOutcome:
-    """What a Fed-CD run concludes, by position; p variables.
-
-    Attributes:
-        arcs: The DAG, shape (p, p).
-        belief: Aggregated belief in every edge after the last round, shape (p, p).
-        cut: Edges believed in that would have closed a cycle, the strongest first.
-        entropies: Average edge entropy of the sites' binary graphs after every round, in bits.
-        agreed: Whether the run stopped because all sites agreed.
-    """
-
-    arcs: BoolMatrix
-    belief: FloatMatrix
-    cut: tuple[CutEdge, ...]
-    entropies: tuple[float, ...]
-    agreed: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +210,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
                 aggregation=self.aggregation,
                 start=self.start,
                 training=Training(
-                    **{own: getattr(self, own) for own in Training.__struct_fields__}
+                    **{name: getattr(self, name) for name in Training.__struct_fields__}
                 ),
                 prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
                 sharpness=self.sharpness,

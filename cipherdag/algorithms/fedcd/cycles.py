@@ -1,4 +1,4 @@
-"""Fed-CD's way from the edges that sites believe in to a DAG.
+"""Fed-CD makes a DAG of the edges that sites believe in.
 
 The paper's binary step may leave cycles, of which it says nothing; the published program puts the
 variables of a cycle into their likeliest order.
@@ -83,12 +83,13 @@ def in_likeliest_order(
 
     n_components, component = connected_components(graph, connection="strong")
     likelihood = -np.logaddexp(0.0, -orientation)
-    place = np.zeros(len(graph), dtype=np.int64)
+    position = np.zeros(len(graph), dtype=np.int64)
     for number in range(n_components):
-        own = np.flatnonzero(component == number)
-        place[own[_likeliest(likelihood[np.ix_(own, own)])]] = np.arange(len(own))
+        members = np.flatnonzero(component == number)
+        order = _likeliest(likelihood[np.ix_(members, members)])
+        position[members[order]] = np.arange(len(members))
     together = component[:, None] == component[None, :]
-    against = graph & together & (place[:, None] > place[None, :])
+    against = graph & together & (position[:, None] > position[None, :])
     return graph & ~against, tuple(_strongest_first(against, belief))
 
 
@@ -103,7 +104,7 @@ def _likeliest(likelihood: FloatMatrix) -> list[int]:
     better = likelihood - likelihood.T
     order = list(range(len(better)))
     if len(order) <= MOST_PERMUTED:
-        best: tuple[int, ...] = max(permutations(order), key=lambda own: _forward(better, own))
+        best: tuple[int, ...] = max(permutations(order), key=lambda order: _forward(better, order))
         return list(best)
     while True:
         gains = _gains_of_moves(better[np.ix_(order, order)])
@@ -119,7 +120,7 @@ def _forward(better: FloatMatrix, order: tuple[int, ...]) -> float:
 
 
 def _gains_of_moves(better: FloatMatrix) -> FloatMatrix:
-    """What moving the i-th to the k-th place gains, shape (p, p), of an antisymmetric matrix."""
+    """What moving the i-th to the k-th position gains, shape (p, p), of an antisymmetric matrix."""
     passed = np.cumsum(better, axis=1)
     here = np.diagonal(passed)[:, None]
     earlier = np.tri(len(better), k=-1, dtype=bool)

@@ -7,9 +7,11 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
+from cipherdag.algorithms.fedcd.cycles import CutEdge
+from cipherdag.arrays import BoolMatrix, FloatMatrix
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
@@ -18,10 +20,26 @@ from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedcd.algorithm import FedCDOutcome
-
 MOST_BELIEVERS = 40  # variables beyond which a matrix of beliefs is wider than any page
+
+
+@dataclass(frozen=True, slots=True)
+class FedCDOutcome:
+    """What a Fed-CD run concludes, by position; p variables.
+
+    Attributes:
+        arcs: The DAG, shape (p, p).
+        belief: Aggregated belief in every edge after the last round, shape (p, p).
+        cut: Edges believed in that would have closed a cycle, the strongest first.
+        entropies: Average edge entropy of the sites' binary graphs after every round, in bits.
+        agreed: Whether the run stopped because all sites agreed.
+    """
+
+    arcs: BoolMatrix
+    belief: FloatMatrix
+    cut: tuple[CutEdge, ...]
+    entropies: tuple[float, ...]
+    agreed: bool
 
 
 def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:
@@ -51,7 +69,7 @@ def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:
 def reported(found: LearntGraph) -> Report:
     """The entropy curve, the matrix of beliefs, and the edges left out."""
     details = found.details
-    points = tuple((float(n), own) for n, own in enumerate(details["edge_entropy"], start=1))
+    points = tuple((float(n), bits) for n, bits in enumerate(details["edge_entropy"], start=1))
     agreement = Curves(
         title="Agreement of the sites",
         note="Average entropy over all ordered pairs of the share of sites that believe in the "
@@ -100,5 +118,5 @@ def _cut(cut: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
             title="Edges left out",
             note="Edges that the sites believe in and that would have closed a cycle.",
             columns=("From", "To", "Belief"),
-            rows=tuple((own["from"], own["to"], own["belief"]) for own in cut),
+            rows=tuple((edge["from"], edge["to"], edge["belief"]) for edge in cut),
         )

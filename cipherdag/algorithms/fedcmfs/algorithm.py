@@ -30,7 +30,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     parents_and_children,
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
-from cipherdag.algorithms.fedcmfs.report import least_p, measure, ranked_by
+from cipherdag.algorithms.fedcmfs.report import RANKED, least_p, measure
 from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
@@ -209,14 +209,15 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
                 for label, own in outcome.by_label.items()
             },
             untested=tuple(names[v] for v in outcome.untested),
-            measure=measure(self),
-            least_p=least_p(self),
+            measure="" if self.closed else measure(self.evidence, self.test),
+            least_p=least_p(self.evidence),
         )
 
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and the labels."""
         said = EVIDENCE[self.evidence].told(closed=self.closed)
-        return said, *ranked_by(self), "Which identifiers are labels."
+        ranked = (RANKED[self.evidence],) if self.closed else ()
+        return said, *ranked, "Which identifiers are labels."
 
     def _run(
         self, facts: Facts, labels: tuple[int, ...]

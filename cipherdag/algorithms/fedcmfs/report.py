@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cipherdag.questions.combined_evidence import SMALLEST_P
 from cipherdag.questions.weighted_evidence import GRID_BITS
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 
 CORRELATION = "the absolute correlation, 0 to 1"
 LIKELIHOOD = "twice the gain in log likelihood, in units of chi-square"
@@ -37,20 +32,13 @@ RANKED = {
 """What everybody learns of strengths that stay closed."""
 
 
-def ranked_by(algorithm: FedCMFS) -> tuple[str, ...]:
-    """What is learnt of strengths where they stay closed, in one sentence."""
-    return (RANKED[algorithm.evidence],) if algorithm.closed else ()
+def measure(evidence: str, test: str) -> str:
+    """What an opened strength is, as a phrase with its unit."""
+    if evidence != "weighted_p":
+        return OF_EVIDENCE[evidence]
+    return f"mean over the sites, weighted by rows, of {OF_TESTS.get(test, ANY)}"
 
 
-def measure(algorithm: FedCMFS) -> str:
-    """What a strength is, as a phrase with its unit; empty where none is opened."""
-    if algorithm.closed:
-        return ""
-    if algorithm.evidence != "weighted_p":
-        return OF_EVIDENCE[algorithm.evidence]
-    return f"mean over the sites, weighted by rows, of {OF_TESTS.get(algorithm.test, ANY)}"
-
-
-def least_p(algorithm: FedCMFS) -> float:
-    """A p-value that is told as 0 is below this: half a step of the sums' grid, or the smallest."""
-    return 0.5 / (1 << GRID_BITS) if algorithm.evidence == "weighted_p" else SMALLEST_P
+def least_p(evidence: str) -> float:
+    """A p-value that is shown as 0 is below this: half a step of the grid, or the smallest."""
+    return 0.5 / (1 << GRID_BITS) if evidence == "weighted_p" else SMALLEST_P

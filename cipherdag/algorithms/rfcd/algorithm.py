@@ -21,14 +21,11 @@ from cipherdag.algorithms.rfcd.objectives import (
     Valued,
     WorstGraphRegret,
 )
-from cipherdag.algorithms.rfcd.report import concluded, reported
+from cipherdag.algorithms.rfcd.report import RFcdOutcome, concluded, reported
 from cipherdag.algorithms.rfcd.searches import Found, Progress, Search
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import FloatVector
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.graphs.dags import (
-    empty_dag,
-    matrix_of,
-)
+from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import Question
@@ -46,28 +43,6 @@ OBJECTIVES = {
     "moved by up to a few nats where the site restricts small counts.",
 }
 """What an objective opens."""
-
-
-@dataclass(frozen=True, slots=True)
-class RFcdOutcome:
-    """What an RFcd run concludes, by position; p variables.
-
-    Attributes:
-        dag: The best DAG found, directed edges of shape (p, p).
-        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
-        regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
-        curve: The smallest objective after every step of the search, the empty graph's first.
-        grid: Distance of two values on the grid.
-        candidates: How many graphs were compared; of Markov-equivalent ones under BIC one is
-            asked about.
-    """
-
-    dag: BoolMatrix
-    arcs: BoolMatrix
-    regret: float
-    curve: tuple[float, ...]
-    grid: float
-    candidates: int
 
 
 Searching = Generator[Question, FloatVector, RFcdOutcome]
@@ -123,7 +98,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     def check(self) -> None:
         """Refuse a search over classes of which every graph has another objective."""
         require(
-            self.search != "best-first" or self._alike,
+            self.search != "best-first" or self._equivalent_equal,
             "search best-first goes over Markov equivalence classes, and with score mdl or "
             "objective nodewise their graphs differ; choose beam",
         )
@@ -182,16 +157,21 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         )
 
     @property
-    def _alike(self) -> bool:
+    def _equivalent_equal(self) -> bool:
         """Whether equivalent graphs have one objective."""
         return self.score == "bic" and self.objective != "nodewise"
 
     def _search(self, objective: Objective, progress: Progress) -> Callable[[Valued], Found]:
         name = self.search
         if name == "auto":
-            name = "best-first" if self._alike else "beam"
+            name = "best-first" if self._equivalent_equal else "beam"
         kept = self.beam if name == "beam" else self.kept
-        own = Search(objective=objective, kept=kept, alike=self._alike, progress=progress)
+        own = Search(
+            objective=objective,
+            kept=kept,
+            equivalent_equal=self._equivalent_equal,
+            progress=progress,
+        )
         return {"best-first": own.best_first, "beam": own.algorithm_1, "ges": own.greedy}[name]
 
     def _objective(self, n_variables: int) -> Objective:

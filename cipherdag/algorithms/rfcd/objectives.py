@@ -89,25 +89,25 @@ class WorstGraphRegret:
         if not graphs:
             return []
         limit = largest_on_grid(self.grid_bits)
-        alike: dict[Hashable, list[Dag]] = {}
+        by_mark: dict[Hashable, list[Dag]] = {}
         for dag, mark in graphs.items():
-            alike.setdefault(mark, []).append(dag)
-        groups = list(alike.values())
-        places, values = yield from secure_lowest(
+            by_mark.setdefault(mark, []).append(dag)
+        groups = list(by_mark.values())
+        indices, values = yield from secure_lowest(
             lambda asked, t: self._question([groups[k][0] for k in asked.tolist()], t),
             len(groups),
-            sizes=np.array([len(own) for own in groups], dtype=np.int64),
+            sizes=np.array(list(map(len, groups)), dtype=np.int64),
             lowest=-limit,
             highest=limit if worst is None else worst,
             near=near,
             keep=keep,
         )
-        found = [
+        valued = [
             Valued(value, dag)
-            for place, value in zip(places.tolist(), values.tolist(), strict=True)
-            for dag in groups[place]
+            for index, value in zip(indices.tolist(), values.tolist(), strict=True)
+            for dag in groups[index]
         ]
-        return sorted(found, key=lambda own: own.rank)[:keep]
+        return sorted(valued, key=lambda graph: graph.rank)[:keep]
 
     def _question(self, graphs: Sequence[Dag], thresholds: IndexArray) -> GraphRegretExceeds:
         families, packed = pack_graphs(graphs)
@@ -139,7 +139,7 @@ class SumOverFamilies:
         self._spec = spec
         self._grid_bits = grid_bits
         self._worst_case = worst_case
-        self._known: dict[Family, int] = {}
+        self._values: dict[Family, int] = {}
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
@@ -147,13 +147,16 @@ class SumOverFamilies:
         """As `Objective.best`; asks for the families that are not known yet."""
         del near
         asked = dict.fromkeys(family for dag in graphs for family in enumerate(dag))
-        new = [family for family in asked if family not in self._known]
+        new = [family for family in asked if family not in self._values]
         if new:
             values = yield from self._largest(new) if self._worst_case else self._sums(new)
-            self._known |= zip(new, values, strict=True)
-        found = [Valued(sum(self._known[own] for own in enumerate(dag)), dag) for dag in graphs]
+            self._values |= zip(new, values, strict=True)
+        valued = [
+            Valued(sum(self._values[family] for family in enumerate(dag)), dag) for dag in graphs
+        ]
         limit = math.inf if worst is None else worst
-        return sorted((own for own in found if own.value <= limit), key=lambda own: own.rank)[:keep]
+        within = [graph for graph in valued if graph.value <= limit]
+        return sorted(within, key=lambda graph: graph.rank)[:keep]
 
     def _largest(self, families: Sequence[Family]) -> Generator[Question, FloatVector, list[int]]:
         limit = largest_on_grid(self._grid_bits)

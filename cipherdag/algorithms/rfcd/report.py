@@ -6,14 +6,34 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.curves import Curves, Series
 
-if TYPE_CHECKING:
-    from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
+
+@dataclass(frozen=True, slots=True)
+class RFcdOutcome:
+    """What an RFcd run concludes, by position; p variables.
+
+    Attributes:
+        dag: The best DAG found, directed edges of shape (p, p).
+        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
+        curve: The smallest objective after every step of the search, the empty graph's first.
+        grid: Distance of two values on the grid.
+        candidates: How many graphs were compared; of Markov-equivalent ones under BIC one is
+            asked about.
+    """
+
+    dag: BoolMatrix
+    arcs: BoolMatrix
+    regret: float
+    curve: tuple[float, ...]
+    grid: float
+    candidates: int
 
 
 def concluded(outcome: RFcdOutcome, facts: Facts) -> LearntGraph:

@@ -37,14 +37,14 @@ class Search:
     Attributes:
         objective: What is made small.
         kept: How many of the best graphs are kept; the greedy search keeps one.
-        alike: Whether Markov-equivalent graphs have one objective: then one of each class is asked
-            about.
+        equivalent_equal: Whether Markov-equivalent graphs have one objective: then one of each
+            class is asked about.
         progress: What is noted on the way.
     """
 
     objective: Objective
     kept: int
-    alike: bool
+    equivalent_equal: bool
     progress: Progress
 
     def algorithm_1(self, start: Valued) -> Found:
@@ -53,7 +53,7 @@ class Search:
         asked = {start.dag}
         while True:
             # a graph asked before is in the beam already, or was worse than what is in it now
-            fresh = [own.dag for own in beam if own.dag not in extended]
+            fresh = [graph.dag for graph in beam if graph.dag not in extended]
             new = {
                 other: mark
                 for dag in fresh
@@ -70,10 +70,10 @@ class Search:
         """From the best class not gone from yet, among those kept, to all its neighbours."""
         best, left = [start], set[Dag]()
         asked = {pattern_of(start.dag)}
-        while dag := next((own.dag for own in best if own.dag not in left), None):
+        while dag := next((graph.dag for graph in best if graph.dag not in left), None):
             left.add(dag)
-            around = [found for phase in PHASES for found in neighbouring(dag, phase).items()]
-            new: dict[Dag, Hashable] = {own: mark for mark, own in around if mark not in asked}
+            around = [item for phase in PHASES for item in neighbouring(dag, phase).items()]
+            new: dict[Dag, Hashable] = {near: mark for mark, near in around if mark not in asked}
             asked.update(mark for mark, _ in around)
             if new:
                 best = yield from self._best_of(best, new)
@@ -85,36 +85,36 @@ class Search:
         while idle < len(PHASES):
             candidates = neighbouring(current.dag, PHASES[phase]).values()
             self.progress.candidates += len(candidates)
-            found = yield from self.objective.best(
+            better = yield from self.objective.best(
                 {dag: dag for dag in candidates},
                 keep=1,
                 near=current.value,
                 worst=current.value - 1,
             )
-            if found:
-                current, idle = found[0], 0
+            if better:
+                current, idle = better[0], 0
                 self.progress.curve.append(current.value)
             else:
                 phase, idle = (phase + 1) % len(PHASES), idle + 1
         return current
 
     def _best_of(
-        self, known: list[Valued], new: dict[Dag, Hashable]
+        self, before: list[Valued], new: dict[Dag, Hashable]
     ) -> Generator[Question, FloatVector, list[Valued]]:
         """The best of some graphs and of others that were not asked about before."""
         self.progress.candidates += len(new)
-        found = yield from self.objective.best(
+        better = yield from self.objective.best(
             new,
             keep=self.kept,
-            near=known[0].value,
-            worst=known[-1].value if len(known) >= self.kept else None,
+            near=before[0].value,
+            worst=before[-1].value if len(before) >= self.kept else None,
         )
-        best = sorted([*known, *found], key=lambda own: own.rank)[: self.kept]
+        best = sorted([*before, *better], key=lambda graph: graph.rank)[: self.kept]
         self.progress.curve.append(best[0].value)
         return best
 
     def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
         """Extensions with a mark that those of one objective share."""
-        if self.alike:
+        if self.equivalent_equal:
             return extensions_by_class(dag)
         return ((other, other) for other in extensions(dag))

@@ -15,7 +15,7 @@ from regretting import every_dag, linear_data
 
 from cipherdag import FedBOSS, Federation, Knowledge, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedboss.equivalence_search import greedy, moved
+from cipherdag.algorithms.fedboss.equivalence_search import after_phase, greedy
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.graphs.dags import ancestors, dag_of, empty_dag, matrix_of, members, turned
@@ -198,8 +198,8 @@ def test_insertions_and_deletions_end_where_causal_learn_ends(seed):
 
     scores, data = scores_of(7, seed, rows=400)
     trees = trees_of(scores)
-    grown, _ = ended(moved(empty_dag(7), trees, "insert"))
-    own, _ = ended(moved(grown, trees, "delete"))
+    grown, _ = ended(after_phase(empty_dag(7), trees, "insert"))
+    own, _ = ended(after_phase(grown, trees, "delete"))
     # its score takes ln(n) lambda per parent: half as much as ours has for a factor
     found = ges(data, "local_score_BIC", lambda_value=0.5)["G"].graph
     theirs = (found.T == 1) | ((found == -1) & (found.T == -1))

@@ -14,8 +14,7 @@ from regretting import linear_data
 
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.moment_scores import BITS, MomentScores
-from cipherdag.algorithms.fedboss.order_search import OrderSearch
-from cipherdag.algorithms.fedboss.restarts import best_of_starts
+from cipherdag.algorithms.fedboss.order_search import OrderSearch, best_of_starts
 from cipherdag.graphs.dags import dag_of, mask_of, matrix_of, members, topological
 from cipherdag.graphs.orientation import cpdag_of
 
@@ -100,7 +99,7 @@ def test_a_trace_is_grow_and_shrink_and_knows_what_would_change_it(seed, p, draw
     assert (trace.score, trace.parents) == grow_shrink(scores, v, before)
     for u in set(range(p)) - {v}:
         other = trees.trace(v, mask_of(before ^ {u}))
-        same = trace.holds_without(u) if u in before else trace.holds_with(u)
+        same = not (trace.grown if u in before else trace.watched) >> u & 1
         assert not same or other == trace
 
 
@@ -115,7 +114,7 @@ def test_the_best_move_is_the_best_of_all_places(seed, p, draw):
     rest = [u for u in order if u != v]
     totals = [total(scores, [*rest[:k], v, *rest[k:]]) for k in range(p)]
     assert move.gain == max(totals) - total(scores, order)
-    assert totals[move.place] == max(totals)
+    assert totals[move.position] == max(totals)
     search._apply(v, move)
     assert search.total == max(totals)
     assert search.total == total(scores, list(search.order))

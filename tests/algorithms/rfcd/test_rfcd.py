@@ -120,7 +120,7 @@ def test_a_search_over_classes_needs_one_objective_in_each():
     for own in ({"score": "mdl"}, {"objective": "nodewise"}):
         with pytest.raises(ParameterError, match="choose beam"):
             RFcd(search="best-first", **own)
-    assert RFcd(search="best-first", objective="sum")._alike
+    assert RFcd(search="best-first", objective="sum")._equivalent_equal
 
 
 @pytest.mark.parametrize("seed", range(6))
