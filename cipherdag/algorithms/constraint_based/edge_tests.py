@@ -35,12 +35,12 @@ def edge_tests(
         closed: Whether nothing but verdicts was opened.
     """
     pair = (min(a, b), max(a, b))
-    weakest, known = outcome.weakest.get(pair), given_of(outcome.constraints, a, b)
+    weakest, by_knowledge = outcome.weakest.get(pair), given_of(outcome.constraints, a, b)
     counted = outcome.decisive.get(pair)
     tests = None if counted is None else _named(counted, names)
     status: Status = "" if tests is None else tests.status
     facts = _tested(weakest, names, closed=closed)
-    if known == "edge":
+    if by_knowledge == "edge":
         status, facts, tests = "required", (), None
     elif outcome.untested is not None and outcome.untested[a, b]:
         status, facts = "untested", (NEVER_TOGETHER,)
@@ -56,7 +56,7 @@ def edge_tests(
         p_value=None if opened is None else opened.p_value,
         given=() if opened is None else named(opened.given, names),
         effect=None if opened is None else opened.effect,
-        known=known,
+        known=by_knowledge,
         status=status,
         tests=tests,
     )

@@ -44,37 +44,39 @@ def details_of_tests(
     return details
 
 
-def report_on_tests(found: LearntGraph | LearntPAG, evidence: str, *, site_effect: bool) -> Report:
+def report_on_tests(
+    conclusion: LearntGraph | LearntPAG, evidence: str, *, site_effect: bool
+) -> Report:
     """The confidence of every edge, open triples, and variables that differ between sites.
 
     Args:
-        found: The conclusion.
+        conclusion: With its details.
         evidence: What decided the tests.
         site_effect: Whether regressions have constants of every site's own.
     """
     notes, limits, panels = [], [], []
     warnings: tuple[str, ...] = ()
-    if rows := found.details.get(DETAIL):
+    if rows := conclusion.details.get(DETAIL):
         differences = SiteDifferences(rows)
         mixes = EVIDENCE[evidence].mixes_sites and not site_effect
         warnings = differences.warnings(evidence, taken_for_edges=mixes)
         if not warnings and (note := differences.note()):
             notes.append(note)
         panels.append(differences.panel())
-    if outliers := found.details.get(OWN_DETAIL):
+    if outliers := conclusion.details.get(OWN_DETAIL):
         notes.append(own_note(outliers))
         panels.append(own_panel(outliers))
-    if "bootstrap" in found.details:
-        notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
+    if "bootstrap" in conclusion.details:
+        notes.append(Confidences(conclusion.details["bootstrap"]).note(conclusion.graph))
         limits.append(DRAWN_TWICE)
-    removed = int(found.details.get(REMOVED_DETAIL, {}).get("pairs", 0))
+    removed = int(conclusion.details.get(REMOVED_DETAIL, {}).get("pairs", 0))
     warnings = (
-        *few_rows_warnings(found.details, len(found.graph.nodes)),
-        *undone_warnings(found.evidence.edges, removed),
+        *few_rows_warnings(conclusion.details, len(conclusion.graph.nodes)),
+        *undone_warnings(conclusion.evidence.edges, removed),
         *warnings,
-        *untested_warnings(found.details),
+        *untested_warnings(conclusion.details),
     )
-    if triples := unresolved_of(found.details):
+    if triples := unresolved_of(conclusion.details):
         notes.append(unresolved_note(triples))
         panels.append(unresolved_panel(triples))
     return Report(notes=tuple(notes), limits=tuple(limits), panels=tuple(panels), warnings=warnings)

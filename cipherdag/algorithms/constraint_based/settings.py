@@ -70,13 +70,16 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
 
     Attributes:
         alpha: Significance level of every test.
-        reveal: What is opened of a test: ``bits``: whether it says dependent, computed by secure
-            multiparty computation (``docs/explanation/bits.md``); ``sums``: the sums over the sites
-            that the evidence needs; ``auto``: ``bits`` with the evidence that is the default,
-            ``sums`` with another that is named, as it was published. The policies of sites refuse
-            ``sums`` unless they say otherwise.
+        reveal: What is opened of a test: ``bits``: whether it says dependent, or whether an edge
+            falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
+            ``sums``: the sums over the sites that the evidence needs. ``bits`` needs evidence
+            ``stratified``, ``fisher``, ``weighted_p``, or of FedPC ``vote`` with `sepset` ``max``.
+            ``auto``: ``bits`` with the evidence that is the default, ``sums`` with another that is
+            named, as it was published; the policies of sites refuse ``sums`` unless they say
+            otherwise.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
-        max_cond_size: Largest conditioning set; None for no limit, which few rows allow.
+        max_cond_size: Largest conditioning set; None for no limit, or for the largest degree (the
+            paper's rule), which few rows allow.
         test: CI test by name: ``auto`` follows the schema.
         dof: Degrees of freedom of the table tests.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -118,10 +121,12 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
 
     Attributes:
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
-            x and z lacks y. The others look at all sets of neighbours, and say what is not clear
-            (`constraint_based.colliders`): ``conservative`` or ``majority``: no set, or less than
-            half of all sets, that separate x and z have y; ``p_value_drop``: p falls, on average to
-            less than half, as y joins the sets. ``auto``: ``p_value_drop``.
+            x and z lacks y (in FedPC with `sepset` ``max``, the set of largest p: Ramsey, 2016).
+            The others need other evidence than votes, look at all sets of neighbours, and say what
+            is not clear (`constraint_based.colliders`): ``conservative`` or ``majority``: no set,
+            or less than half of all sets, that separate x and z have y; ``p_value_drop``: p falls,
+            on average to less than half, as y joins the sets. ``auto``: ``p_value_drop``, or in
+            FedPC ``sepset`` with votes and where sets come from the ``search``.
         kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
             rows. Time grows with its cube.
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one is
@@ -246,9 +251,9 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     def evidence_disclosures(self) -> tuple[str, ...]:
         """What tests over all sites open."""
         kind = EVIDENCE[self.decided_by]
-        said = kind.told(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
+        opened = kind.told(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
         compared = self.compare_sites and kind.asks_columns and not self.closed
-        return (said, DIFFERENCES) if compared else (said,)
+        return (opened, DIFFERENCES) if compared else (opened,)
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.

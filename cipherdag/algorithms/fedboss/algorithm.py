@@ -28,7 +28,7 @@ from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.order_search import best_of_starts
 from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, reported
 from cipherdag.algorithms.fedboss.set_families import Budget
-from cipherdag.algorithms.fedboss.set_sources import Likelihoods, LikelihoodScores, TableScores
+from cipherdag.algorithms.fedboss.set_sources import LikelihoodScores, TableScores
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import DataError, MixedTypesError
@@ -196,10 +196,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             said = (POOLED, RESTRICTED + SITES)
         return (*said, KINDS, *((once_more(self.bootstrap),) if self.bootstrap else ()))
 
-    def report(self, found: LearntGraph) -> Report:
+    def report(self, conclusion: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""
         pooled = self.scores == "pooled" and not self.within_sites
-        return reported(found, steps="phases" if self.search == "ges" else "starts", pooled=pooled)
+        return reported(
+            conclusion, steps="phases" if self.search == "ges" else "starts", pooled=pooled
+        )
 
     @property
     def in_place_of_tables(self) -> bool:
@@ -312,11 +314,15 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             cells = math.prod(int(levels[v]) for v in members(mask))
             return int(score.of_shape(np.array([float(cells)]))[0])
 
-        likelihoods = Likelihoods(
-            len(levels), score, cost, discount=self.discount, max_rows=self.max_rows
+        scores = LikelihoodScores(
+            levels.tolist(),
+            score,
+            cost,
+            budget,
+            discount=self.discount,
+            max_rows=self.max_rows,
+            **self._search_settings(score, levels),
         )
-        settings = self._search_settings(score, levels)
-        scores = LikelihoodScores(levels.tolist(), likelihoods, budget, **settings)
         yield from scores.learn_pairs()
         return scores
 

@@ -59,7 +59,7 @@ def after_phase(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple
         else:
             gains = yield from _turns(pattern, dag, trees)
         # of equal gains the first move
-        for gain, move in sorted(gains, key=lambda own: -own[0]):
+        for gain, move in sorted(gains, key=lambda item: -item[0]):
             if gain < trees.scores.least or not allowed(pattern, move):
                 continue
             reached = applied(pattern, move)
@@ -79,32 +79,32 @@ def _insertions(
     A step changes few surroundings; ``gains_into`` has the gains by all that were met before.
     """
     around = [surroundings(pattern, y) for y in range(len(pattern))]
-    found = [
+    candidates = [
         (move, families(pattern, move)[1])
-        for y, own in enumerate(around)
-        if own not in gains_into
+        for y, key in enumerate(around)
+        if key not in gains_into
         for move in moves_into(pattern, "insert", y)
     ]
-    nodes = {node for _, node in found}
+    nodes = {node for _, node in candidates}
     grown = {node: trees.grown(*node) for node in nodes}
     if None in grown.values():
         yield
         grown = {node: trees.grown(*node) for node in nodes}
-    gains_into |= {own: [] for own in around if own not in gains_into}
-    for move, node in found:
+    gains_into |= {key: [] for key in around if key not in gains_into}
+    for move, node in candidates:
         with_x, without = (grown[node] or {}).get(move.x), trees.scores.score(*node)
         if with_x is not None and without is not None and with_x - without >= trees.scores.least:
             gains_into[around[move.y]].append((with_x - without, move))
-    return [gain for own in around for gain in gains_into[own]]
+    return [gain for key in around for gain in gains_into[key]]
 
 
 def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
     """What one parent less gains."""
-    found = [(move, *families(pattern, move)) for move in moves(pattern, "delete")]
-    if trees.miss({own for _, *pair in found for own in pair}):
+    candidates = [(move, *families(pattern, move)) for move in moves(pattern, "delete")]
+    if trees.miss({family for _, *pair in candidates for family in pair}):
         yield
     gains = []
-    for move, given, taken in found:
+    for move, given, taken in candidates:
         new, old = trees.scores.score(*given), trees.scores.score(*taken)
         if new is not None and old is not None:
             gains.append((new - old, move))
@@ -114,11 +114,11 @@ def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
 def _turns(pattern: Pattern, dag: Dag, trees: GrowShrinkTrees) -> Gains:
     """What a turned edge gains, by the families of the graph that it leads to."""
     reached = [(move, applied(pattern, move)) for move in moves(pattern, "turn")]
-    found = [(move, _changed(dag, other)) for move, other in reached if other is not None]
-    if trees.miss({own for _, changed in found for pair in changed for own in pair}):
+    candidates = [(move, _changed(dag, other)) for move, other in reached if other is not None]
+    if trees.miss({family for _, changed in candidates for pair in changed for family in pair}):
         yield
     gains = []
-    for move, changed in found:
+    for move, changed in candidates:
         scores = [(trees.scores.score(*old), trees.scores.score(*new)) for old, new in changed]
         differences = [new - old for old, new in scores if old is not None and new is not None]
         if len(differences) == len(scores):
@@ -129,7 +129,7 @@ def _turns(pattern: Pattern, dag: Dag, trees: GrowShrinkTrees) -> Gains:
 def _changed(dag: Dag, other: Dag) -> list[tuple[Family, Family]]:
     """The families that differ, as they are and as they would be."""
     return [
-        ((v, own), (v, new))
-        for v, (own, new) in enumerate(zip(dag, other, strict=True))
-        if own != new
+        ((v, old), (v, new))
+        for v, (old, new) in enumerate(zip(dag, other, strict=True))
+        if old != new
     ]

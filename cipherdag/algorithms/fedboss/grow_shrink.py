@@ -135,34 +135,34 @@ class GrowShrinkTrees:
 
     def score(self, v: int, parents: int) -> int:
         """The score of a family; of one that cannot be had, what rules it out."""
-        own = self.scores.score(v, parents)
-        return -NO_GRAPH if own is None else own
+        value = self.scores.score(v, parents)
+        return -NO_GRAPH if value is None else value
 
     def total(self, dag: Dag) -> int:
         """The score of a graph, which is less than any other's where required edges are missing."""
-        without = sum((own & ~dag[v]).bit_count() for v, own in enumerate(self._required))
+        without = sum((parents & ~dag[v]).bit_count() for v, parents in enumerate(self._required))
         return sum(self.score(*family) for family in enumerate(dag)) - NO_GRAPH * without
 
     def permitted(self, dag: Dag) -> Dag | None:
         """The graph or an equivalent one with all required and no forbidden edges, if there is."""
         if not any(self._forbidden):
             return dag
-        found = member(pattern_of(dag), self._forbidden)
-        if found is None or any(self._required[v] & ~own for v, own in enumerate(found)):
+        other = member(pattern_of(dag), self._forbidden)
+        if other is None or any(self._required[v] & ~parents for v, parents in enumerate(other)):
             return None
-        return found
+        return other
 
     def grown(self, v: int, parents: int) -> dict[int, int] | None:
         """Scores with one parent more, by that parent; None where some are missing, noted."""
-        found = self.scores.grown(v, parents)
-        if found is None:
+        scores = self.scores.grown(v, parents)
+        if scores is None:
             self.missing.add((v, parents))
             return None
-        return {u: score for score, u in found}
+        return {u: score for score, u in scores}
 
     def miss(self, families: Iterable[Family]) -> bool:
         """Miss what is not known of some families; whether there is any."""
-        unknown = {own for own in families if self.scores.score(*own) is None}
+        unknown = {family for family in families if self.scores.score(*family) is None}
         self.missing |= unknown
         return bool(unknown)
 
@@ -177,7 +177,7 @@ class GrowShrinkTrees:
             return None
         least = self.score(v, parents) + self.scores.least
         free = ~self._forbidden[v]
-        better = [(-own, u) for u, own in grown.items() if own >= least and free >> u & 1]
+        better = [(-score, u) for u, score in grown.items() if score >= least and free >> u & 1]
         branches = tuple(u for _, u in sorted(better))
         node = _Node(branches, sum(1 << u for u in branches))
         self._nodes[v][parents] = node
@@ -192,13 +192,13 @@ class GrowShrinkTrees:
         """A family less the parents without which it is better."""
         while True:
             best, best_left = score + self.scores.least - 1, 0
-            found = False
+            improved = False
             for u in members(parents & ~self._required[v]):
                 left = parents & ~(1 << u)
-                own = self.scores.score(v, left)
-                if own is not None and own > best:
-                    best, best_left, found = own, left, True
-            if not found:
+                less = self.scores.score(v, left)
+                if less is not None and less > best:
+                    best, best_left, improved = less, left, True
+            if not improved:
                 return score, parents
             score, parents = best, best_left
 

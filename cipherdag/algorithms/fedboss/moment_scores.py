@@ -74,11 +74,11 @@ class MomentScores:
 
         It has no interval: the search took the edge because it is large in these very rows.
         """
-        own, left = self._residuals(v, given)
+        covariances, left = self._residuals(v, given)
         spread = 2.0 * self._half_rows - given.bit_count() - 3.0
-        if min(left[u], own[v]) <= LEAST_VARIANCE or spread <= 0.0:
+        if min(left[u], covariances[v]) <= LEAST_VARIANCE or spread <= 0.0:
             return None
-        correlation = own[u] / math.sqrt(left[u] * own[v])
+        correlation = covariances[u] / math.sqrt(left[u] * covariances[v])
         if abs(correlation) >= 1.0:
             return None
         return Effect(CORRELATION, correlation, None, None)
@@ -90,11 +90,11 @@ class MomentScores:
 
     def exact(self, v: int, parents: int, others: IndexArray) -> FloatVector:
         """Scores in nats, with each of the others as one parent more; v itself stands for none."""
-        own, left = self._residuals(v, parents)
-        variance, covariance = left[others], own[others]
+        covariances, left = self._residuals(v, parents)
+        variance, covariance = left[others], covariances[others]
         varies = (variance > LEAST_VARIANCE) & (others != v)
         share = np.divide(covariance**2, variance, out=np.zeros(len(others)), where=varies)
-        rest = np.maximum(own[v] - share, LEAST_VARIANCE)
+        rest = np.maximum(covariances[v] - share, LEAST_VARIANCE)
         size = parents.bit_count() + (others != v)
         return -self._half_rows * logarithm(rest) - self._cost * size
 
@@ -104,7 +104,7 @@ class MomentScores:
 
     def _residuals(self, v: int, parents: int) -> tuple[FloatVector, FloatVector]:
         """Covariances of v with all, and variances of all, given the parents; shape (p,) each."""
-        own, left = self._matrix[v].copy(), np.ones(self.n_variables)
+        covariances, left = self._matrix[v].copy(), np.ones(self.n_variables)
         rows: list[tuple[FloatVector, float]] = []
         for s in members(parents):
             row = self._matrix[s]
@@ -114,6 +114,6 @@ class MomentScores:
             if not variance > LEAST_VARIANCE:
                 continue
             rows.append((row, variance))
-            own = own - row * (own[s] / variance)
+            covariances = covariances - row * (covariances[s] / variance)
             left = left - row * row / variance
-        return own, left
+        return covariances, left

@@ -94,7 +94,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     )
     if outcome.bootstrap is not None:
         details["bootstrap"] = outcome.bootstrap.details(names)
-    found = LearntGraph.of_dag(
+    conclusion = LearntGraph.of_dag(
         names,
         outcome.dag,
         cpdag=outcome.arcs,
@@ -103,20 +103,20 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         details=details,
     )
     if outcome.bootstrap is None:
-        return found
-    resampled = Confidences(details["bootstrap"]).evidence(found.evidence, found.graph)
-    return replace(found, evidence=resampled)
+        return conclusion
+    resampled = Confidences(details["bootstrap"]).evidence(conclusion.evidence, conclusion.graph)
+    return replace(conclusion, evidence=resampled)
 
 
-def reported(found: LearntGraph, *, steps: str, pooled: bool) -> Report:
+def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
     """The score in a sentence, its curve, and the confidence of every edge.
 
     Args:
-        found: The conclusion.
+        conclusion: With its details.
         steps: What the points of the curve are: "starts" or "phases".
         pooled: Whether rows of all sites were to be scored as if of one site.
     """
-    details = found.details
+    details = conclusion.details
     curve = details["score_curve"]
     said = f"Score {curve[-1]:.3f} nats after {len(curve)} {steps} (the first {curve[0]:.3f})"
     counts = tuple(
@@ -126,13 +126,16 @@ def reported(found: LearntGraph, *, steps: str, pooled: bool) -> Report:
     if pooled and not details["sets"].get("sites"):
         limits.append(BETWEEN)
     if "bootstrap" in details:
-        notes.append(Confidences(details["bootstrap"]).note(found.graph))
+        notes.append(Confidences(details["bootstrap"]).note(conclusion.graph))
         limits.append(DRAWN_TWICE)
     return Report(
         panels=(_curve(curve, steps),),
         notes=tuple(notes),
         limits=tuple(limits),
-        warnings=(*few_rows_warnings(details, len(found.graph.nodes)), *scores_warnings(details)),
+        warnings=(
+            *few_rows_warnings(details, len(conclusion.graph.nodes)),
+            *scores_warnings(details),
+        ),
     )
 
 
@@ -157,9 +160,9 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
         if (scored := worth.get(frozenset((a, b)))) is None:
             continue
         u, v, nats = scored
-        effect, known = outcome.effects.get((u, v)), given_of(outcome.constraints, a, b)
+        effect, by_knowledge = outcome.effects.get((u, v)), given_of(outcome.constraints, a, b)
         given = tuple(sorted(names[w] for w in parents[v] if w != u))
-        facts = [GIVEN[known]] if known else []
+        facts = [GIVEN[by_knowledge]] if by_knowledge else []
         if effect is not None:
             under = ", ".join(given) or "nothing"
             facts.append(f"{str(effect).capitalize()}, given {under}.")
@@ -172,7 +175,7 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
                 facts=tuple(facts),
                 given=given if effect is not None else (),
                 effect=effect,
-                known=known,
+                known=by_knowledge,
             )
         )
     return GraphEvidence(measure=MEASURE, edges=tuple(edges))

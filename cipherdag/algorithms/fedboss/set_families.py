@@ -110,7 +110,7 @@ class SetFamilies(ABC):
         family = parents | 1 << v
         if not self.closed and (parents not in values or family not in values):
             return None
-        found = []
+        scores = []
         cost = self._per_parent * (parents.bit_count() + 1)
         for u in self._candidates(v, parents):
             bit = 1 << u
@@ -118,8 +118,8 @@ class SetFamilies(ABC):
                 return None
             both, alone = values.get(family | bit), values.get(parents | bit)
             if both is not None and alone is not None:
-                found.append((both - alone - cost, u))
-        return found
+                scores.append((both - alone - cost, u))
+        return scores
 
     def learn(self, nodes: Iterable[Family]) -> Asking:
         """See `FamilyScores.learn`; the sets that the families need, and one variable more."""
@@ -170,12 +170,12 @@ class SetFamilies(ABC):
         for u in members(parents):
             free |= self._near[u]
         most = self._max_cells // self.cells(parents | 1 << v)
-        found = [u for u in members(free & ~parents & ~(1 << v)) if self._levels[u] <= most]
+        candidates = [u for u in members(free & ~parents & ~(1 << v)) if self._levels[u] <= most]
         if parents.bit_count() < FEW:
-            return tuple(found)
+            return tuple(candidates)
         rests = [parents & ~(1 << w) for w in members(parents)]
-        known = [(own, less) for own in rests if (less := self.score(v, own)) is not None]
-        return tuple(u for u in found if self._gains_without_one(v, known, u))
+        scored = [(rest, less) for rest in rests if (less := self.score(v, rest)) is not None]
+        return tuple(u for u in candidates if self._gains_without_one(v, scored, u))
 
     def _gains_without_one(self, v: int, rests: Sequence[tuple[int, int]], u: int) -> bool:
         """Whether one parent more gains with one of two or more parents left out, as far as known.
@@ -204,9 +204,9 @@ class SetFamilies(ABC):
         alone = [self.likelihood(1 << v) for v in range(self.n_variables)]
         for u, v in combinations(range(self.n_variables), 2):
             parts = (self.likelihood(1 << u | 1 << v), nothing, alone[u], alone[v])
-            known = [own for own in parts if own is not None]
+            scored = [part for part in parts if part is not None]
             free = max((self._levels[u] - 1) * (self._levels[v] - 1), 1) << self.bits
-            if len(known) < len(parts) or known[0] + known[1] - known[2] - known[3] >= free:
+            if len(scored) < len(parts) or scored[0] + scored[1] - scored[2] - scored[3] >= free:
                 near[u] |= 1 << v
                 near[v] |= 1 << u
         return near

@@ -74,7 +74,7 @@ class TableScores(SetFamilies):
         restricted = self._tables.kinds.restricted
         rounds, values = 1 + restricted, len(masks) * restricted
         asked = _in_no_other(masks)
-        values += int(sum(own.sum() for own in map(self._tables.cells, positions_of(asked))))
+        values += int(sum(cells.sum() for cells in map(self._tables.cells, positions_of(asked))))
         if not self._budget.spend(rounds=rounds, values=values):
             self.closed = True
             return
@@ -91,88 +91,44 @@ class TableScores(SetFamilies):
 
     def _keep(self, asked: Sequence[int]) -> None:
         """Score the tables given, and those of all their subsets."""
-        found: dict[int, IndexArray] = {}
+        tables: dict[int, IndexArray] = {}
         for mask in asked:
-            places = tuple(members(mask))
-            self._marginals(mask, places, self._tables.table(np.array(places)), found)
-        if not found:
+            variables = tuple(members(mask))
+            self._marginals(mask, variables, self._tables.table(np.array(variables)), tables)
+        if not tables:
             return
-        counts = np.concatenate([own.ravel() for own in found.values()])
-        sizes = np.array([own.size for own in found.values()], dtype=np.int64)
-        cells = np.array([self.cells(mask) for mask in found], dtype=np.float64)
+        counts = np.concatenate([table.ravel() for table in tables.values()])
+        sizes = np.array([table.size for table in tables.values()], dtype=np.int64)
+        cells = np.array([self.cells(mask) for mask in tables], dtype=np.float64)
         values = self._score.of_tables(counts, sizes, cells).tolist()
-        self._values.update(zip(found, values, strict=True))
-        self.tally["pooled"] += len(found)
+        self._values.update(zip(tables, values, strict=True))
+        self.tally["pooled"] += len(tables)
 
     def _marginals(
-        self, mask: int, places: tuple[int, ...], table: IndexArray, found: dict[int, IndexArray]
+        self,
+        mask: int,
+        variables: tuple[int, ...],
+        table: IndexArray,
+        tables: dict[int, IndexArray],
     ) -> None:
         """Keep the table of a set that is not known yet, and of what it tells and is not known."""
-        found[mask] = table
-        for axis, v in enumerate(places if len(places) > 1 else ()):
+        tables[mask] = table
+        for axis, v in enumerate(variables if len(variables) > 1 else ()):
             less = mask & ~(1 << v)
-            if less not in found and self._values.get(less) is None:
-                rest = places[:axis] + places[axis + 1 :]
-                self._marginals(less, rest, table.sum(axis=axis), found)
+            if less not in tables and self._values.get(less) is None:
+                rest = variables[:axis] + variables[axis + 1 :]
+                self._marginals(less, rest, table.sum(axis=axis), tables)
 
 
 def _in_no_other(masks: Sequence[int]) -> list[int]:
     """The sets that are no subset of another one."""
     covered: set[int] = set()
-    kept = []
+    maximal = []
     for mask in sorted(masks, key=int.bit_count, reverse=True):
         if mask not in covered:
-            kept.append(mask)
+            maximal.append(mask)
             covered.update(submasks(mask))
-    return kept
-
-
-class Likelihoods:
-    """Asks for likelihoods and makes scores of them.
-
-    Args:
-        n_variables: Number of variables, p.
-        score: Its penalty is taken from them.
-        cost: The penalty of a set on the grid of the score.
-        discount: See `LogLikelihoods`.
-        max_rows: Declared bound of a site's rows.
-
-    Attributes:
-        of_nothing: The score of the empty set, as all rows' table of no variable has it.
-    """
-
-    def __init__(
-        self,
-        n_variables: int,
-        score: SetScore,
-        cost: Callable[[int], int],
-        *,
-        discount: int,
-        max_rows: int,
-    ) -> None:
-        self.cost = cost
-        self._n_variables = n_variables
-        self._score = score
-        self._discount = discount
-        self._max_rows = max_rows
-        self.of_nothing = score.plain.of_nothing
-
-    def learn(self, masks: Sequence[int], values: dict[int, int | None]) -> Asking:
-        """Ask for some sets and keep their scores in ``values``; one round."""
-        by_size = positions_of(masks)
-        counts, members = pack_blocks(by_size)
-        sums = yield LogLikelihoods(
-            n_variables=self._n_variables,
-            counts=counts,
-            members=members,
-            discount=self._discount,
-            max_rows=self._max_rows,
-        )
-        # as the blocks are packed
-        asked = [mask_of(row) for rows in by_size for row in rows.tolist()]
-        found = self._score.on_grid(sums).tolist()
-        for mask, own in zip(asked, found, strict=True):
-            values[mask] = own + self.of_nothing + self.cost(mask)
+    return maximal
 
 
 class LikelihoodScores(SetFamilies):
@@ -180,8 +136,11 @@ class LikelihoodScores(SetFamilies):
 
     Args:
         levels: How many categories every variable has, 1 of a number, shape (p,).
-        likelihoods: Asks.
+        score: Its penalty is taken from likelihoods.
+        cost: The penalty of a set on the grid of the score.
         budget: What may be asked.
+        discount: See `LogLikelihoods`.
+        max_rows: Declared bound of a site's rows.
         settings: See `SetFamilies`.
 
     Attributes:
@@ -189,23 +148,47 @@ class LikelihoodScores(SetFamilies):
     """
 
     def __init__(
-        self, levels: Sequence[int], likelihoods: Likelihoods, budget: Budget, **settings: int
+        self,
+        levels: Sequence[int],
+        score: SetScore,
+        cost: Callable[[int], int],
+        budget: Budget,
+        *,
+        discount: int,
+        max_rows: int,
+        **settings: int,
     ) -> None:
         super().__init__(levels, **settings)
         self.tally: Counter[str] = Counter(sites=0)
-        self._likelihoods = likelihoods
+        self._score = score
+        self._cost = cost
         self._budget = budget
-        self._values[0] = likelihoods.of_nothing
+        self._discount = discount
+        self._max_rows = max_rows
+        # as all rows' table of no variable has it
+        self._values[0] = self._of_nothing = score.plain.of_nothing
 
     def likelihood(self, mask: int) -> int | None:
         """See `SetFamilies.likelihood`."""
         value = self._values.get(mask)
-        return None if value is None else value - self._likelihoods.cost(mask)
+        return None if value is None else value - self._cost(mask)
 
     def _learn(self, masks: Sequence[int]) -> Asking:
         """One round."""
         if not self._budget.spend(rounds=1, values=len(masks)):
             self.closed = True
             return
-        yield from self._likelihoods.learn(masks, self._values)
+        by_size = positions_of(masks)
+        counts, members = pack_blocks(by_size)
+        sums = yield LogLikelihoods(
+            n_variables=self.n_variables,
+            counts=counts,
+            members=members,
+            discount=self._discount,
+            max_rows=self._max_rows,
+        )
+        # as the blocks are packed
+        asked = [mask_of(row) for rows in by_size for row in rows.tolist()]
+        for mask, score in zip(asked, self._score.on_grid(sums).tolist(), strict=True):
+            self._values[mask] = score + self._of_nothing + self._cost(mask)
         self.tally["sites"] += len(masks)

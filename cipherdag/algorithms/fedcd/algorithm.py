@@ -148,9 +148,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         """As declared; the sites may agree before."""
         return self.rounds
 
-    def report(self, found: LearntGraph) -> Report:
+    def report(self, conclusion: LearntGraph) -> Report:
         """Agreement over the rounds, the matrix of beliefs, and the edges left out."""
-        return reported(found)
+        return reported(conclusion)
 
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedCDOutcome`.

@@ -49,7 +49,7 @@ def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:
         name: dict(zip(names, row, strict=True))
         for name, row in zip(names, outcome.belief.tolist(), strict=True)
     }
-    found = LearntGraph.of_dag(
+    conclusion = LearntGraph.of_dag(
         names,
         outcome.arcs,
         dag_note=f"Left out, since it would close a cycle: {cut}" if cut else "",
@@ -63,12 +63,12 @@ def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:
             ],
         },
     )
-    return replace(found, evidence=belief_evidence(belief, found.graph))
+    return replace(conclusion, evidence=belief_evidence(belief, conclusion.graph))
 
 
-def reported(found: LearntGraph) -> Report:
+def reported(conclusion: LearntGraph) -> Report:
     """The entropy curve, the matrix of beliefs, and the edges left out."""
-    details = found.details
+    details = conclusion.details
     points = tuple((float(n), bits) for n, bits in enumerate(details["edge_entropy"], start=1))
     agreement = Curves(
         title="Agreement of the sites",

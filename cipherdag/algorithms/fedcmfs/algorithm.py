@@ -196,17 +196,17 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
                 names[label]: tuple(
                     SelectedFeature(
                         feature=names[v],
-                        strength=None if self.closed else float(own.marginals.strength[v]),
-                        p_value=None if self.closed else float(own.marginals.p_value[v]),
-                        retrieved=v in own.retrieved,
+                        strength=None if self.closed else float(of_label.marginals.strength[v]),
+                        p_value=None if self.closed else float(of_label.marginals.p_value[v]),
+                        retrieved=v in of_label.retrieved,
                     )
-                    for v in own.features
+                    for v in of_label.features
                 )
-                for label, own in outcome.by_label.items()
+                for label, of_label in outcome.by_label.items()
             },
             related_labels={
-                names[label]: tuple(names[v] for v in own.labels)
-                for label, own in outcome.by_label.items()
+                names[label]: tuple(names[v] for v in of_label.labels)
+                for label, of_label in outcome.by_label.items()
             },
             untested=tuple(names[v] for v in outcome.untested),
             measure="" if self.closed else measure(self.evidence, self.test),
@@ -231,22 +231,22 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             self._retrieve(retrieving, label, learned) for label in labels
         ]
         retrieved = dict(zip(labels, (yield from gather(retrievals)), strict=True))
-        kept = {
+        selected = {
             label: learned[label].marginals.by_strength(
                 {*learned[label].members, *retrieved[label]} - set(labels)
             )
             for label in labels
         }
         correcting = self._triplets(facts, "FedCFC")
-        dropped = yield from self._correct(correcting, kept)
+        dropped = yield from self._correct(correcting, selected)
         return FedCMFSOutcome(
             by_label={
                 label: LabelOutcome(
-                    features=tuple(v for v in kept[label] if v not in dropped[label]),
+                    features=tuple(v for v in selected[label] if v not in dropped[label]),
                     labels=_mutual(label, labels, learned),
                     learned=tuple(learned[label].marginals.by_strength(learned[label].members)),
                     retrieved=retrieved[label],
-                    dropped=tuple(v for v in kept[label] if v in dropped[label]),
+                    dropped=tuple(v for v in selected[label] if v in dropped[label]),
                     marginals=learned[label].marginals,
                 )
                 for label in labels
@@ -258,15 +258,16 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         self, triplets: Triplets, label: int, learned: Mapping[int, Neighbourhood]
     ) -> Retrieving:
         """FedCFR for one label (section 4.3, Alg. 2); at most two rounds."""
-        found = learned[label]
-        left_out = set(range(triplets.n_variables)) - {*learned, *found.members}
-        pool = found.marginals.dependent(self.alpha, left_out)
+        neighbourhood = learned[label]
+        left_out = set(range(triplets.n_variables)) - {*learned, *neighbourhood.members}
+        pool = neighbourhood.marginals.dependent(self.alpha, left_out)
         pool = pool[: _share(self.k1, len(pool))]
-        pairs = [(d, x, sets) for d, sets in _hiding(triplets, found, learned) for x in pool]
+        hiding = _hiding(triplets, neighbourhood, learned)
+        pairs = [(hidden_by, x, sets) for hidden_by, sets in hiding for x in pool]
         p_values = yield from triplets.given([(label, x, sets) for _, x, sets in pairs])
         checks: list[tuple[int, int, Sets]] = []
-        for (hidden_by, x, sets), own in zip(pairs, p_values, strict=True):
-            separating = [s[p > self.alpha] for s, p in zip(sets, own, strict=True)]
+        for (hidden_by, x, sets), by_size in zip(pairs, p_values, strict=True):
+            separating = [s[p > self.alpha] for s, p in zip(sets, by_size, strict=True)]
             without = [s[:, 1:] for s in separating[1:]]
             swapped = [np.where(s == hidden_by, label, s) for s in separating]
             checks += [(label, x, without), (hidden_by, x, swapped)]
@@ -281,15 +282,15 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
                 hidden = [h & (p > self.alpha) for h, p in zip(hidden, with_c[1:], strict=True)]
             if any(h.any() for h in hidden):
                 returned.add(x)
-        return tuple(found.marginals.by_strength(returned))
+        return tuple(neighbourhood.marginals.by_strength(returned))
 
     def _correct(
-        self, triplets: Triplets, kept: Mapping[int, list[int]]
+        self, triplets: Triplets, selected: Mapping[int, list[int]]
     ) -> Generator[Question, FloatVector, dict[int, set[int]]]:
         """FedCFC for all labels (section 4.4, Alg. 3): what has to go, by label."""
         checked = {
             label: features[len(features) - _share(self.k2, len(features)) :]
-            for label, features in kept.items()
+            for label, features in selected.items()
         }
         asking_for: dict[int, set[int]] = {}
         for label, features in checked.items():
@@ -299,10 +300,9 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             parents_and_children(triplets, feature, watched=frozenset(watching))
             for feature, watching in asking_for.items()
         ]
-        found = yield from gather(searches)
-        members = dict(zip(asking_for, (own.members for own in found), strict=True))
+        neighbourhoods = dict(zip(asking_for, (yield from gather(searches)), strict=True))
         return {
-            label: {feature for feature in features if label not in members[feature]}
+            label: {x for x in features if label not in neighbourhoods[x].members}
             for label, features in checked.items()
         }
 
@@ -326,13 +326,13 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
 
 def _hiding(
-    triplets: Triplets, found: Neighbourhood, learned: Mapping[int, Neighbourhood]
+    triplets: Triplets, neighbourhood: Neighbourhood, learned: Mapping[int, Neighbourhood]
 ) -> Iterator[tuple[int, Sets]]:
     """Every label among a label's neighbours, and all sets of neighbours that hold it, first.
 
     The strongest label comes first; once it has been dealt with it is no neighbour any more.
     """
-    held = found.marginals.by_strength(found.members)
+    held = neighbourhood.marginals.by_strength(neighbourhood.members)
     for hidden_by in [v for v in held if v in learned]:
         held.remove(hidden_by)
         pool = np.array(held, dtype=np.int64)
@@ -354,8 +354,8 @@ def _mutual(
 def _untested(n_variables: int, learned: Mapping[int, Neighbourhood]) -> tuple[int, ...]:
     """Variables that no site could test against any label."""
     tested = np.zeros(n_variables, dtype=bool)
-    for label, own in learned.items():
-        outcomes = ~np.isnan(own.marginals.p_value)
+    for label, neighbourhood in learned.items():
+        outcomes = ~np.isnan(neighbourhood.marginals.p_value)
         tested |= outcomes
         tested[label] |= outcomes.any()
     return tuple(np.flatnonzero(~tested).tolist())

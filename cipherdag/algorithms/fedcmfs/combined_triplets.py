@@ -93,8 +93,8 @@ def by_source(
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         if question.opens_bits:
             comparisons = [_asked(part) for part in question.parts]
-            told = yield from gather(comparisons, most_values=MAX_VALUES_PER_ROUND)
-            return np.concatenate(told)
+            verdicts = yield from gather(comparisons, most_values=MAX_VALUES_PER_ROUND)
+            return np.concatenate(verdicts)
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is tested")
         if not opened:

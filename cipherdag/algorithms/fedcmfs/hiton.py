@@ -110,7 +110,7 @@ class Triplets:
             question = self._question(blocks)
             p_value, _ = weighted_means(question, (yield question))
         by_size = np.split(p_value, np.cumsum([len(block) for block in blocks]))
-        return by_owner([[len(own) for own in sets] for _, _, sets in families], by_size)
+        return by_owner([[len(rows) for rows in sets] for _, _, sets in families], by_size)
 
     def sizes(self, pool: int) -> range:
         """Sizes of sets that may be drawn from a pool of so many variables."""
@@ -205,16 +205,16 @@ class _Search:
             if self._separated(candidate, mask):
                 continue
             sets = self._untested(candidate, shared)
-            ahead += sum(len(own) for own in sets)
+            ahead += sum(len(rows) for rows in sets)
             if families and ahead > LOOKAHEAD:
                 break
             families.append((self.target, candidate, sets))
         p_values = yield from self.triplets.given(families)
         members = frozenset(self.members)
-        for (_, variable, sets), found in zip(families, p_values, strict=True):
+        for (_, variable, sets), by_size in zip(families, p_values, strict=True):
             self._known[variable] = members
-            for own, p_value in zip(sets, found, strict=True):
-                separating = own[p_value > self.triplets.test.alpha]
+            for rows, p_value in zip(sets, by_size, strict=True):
+                separating = rows[p_value > self.triplets.test.alpha]
                 if len(separating):
                     self._separators.setdefault(variable, []).append(separating)
 
@@ -226,21 +226,21 @@ class _Search:
 
     def _separated(self, variable: int, pool: NDArray[np.bool_]) -> bool:
         """Whether a set within the pool is known to separate it from the target."""
-        found = self._separators.get(variable, ())
-        return any(bool(pool[sets].all(axis=1).any()) for sets in found)
+        separators = self._separators.get(variable, ())
+        return any(bool(pool[sets].all(axis=1).any()) for sets in separators)
 
     def _untested(self, variable: int, shared: dict[frozenset[int], Sets]) -> Sets:
         """Sets of members of which the variable has not been tested, by size from 0.
 
         Variables beyond the members that know the same have the same sets; ``shared`` keeps them.
         """
-        known = self._known.get(variable, frozenset())
-        if known not in shared:
+        tested = self._known.get(variable, frozenset())
+        if tested not in shared:
             pool = np.array([v for v in self.members if v != variable], dtype=np.int64)
-            new = np.array([v not in known for v in pool.tolist()], dtype=bool)
+            new = np.array([v not in tested for v in pool.tolist()], dtype=bool)
             sets: Sets = []
             for size in self.triplets.sizes(len(pool)):
                 chosen = subsets(len(pool), size)
                 sets.append(pool[chosen[new[chosen].any(axis=1)]])
-            shared[known] = sets
-        return shared[known]
+            shared[tested] = sets
+        return shared[tested]

@@ -30,7 +30,7 @@ from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
 Wins = dict[tuple[int, int], bool]
-"""Of places i < j: whether j is stronger."""
+"""Of candidates i < j: whether j is stronger."""
 
 EACH_WITH_EACH = 24
 """Most candidates of which every two are compared."""
@@ -56,7 +56,7 @@ class Ranking:
     def strengths(
         self, marginals: WeightedEvidence, dependent: BoolVector
     ) -> Generator[Question, FloatVector, FloatVector]:
-        """Numbers in the place of strengths, larger for stronger: places from the last, from 1.
+        """Ranks of the pairs by strength, from the weakest, 1, to the strongest.
 
         Args:
             marginals: The target with every other variable, B pairs.
@@ -65,14 +65,14 @@ class Ranking:
         Raises:
             ParameterError: There are too many sites.
         """
-        places = np.flatnonzero(dependent)
-        found = np.zeros(len(dependent))
-        if len(places):
-            counts, members = pack_blocks([marginals.rows()[0][places]])
+        ranked = np.flatnonzero(dependent)
+        ranks = np.zeros(len(dependent))
+        if len(ranked):
+            counts, members = pack_blocks([marginals.rows()[0][ranked]])
             pairs = msgspec.structs.replace(marginals, counts=counts, members=members)
             order = yield from self._order(pairs)
-            found[places[order]] = np.arange(len(order), 0, -1)
-        return found
+            ranks[ranked[order]] = np.arange(len(order), 0, -1)
+        return ranks
 
     def _order(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, list[int]]:
         n_pairs = pairs.counts[0]
@@ -98,19 +98,19 @@ class Ranking:
 
 
 def ranked(count: int, compare: Comparing) -> Generator[Question, FloatVector, list[int]]:
-    """The places of so many candidates, the strongest first.
+    """The order of so many candidates, the strongest first.
 
     Args:
         count: How many there are.
-        compare: Of pairs of places i < j, shape (C, 2), whether j is stronger than i, shape (C,).
+        compare: Of pairs i < j, shape (C, 2), whether j is stronger than i, shape (C,).
     """
     groups = [list(range(count))]
-    while any(len(own) > 1 for own in groups):
-        asked = [pair for own in groups for pair in _pairs(own)]
-        told = yield from compare(np.array(asked, dtype=np.int64))
-        wins = dict(zip(asked, (told > 0).tolist(), strict=True))
-        groups = [part for own in groups for part in _parted(own, wins)]
-    return [place for own in groups for place in own]
+    while any(len(group) > 1 for group in groups):
+        asked = [pair for group in groups for pair in _pairs(group)]
+        verdicts = yield from compare(np.array(asked, dtype=np.int64))
+        wins = dict(zip(asked, (verdicts > 0).tolist(), strict=True))
+        groups = [part for group in groups for part in _parted(group, wins)]
+    return [candidate for group in groups for candidate in group]
 
 
 def _pivots(group: list[int]) -> list[int]:
@@ -119,7 +119,7 @@ def _pivots(group: list[int]) -> list[int]:
 
 
 def _pairs(group: list[int]) -> list[tuple[int, int]]:
-    """What is compared of candidates whose places ascend."""
+    """The pairs that are compared of candidates in ascending order."""
     if len(group) <= EACH_WITH_EACH:
         return list(combinations(group, 2))
     pivots = _pivots(group)
@@ -128,20 +128,20 @@ def _pairs(group: list[int]) -> list[tuple[int, int]]:
 
 
 def _parted(group: list[int], wins: Wins) -> list[list[int]]:
-    """Groups of them, the strongest first; a group of one has its place."""
+    """Groups of them, the strongest first; a group of one is ranked."""
 
-    def beaten(place: int, others: list[int]) -> int:
-        return sum(wins[place, own] if place < own else not wins[own, place] for own in others)
+    def beaten(i: int, others: list[int]) -> int:
+        return sum(wins[i, j] if i < j else not wins[j, i] for j in others)
 
     pivots = group if len(group) <= EACH_WITH_EACH else _pivots(group)
-    losses = {own: beaten(own, [other for other in pivots if other != own]) for own in group}
-    ranked_pivots = sorted(pivots, key=lambda own: (losses[own], own))
+    losses = {i: beaten(i, [j for j in pivots if j != i]) for i in group}
+    ranked_pivots = sorted(pivots, key=lambda i: (losses[i], i))
     if pivots is group:
-        return [[own] for own in ranked_pivots]
+        return [[candidate] for candidate in ranked_pivots]
     parts: list[list[int]] = [[] for _ in range(2 * len(pivots) + 1)]
-    for number, own in enumerate(ranked_pivots):
-        parts[2 * number + 1].append(own)
-    for own in group:
-        if own not in pivots:
-            parts[2 * losses[own]].append(own)
-    return [own for own in parts if own]
+    for number, candidate in enumerate(ranked_pivots):
+        parts[2 * number + 1].append(candidate)
+    for candidate in group:
+        if candidate not in pivots:
+            parts[2 * losses[candidate]].append(candidate)
+    return [part for part in parts if part]

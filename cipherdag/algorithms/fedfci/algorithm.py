@@ -55,20 +55,16 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
     """FedFCI's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
 
     Attributes:
-        reveal: What is opened of tests: ``bits``, ``sums`` or ``auto``, as in FedPC; ``bits`` needs
-            evidence ``stratified``, ``fisher`` or ``weighted_p``.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
             neighbours or not (Possible-D-SEP: on paths between the two, of what may be a cause of
-            one of them). ``rfci``: given neighbours
-            alone, and only what is read off a triple or a path is tested further: far fewer tests
-            and smaller sets; edges may stay that ``fci`` takes out.
+            one of them). ``rfci``: given neighbours alone, and only what is read off a triple or a
+            path is tested further: far fewer tests and smaller sets; edges may stay that ``fci``
+            takes out.
         selection: Whether rows may have been selected by what variables cause (rules 5 to 7). Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
         knowledge: Background knowledge: required edges are direct causes; a forbidden edge (a, b)
             and tiers say that a is no cause of b, not even through others, for what is between them
             may be unmeasured. Such a pair may still have an edge: an unmeasured cause of both.
-        bootstrap: Replicates over rows that every site draws from its own: the run is repeated in
-            the same rounds, and in how many of them each mark stands is counted.
         integrate: Where sites measured different variables, how many graphs to look at for those
             over all variables that have, among the variables of every group of sites, the group's
             own PAG (`graphs.ancestral.integration`). 0: none; the rules are applied to all
@@ -128,10 +124,10 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         of_groups = b"".join(local.endpoints.tobytes() for local in outcome.groups)
         return self._concluded(outcome, facts, integrate=0).decisions + of_groups
 
-    def report(self, found: LearntPAG) -> Report:
+    def report(self, conclusion: LearntPAG) -> Report:
         """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
-        report = report_on_tests(found, self.evidence, site_effect=self.site_effect)
-        return with_fitting(found, report)
+        report = report_on_tests(conclusion, self.evidence, site_effect=self.site_effect)
+        return with_fitting(conclusion, report)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedFCIOutcome]) -> EdgeCounts:
@@ -211,39 +207,39 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
         source: FederatedCITest,
         constraints: Constraints,
         facts: Facts,
-        found: StableSkeleton,
+        stable: StableSkeleton,
     ) -> Learning:
-        sets, measured = found.separations, facts.measured
-        untested = measured.never(found.skeleton)
-        open_edges = constraints.open(found.skeleton)
+        sets, measured = stable.separations, facts.measured
+        untested = measured.never(stable.skeleton)
+        open_edges = constraints.open(stable.skeleton)
         undirected = untested | facts.determined.without_direction(open_edges)
-        refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
+        refined = Refined(stable.skeleton.copy(), sets.sets, sets.p_values)
         judge = partial(self._judge, source)
         if self.search == "rfci":
             rules = RFCI(source, constraints, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            judged = yield from judge(found.skeleton, sets.sets, measured)
-            refined.triples = judged.without(triples_over(found.skeleton, undirected))
+            judged = yield from judge(stable.skeleton, sets.sets, measured)
+            refined.triples = judged.without(triples_over(stable.skeleton, undirected))
             doubtful = undirected if undirected.any() or not measured.everywhere else None
             grounds = Grounds(sets.sets, refined.triples.ambiguous, doubtful=doubtful)
-            start = start_marks(found.skeleton, constraints)
+            start = start_marks(stable.skeleton, constraints)
             start = with_colliders(start, refined.triples.colliders)
             marks = apply_zhang_rules(start, grounds, selection=self.selection)
             if doubtful is None and self.knowledge is None:
                 marks = nearest_pag(marks, refined.triples.ambiguous)
-        weakest = found.tested(source)
+        weakest = stable.tested(source)
         marks = np.where(undirected & (marks != NONE), CIRCLE, marks)
         reasons = source, measured, facts.determined
         return FedFCIOutcome(
             marks=marks,
-            layers=found.layers,
+            layers=stable.layers,
             removed=refined.removed,
             sepsets={pair: (given, refined.p_values[pair]) for pair, given in refined.sets.items()},
             colliders=tuple(refined.triples.colliders),
             ambiguous=tuple(refined.triples.ambiguous),
             weakest={pair: test for pair, test in weakest.items() if marks[pair]},
-            decisive=found.decisive.of(marks != NONE, constraints.joined, *reasons),
+            decisive=stable.decisive.of(marks != NONE, constraints.joined, *reasons),
             constraints=constraints,
             untested=untested,
         )

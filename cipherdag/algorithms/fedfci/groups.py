@@ -130,12 +130,12 @@ def _of_group(
     source: FederatedCITest, variables: tuple[int, ...], search: Search, judge: Judging
 ) -> Generator[Question, FloatVector, GroupGraph]:
     subset = SubsetFilter(source, np.array(variables, dtype=np.int64))
-    found = yield from search(subset, Constraints.none(len(variables)))
-    separations = found.separations
-    judged = yield from judge(subset, found.skeleton, separations.sets)
+    stable = yield from search(subset, Constraints.none(len(variables)))
+    separations = stable.separations
+    judged = yield from judge(subset, stable.skeleton, separations.sets)
     # what is open of all sets is told by the strongest: a PAG has no open triples
     by_set = [(x, y, z) for x, y, z in judged.ambiguous if y not in separations.sets[x, z]]
-    start = with_colliders(circles(found.skeleton), [*judged.colliders, *by_set])
+    start = with_colliders(circles(stable.skeleton), [*judged.colliders, *by_set])
     marks = apply_zhang_rules(start, Grounds(separations.sets), selection=False)
 
     def among_all(pair: Pair) -> Pair:
@@ -149,7 +149,7 @@ def _of_group(
         },
         {
             among_all(pair): replace(test, given=tuple(variables[v] for v in test.given))
-            for pair, test in found.tested(subset).items()
+            for pair, test in stable.tested(subset).items()
         },
     )
 

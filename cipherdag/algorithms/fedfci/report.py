@@ -77,9 +77,12 @@ def concluded(
     details: dict[str, Any] = {"evidence": algorithm.evidence, "tests": dict(outcome.tests)}
     marks, fitting = outcome.marks, None
     if integrate:
-        found = integrate_pags(len(names), outcome.groups, most=integrate, progress=_log_progress)
+        integration = integrate_pags(
+            len(names), outcome.groups, most=integrate, progress=_log_progress
+        )
         consistent = [(local, dag_of_pag(local.endpoints) is not None) for local in outcome.groups]
-        marks, fitting = found.common, Integrated(fitting_details(found, consistent, names))
+        marks = integration.common
+        fitting = Integrated(fitting_details(integration, consistent, names))
         details[INTEGRATED] = fitting.details
     graph = graph_of_endpoints(names, marks)
     if closed:
@@ -100,19 +103,19 @@ def concluded(
     return LearntPAG(graph=graph, evidence=evidence, details=details)
 
 
-def _log_progress(looked_at: int, found: int) -> None:
+def _log_progress(looked_at: int, n_fitting: int) -> None:
     if looked_at % GRAPHS_PER_REPORT == 0:
-        log.info("%d graphs looked at, %d of which fit every group of sites", looked_at, found)
+        log.info("%d graphs looked at, %d of which fit every group of sites", looked_at, n_fitting)
 
 
-def with_fitting(found: LearntPAG, report: Report) -> Report:
+def with_fitting(conclusion: LearntPAG, report: Report) -> Report:
     """The report with the pairs of which neither causes the other, and the graphs that fit."""
-    lines = tuple(f"{e.source} and {e.target}" for e in found.graph.edges if e.mark == "<->")
+    lines = tuple(f"{e.source} and {e.target}" for e in conclusion.graph.edges if e.mark == "<->")
     hidden = Note("Neither causes the other; both have an unmeasured cause:", lines)
     notes = (*([hidden] if lines else []), *report.notes)
-    if INTEGRATED not in found.details:
+    if INTEGRATED not in conclusion.details:
         return replace(report, notes=notes)
-    fitting = Integrated(found.details[INTEGRATED])
+    fitting = Integrated(conclusion.details[INTEGRATED])
     return replace(
         report,
         notes=(*notes, *filter(None, [fitting.note()])),

@@ -71,32 +71,32 @@ class RFCI:
     selection: bool
     judge: Judge
 
-    def orient(self, found: Refined) -> Generator[Question, FloatVector, Endpoints]:
+    def orient(self, refined: Refined) -> Generator[Question, FloatVector, Endpoints]:
         """The PAG, and in `found` the edges and triples that it rests on.
 
         Rounds: one per turn in which edges fall, those of `judge`, and one per layer of
         discriminating paths.
         """
         while True:
-            if (yield from self._thinned(found, _of_triples(found))):
+            if (yield from self._thinned(refined, _of_triples(refined))):
                 continue
-            found.triples = yield from self.judge(found.skeleton, found.sets)
+            refined.triples = yield from self.judge(refined.skeleton, refined.sets)
             start = with_colliders(
-                start_marks(found.skeleton, self.constraints), found.triples.colliders
+                start_marks(refined.skeleton, self.constraints), refined.triples.colliders
             )
             paths: set[tuple[int, ...]] = set()
             while True:
-                grounds = Grounds(found.sets, found.triples.ambiguous, paths)
+                grounds = Grounds(refined.sets, refined.triples.ambiguous, paths)
                 marks = apply_zhang_rules(start, grounds, selection=self.selection)
                 new = set(deciding(marks)) - paths
                 if not new:
                     return marks
-                if (yield from self._thinned(found, _of_paths(new, found))):
+                if (yield from self._thinned(refined, _of_paths(new, refined))):
                     break
                 paths |= new
 
     def _thinned(
-        self, found: Refined, tests: Iterable[Test]
+        self, refined: Refined, tests: Iterable[Test]
     ) -> Generator[Question, FloatVector, bool]:
         """Take out the edges that some of the tests separate; whether there are any."""
         joined = self.constraints.joined
@@ -107,9 +107,9 @@ class RFCI:
             smaller = yield from self._strongest(subsets)
             removed |= smaller
         for pair, (given, p_value) in removed.items():
-            found.skeleton[pair] = found.skeleton[pair[::-1]] = False
-            found.sets[pair], found.p_values[pair] = given, p_value
-        found.removed += len(removed)
+            refined.skeleton[pair] = refined.skeleton[pair[::-1]] = False
+            refined.sets[pair], refined.p_values[pair] = given, p_value
+        refined.removed += len(removed)
         return bool(removed)
 
     def _strongest(
@@ -135,19 +135,19 @@ class RFCI:
         return best
 
 
-def _of_triples(found: Refined) -> Iterator[Test]:
+def _of_triples(refined: Refined) -> Iterator[Test]:
     """Whether both edges of every unshielded triple stand given what separates its ends (3.1)."""
-    for x, z in unshielded_pairs(found.skeleton).tolist():
-        given = found.sets[x, z]
-        for y in np.flatnonzero(found.skeleton[x] & found.skeleton[z]).tolist():
+    for x, z in unshielded_pairs(refined.skeleton).tolist():
+        given = refined.sets[x, z]
+        for y in np.flatnonzero(refined.skeleton[x] & refined.skeleton[z]).tolist():
             yield x, y, given - {y}
             yield z, y, given - {y}
 
 
-def _of_paths(paths: Iterable[tuple[int, ...]], found: Refined) -> Iterator[Test]:
+def _of_paths(paths: Iterable[tuple[int, ...]], refined: Refined) -> Iterator[Test]:
     """Whether every edge of a path stands given all subsets of what separates its ends (3.2)."""
     for path in paths:
-        given = found.sets[min(path[0], path[-1]), max(path[0], path[-1])]
+        given = refined.sets[min(path[0], path[-1]), max(path[0], path[-1])]
         for x, y in pairwise(path):
             rest = sorted(given - {x, y})
             sizes = (combinations(rest, size) for size in range(len(rest) + 1))

@@ -161,5 +161,7 @@ def triple_constraints(
     more = [triple for triple in by_set if triple[::2] not in judged.separated]
     ambiguous = [triple for triple in judged.ambiguous if triple[::2] in judged.separated]
     constraints = TripleConstraints([*judged.colliders, *more], ambiguous, tuple(judged.colliders))
-    unmeasured = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
+    unmeasured = {
+        triple for triple in more if not measured.has([*triple, *sets[triple[0], triple[2]]])
+    }
     return constraints.without(unmeasured | triples_over(skeleton, measured.never(skeleton)))

@@ -77,12 +77,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     """FedPC's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
 
     Attributes:
-        reveal: What is opened of a test: ``bits``: whether it says dependent, or whether an edge
-            falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
-            ``sums``: the sums over the sites that the evidence needs. ``bits`` needs evidence
-            ``stratified``, ``fisher``, ``weighted_p``, or ``vote`` with `sepset` ``max``. ``auto``:
-            ``bits`` with evidence ``stratified``, ``sums`` with another that is named, as it was
-            published; the policies of sites refuse ``sums`` unless they say otherwise.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
@@ -92,13 +86,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
             other evidence than ``vote``: the highest p of the round that separated the pair, for
             which nothing more is asked.
-        colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
-            (with ``max``, that of largest p: Ramsey, 2016). The others need other evidence than
-            ``vote``, look at all sets, and say what is not clear (`constraint_based.colliders`):
-            ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
-            x and z have y; ``p_value_drop``: p falls, on average to less than half, as y joins the
-            sets. ``auto``: ``p_value_drop``, or ``sepset`` with votes and where sets come from the
-            ``search``.
         reference: Whether to follow the paper or its original program where they differ; either
             implies votes, and ``auto`` is the paper with any evidence. ``paper``:
             order-independent layers, strictly more than ``vote_share`` of the sites, candidates
@@ -106,7 +93,6 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
             means a collider, a site that cannot test keeps the edge, and the DAG is made by its own
             rule, which may leave cycles (`fedpc.reference`).
-        max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge, of those that can test it; a site whose
             tests of an edge are all impossible abstains, and an edge that too few sites can test
             stays.
@@ -217,9 +203,9 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             return GraphFromTests.evidence_disclosures(self)
         return CLOSED_VOTES if self.closed else VOTES, SEPARATORS.get(self.sepset, "")
 
-    def report(self, found: LearntGraph) -> Report:
+    def report(self, conclusion: LearntGraph) -> Report:
         """Confidence of edges, triples that stay open, and differences between sites."""
-        return report_on_tests(found, self.decided_by, site_effect=self.site_effect)
+        return report_on_tests(conclusion, self.decided_by, site_effect=self.site_effect)
 
     @staticmethod
     def count_edges(outcomes: Sequence[FedPCOutcome]) -> EdgeCounts:
@@ -263,35 +249,35 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         source: FederatedCITest,
         constraints: Constraints,
         facts: Facts,
-        found: StableSkeleton,
+        stable: StableSkeleton,
     ) -> Asking:
         """Separating sets, and the class that they and the rule for colliders tell."""
-        search = self.separator_search(found.skeleton)
+        search = self.separator_search(stable.skeleton)
         chosen, judged = yield from separate_and_judge(
             source,
             search,
-            None if self.sepset == "max" else found.separations,
+            None if self.sepset == "max" else stable.separations,
             None if self.rule == "sepset" else self.rule,
         )
-        untested = facts.measured.never(found.skeleton & ~constraints.joined)
-        open_edges = constraints.open(found.skeleton)
+        untested = facts.measured.never(stable.skeleton & ~constraints.joined)
+        open_edges = constraints.open(stable.skeleton)
         undirected = untested | facts.determined.without_direction(open_edges)
-        doubtful = triples_over(found.skeleton, undirected)
+        doubtful = triples_over(stable.skeleton, undirected)
         judged = None if judged is None else judged.without(doubtful)
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         reasons = source, facts.measured, facts.determined
         outcome = FedPCOutcome(
-            skeleton=found.skeleton,
-            arcs=found.skeleton,
+            skeleton=stable.skeleton,
+            arcs=stable.skeleton,
             separators={pair: chosen.sets.get(pair) for pair in pairs},
             support={pair: chosen.p_values.get(pair, 0.0) for pair in pairs},
-            layers=found.layers,
+            layers=stable.layers,
             ambiguous=tuple(sorted(doubtful)) if judged is None else tuple(judged.ambiguous),
             colliders=None if judged is None else judged.colliders,
             clarity={} if judged is None else judged.clarity,
-            weakest=found.tested(source),
-            decisive=found.decisive.of(found.skeleton, constraints.joined, *reasons),
-            separated_pairs=found.separated_pairs,
+            weakest=stable.tested(source),
+            decisive=stable.decisive.of(stable.skeleton, constraints.joined, *reasons),
+            separated_pairs=stable.separated_pairs,
             rows=0 if source.kinds is None else source.kinds.rows,
             constraints=constraints,
             untested=untested,
@@ -304,7 +290,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             open_triples=doubtful,
             by_clarity=self.closed or self.rule == "p_value_drop",
             conflicts=self._conflicts,
-            tie_break_score=found.tie_break_score,
+            tie_break_score=stable.tie_break_score,
         )
 
     def _learn_by_votes(self, facts: Facts, constraints: Constraints) -> Asking:

@@ -184,7 +184,7 @@ class _Reader:
         """Pairs with a common neighbour first, then all others that were separated."""
         chosen, support = self._outcome.separators, self._outcome.support
         first = ((pair, given, support[pair]) for pair, given in chosen.items())
-        others = (own for own in self._outcome.separated_pairs if own[0] not in chosen)
+        others = (item for item in self._outcome.separated_pairs if item[0] not in chosen)
         return tuple(
             Separation(
                 first=self._names[x],
@@ -197,7 +197,7 @@ class _Reader:
 
     def _undirected(self, a: int, b: int) -> str:
         """Why an edge has no direction."""
-        near = [own for own in self._doubtful if {a, b} in (set(own[:2]), set(own[1:]))]
+        near = [triple for triple in self._doubtful if {a, b} in (set(triple[:2]), set(triple[1:]))]
         if not near or not self._reference.makes_class:
             return self._reference.undirected
         x, y, z = (self._names[v] for v in near[0])

@@ -63,9 +63,11 @@ def concluded(
     if outcome.bootstrap is not None:
         details["bootstrap"] = outcome.bootstrap.details(names)
     if outcome.in_class is None:
-        found = LearntGraph.in_code_order(names, outcome.arcs, evidence=evidence, details=details)
+        conclusion = LearntGraph.in_code_order(
+            names, outcome.arcs, evidence=evidence, details=details
+        )
     else:
-        found = LearntGraph.of_dag(
+        conclusion = LearntGraph.of_dag(
             names,
             outcome.in_class.dag,
             cpdag=outcome.in_class.arcs,
@@ -75,6 +77,6 @@ def concluded(
             details=details,
         )
     if outcome.bootstrap is None:
-        return found
-    resampled = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
-    return replace(found, evidence=resampled)
+        return conclusion
+    resampled = Confidences(details["bootstrap"]).evidence(evidence, conclusion.graph)
+    return replace(conclusion, evidence=resampled)

@@ -135,9 +135,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """What the objective opens."""
         return (OBJECTIVES[self.objective],)
 
-    def report(self, found: LearntGraph) -> Report:
+    def report(self, conclusion: LearntGraph) -> Report:
         """The regret and its curve."""
-        return reported(found)
+        return reported(conclusion)
 
     def _run(self, n_variables: int) -> Searching:
         objective = self._objective(n_variables)
@@ -145,12 +145,12 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
         require_possible("the regret of the empty graph", BEYOND, holds=start)
         progress = Progress([start[0].value])
-        found = yield from self._search(objective, progress)(start[0])
-        dag = matrix_of(found.dag)
+        best = yield from self._search(objective, progress)(start[0])
+        dag = matrix_of(best.dag)
         return RFcdOutcome(
             dag=dag,
             arcs=cpdag_of(dag),
-            regret=in_nats(found.value, self.grid_bits),
+            regret=in_nats(best.value, self.grid_bits),
             curve=tuple(in_nats(value, self.grid_bits) for value in progress.curve),
             grid=in_nats(1, self.grid_bits),
             candidates=progress.candidates,
@@ -166,13 +166,15 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         if name == "auto":
             name = "best-first" if self._equivalent_equal else "beam"
         kept = self.beam if name == "beam" else self.kept
-        own = Search(
+        search = Search(
             objective=objective,
             kept=kept,
             equivalent_equal=self._equivalent_equal,
             progress=progress,
         )
-        return {"best-first": own.best_first, "beam": own.algorithm_1, "ges": own.greedy}[name]
+        return {"best-first": search.best_first, "beam": search.algorithm_1, "ges": search.greedy}[
+            name
+        ]
 
     def _objective(self, n_variables: int) -> Objective:
         spec = ScoreSpec(score=self.score, learner=self.learner)

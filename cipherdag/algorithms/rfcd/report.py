@@ -54,9 +54,9 @@ def concluded(outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
     )
 
 
-def reported(found: LearntGraph) -> Report:
+def reported(conclusion: LearntGraph) -> Report:
     """The regret in a sentence, and its curve."""
-    details = found.details
+    details = conclusion.details
     curve = details["regret_curve"]
     said = (
         f"Worst-case regret {details['regret']:.3f} (empty graph {curve[0]:.3f}), to the nearest "
