@@ -185,7 +185,7 @@ def test_rows_drawn_for_a_replicate_are_moved_as_the_rows_and_once_more():
     beside = []
     for _ in range(60):
         own = codes[rng.integers(0, 400, 400)]
-        drawn = pooled(own, within=whole)
+        drawn = pooled(own, parent=whole)
         beside.append(drawn.answer(asked(SINGLES)) - exact(own) - of_rows)
     beside = np.array(beside)
     assert (np.abs(beside) <= JOLT + 1e-9).all()
@@ -197,7 +197,7 @@ def test_what_is_rare_among_the_rows_is_rare_among_those_drawn_from_them():
     codes = site(400, 9, rare=0.0)
     codes[:10, RARE] = 1
     drawn = np.repeat(codes, 2, axis=0)
-    own = pooled(drawn, within=pooled(codes))
+    own = pooled(drawn, parent=pooled(codes))
     assert np.abs(own.answer(asked(SINGLES))[RARE]) <= 2 * JOLT
     assert np.abs(pooled(drawn).answer(asked(SINGLES))[RARE]) > 20
 
