@@ -29,6 +29,7 @@ LIMITS = {
     "levels": 10,
     "circles": 0,
     "circles between files": 0,
+    "circles with types counted": 6,
     "circles between nested folders": 0,
     "upward imports": 0,
     "constants defined twice": 0,

@@ -258,7 +258,7 @@ def _resume_or_command(
     if (resume or plan) is not None and context.invoked_subcommand is not None:
         raise click.UsageError("--resume and --plan say which algorithm runs: name none")
     default = ParameterSource.DEFAULT
-    given = [own for own in ("folder", *options) if context.get_parameter_source(own) != default]
+    given = [each for each in ("folder", *options) if context.get_parameter_source(each) != default]
     if (resume or plan) is None and given and context.invoked_subcommand is not None:
         raise click.UsageError("an algorithm's options stand after its name")
     if resume is not None:
