@@ -55,7 +55,7 @@ def main() -> None:
         found = {name: alone(rows) for name, rows in own.items()}
         same += len({str(graph) for graph in found.values()}) == 1
         for way, algorithm in TOGETHER.items():
-            found[way] = Federation.simulate(own).run(algorithm, seed=0).graph
+            found[way] = Federation.simulate(own).run(algorithm, seed=0).finding.graph
         for name, graph in found.items():
             far[name].append(compare(graph, truth).shd)
             if seed == 1:

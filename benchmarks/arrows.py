@@ -24,7 +24,7 @@ from cipherdag.graphs.networks import asia
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cipherdag import CausalGraph, Result
+    from cipherdag import CausalGraph, LearntGraph
 
 SHOWN = 1
 """The seed of the documents."""
@@ -45,7 +45,7 @@ def main() -> None:
             for evidence in EVIDENCE:
                 found = federation.run(FedPC(alpha=0.01, evidence=evidence), seed=seed)
                 case = {"data": name, "seed": seed, "evidence": evidence}
-                cases.append(case | measured(found, network.graph))
+                cases.append(case | measured(found.finding, network.graph))
                 print(cases[-1], flush=True)
     report = {"cases": cases}
     print(markdown(report))
@@ -66,7 +66,7 @@ def uneven(patients: pd.DataFrame, seed: int) -> Federation:
 SPLITS = {"readme": three_files, "demo": uneven}
 
 
-def measured(found: Result, truth: CausalGraph) -> dict:
+def measured(found: LearntGraph, truth: CausalGraph) -> dict:
     """Wrong arrows by kind, and both distances."""
     arrows, true = found.graph.directed, set(truth.directed)
     joined = true | {(effect, cause) for cause, effect in true}

@@ -73,7 +73,7 @@ def measured(folder: Path, case: dict) -> dict:
     )
     federation = Federation.simulate(tables, schema=schema, policy=policy, device="cpu")
     _, cpu, result = timed(federation.run, METHODS[case["method"]], seed=case["sample"])
-    distance = result.metrics_cpdag(truth)
+    distance = result.finding.metrics_cpdag(truth)
     return {"shd_cpdag": distance.shd, "extra": distance.extra, "cpu_seconds": cpu}
 
 

@@ -118,19 +118,19 @@ def of_sites(case: dict, data, schema, truth) -> dict:
     # what is loaded once is no part of a run
     federated(data[:WARM], schema, case).run(METHODS[method], seed=seed)
     wall, cpu, result = timed(federation.run, METHODS[method], seed=seed)
-    found = measured(result.graph, result.dag, truth) | {
+    found = measured(result.finding.graph, result.finding.dag, truth) | {
         "cpu_seconds": cpu,
         "rounds": len(result.rounds),
         "protection": result.protection,
         "seconds": wall,
         "mb": bytes_per_site(result) / 1e6,
     }
-    if "sets" in result.details:
-        found["sets"] = dict(result.details["sets"])
-        found["cut_short"] = result.details["cut_short"]
+    if "sets" in result.finding.details:
+        found["sets"] = dict(result.finding.details["sets"])
+        found["cut_short"] = result.finding.details["cut_short"]
     if method.startswith("pooled") and method != "pooled-11":
         tables = [site.table for site in federation.sites]
-        found["above"] = result.details["score"] - score_of(METHODS[method], tables, truth)
+        found["above"] = result.finding.details["score"] - score_of(METHODS[method], tables, truth)
     return found
 
 

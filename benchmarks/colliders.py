@@ -62,11 +62,11 @@ def measured(
         own = {"policy": policy("pooled")} if allowed else {}
         federation = Federation.split(data, sites, seed=seed, schema=schema, device="cpu", **own)
         found = federation.run(FedPC(evidence=evidence, colliders=rule), seed=seed)
-        arrows, true = set(found.graph.directed), set(truth.directed)
+        arrows, true = set(found.finding.graph.directed), set(truth.directed)
         runs.append(
             {
-                "shd_cpdag": found.metrics_cpdag(truth).shd,
-                "shd": found.metrics(truth).shd,
+                "shd_cpdag": found.finding.metrics_cpdag(truth).shd,
+                "shd": found.finding.metrics(truth).shd,
                 "right": len(arrows & true),
                 "wrong": sum((effect, cause) in true for cause, effect in arrows),
             }
@@ -74,7 +74,7 @@ def measured(
         if distance:
             from adjustment_distance import adjustment_distance
 
-            runs[-1]["aid"] = adjustment_distance(found.graph, truth)
+            runs[-1]["aid"] = adjustment_distance(found.finding.graph, truth)
             runs[-1]["pairs"] = len(truth.nodes) * (len(truth.nodes) - 1)
     shown = ("shd_cpdag", "shd", *(("aid", "pairs") if distance else ()))
     medians = {name: median(own[name] for own in runs) for name in shown}

@@ -127,7 +127,7 @@ def measured(data, schema, algorithm, seed: int, *, sites=SITES, protection="mas
         "cpu_seconds": cpu,
         "rounds": len(result.rounds),
         "bytes_per_site": bytes_per_site(result),
-        "edges": len(result.graph.edges),
+        "edges": len(result.finding.graph.edges),
     }
 
 

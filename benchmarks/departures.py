@@ -116,26 +116,32 @@ def verdict(found, references):
         return found
     if not hasattr(found, "graph"):
         chosen = [
-            {(a, own.feature) for a, of in r.features.items() for own in of} for r in references
+            {(a, own.feature) for a, of in r.finding.features.items() for own in of}
+            for r in references
         ]
-        own = {(a, feature.feature) for a, of in found.features.items() for feature in of}
+        own = {(a, feature.feature) for a, of in found.finding.features.items() for feature in of}
         return "right" if set.intersection(*chosen) <= own <= set.union(*chosen) else "WRONG"
-    if any(found.graph == own.graph for own in references):
+    if any(found.finding.graph == own.finding.graph for own in references):
         return "right"
-    pairs = [{frozenset((e.source, e.target)) for e in own.graph.edges} for own in references]
-    arrows = [
-        {(e.source, e.target) for e in own.graph.edges if e.mark == "-->"} for own in references
+    pairs = [
+        {frozenset((e.source, e.target)) for e in own.finding.graph.edges} for own in references
     ]
-    kept = {frozenset((e.source, e.target)) for e in found.graph.edges}
+    arrows = [
+        {(e.source, e.target) for e in own.finding.graph.edges if e.mark == "-->"}
+        for own in references
+    ]
+    kept = {frozenset((e.source, e.target)) for e in found.finding.graph.edges}
     # an edge that says its test was not done may force a common effect at its ends
     ends = {
         end
-        for own in found.evidence.edges
+        for own in found.finding.evidence.edges
         if own.status == "undone"
         for end in (own.source, own.target)
     }
     new = {
-        (e.source, e.target) for e in found.graph.edges if e.mark == "-->" and e.target not in ends
+        (e.source, e.target)
+        for e in found.finding.graph.edges
+        if e.mark == "-->" and e.target not in ends
     }
     if set.intersection(*pairs) <= kept and new <= set.union(*arrows):
         return "less certain"

@@ -78,7 +78,7 @@ class Drawn:
     def masked(self, algorithm: Algorithm) -> object:
         """What it concludes of masked sums."""
         policy = Policy(min_cell_size=0, questions=QUESTION_KINDS)
-        return Federation.simulate(self.sites, policy=policy, device="cpu").run(algorithm)
+        return Federation.simulate(self.sites, policy=policy, device="cpu").run(algorithm).finding
 
 
 def _codes(column: pd.Series) -> NDArray[np.float64]:

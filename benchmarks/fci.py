@@ -84,8 +84,11 @@ def measure(folder: Path, case: dict) -> dict:
             data, SITES, seed=number, schema=schema, policy=policy, device="cpu"
         )
         wall, cpu, result = timed(federation.run, METHODS[method], seed=number)
-        found = result.graph
-        more = {"rounds": len(result.rounds), "tests": sum(result.details["tests"].values())}
+        found = result.finding.graph
+        more = {
+            "rounds": len(result.rounds),
+            "tests": sum(result.finding.details["tests"].values()),
+        }
     measured = asdict(compare_pags(found, truth))
     return measured | {"seconds": wall, "cpu_seconds": cpu, "hidden": sorted(hidden)} | more
 

@@ -71,20 +71,20 @@ def measure(name: str, sites: int, options) -> dict:
         )
         results[protection] = federation.run(algorithm, seed=options.seed)
     one = results["masking"]
-    truth = CausalGraph.from_csv(edges, nodes=one.graph.nodes)
+    truth = CausalGraph.from_csv(edges, nodes=one.finding.graph.nodes)
     beliefs = np.array([belief(result) for result in results.values()])
     return {
         "data": name,
         "sites": sites,
         "deal": deal,
         "rows": len(frame),
-        "variables": len(one.graph.nodes),
+        "variables": len(one.finding.graph.nodes),
         "regimes": int(regimes),
-        "shd": one.metrics(truth).shd,
+        "shd": one.finding.metrics(truth).shd,
         "empty_graph_shd": len(truth.edges),
-        "edges": len(one.graph.edges),
-        "cut": len(one.details["cut"]),
-        "entropies": one.details["edge_entropy"],
+        "edges": len(one.finding.graph.edges),
+        "cut": len(one.finding.details["cut"]),
+        "entropies": one.finding.details["edge_entropy"],
         "same_aggregates": same_aggregates(results),
         "largest_difference": float(np.abs(beliefs - beliefs[0]).max()),
         "bytes_per_site": {p: bytes_per_site(r) for p, r in results.items()},
@@ -93,7 +93,7 @@ def measure(name: str, sites: int, options) -> dict:
 
 
 def belief(result) -> np.ndarray:
-    rows = result.details["belief"]
+    rows = result.finding.details["belief"]
     return np.array([list(row.values()) for row in rows.values()])
 
 

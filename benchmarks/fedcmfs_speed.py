@@ -69,7 +69,7 @@ def measure(data: MultiLabelData, test: str, arguments) -> dict:
         "tests_per_cpu_second": triplets * arguments.sites / statistics.median(busy["masking"]),
         "rounds": len(rounds),
         "bytes_per_site": bytes_per_site(last["masking"]),
-        "features": len(last["masking"].union),
+        "features": len(last["masking"].finding.union),
         "same": len({result.to_csv() for result in last.values()}) == 1,
     }
 

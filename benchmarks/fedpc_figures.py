@@ -60,7 +60,7 @@ def skeleton(sample, seed: int, sites: int, **parameters) -> tuple[int, int]:
     federation = Federation.split(
         data, sites, seed=seed, schema=schema, policy=policy("vote"), device="cpu"
     )
-    found = federation.run(FedPC(evidence="vote", **parameters), seed=seed).graph
+    found = federation.run(FedPC(evidence="vote", **parameters), seed=seed).finding.graph
     own, true = (
         {frozenset((edge.source, edge.target)) for edge in graph.edges} for graph in (found, truth)
     )

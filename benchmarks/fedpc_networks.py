@@ -41,20 +41,20 @@ def measure(folder: Path, network: str, sites: int, seed: int) -> dict:
         results[protection] = federation.run(FedPC())
     one = results["masking"]
     edges = (folder / f"{network}_edges.csv").read_text("utf-8")
-    truth = CausalGraph.from_csv(edges, nodes=one.graph.nodes)
+    truth = CausalGraph.from_csv(edges, nodes=one.finding.graph.nodes)
     return {
         "network": network,
         "sites": sites,
         "seed": seed,
-        "shd": one.metrics(truth).shd,
-        "shd_cpdag": one.metrics_cpdag(truth).shd,
-        "f1": one.metrics(truth).f1,
+        "shd": one.finding.metrics(truth).shd,
+        "shd_cpdag": one.finding.metrics_cpdag(truth).shd,
+        "f1": one.finding.metrics(truth).f1,
         "rounds": len(one.rounds),
         "seconds": {p: r.seconds for p, r in results.items()},
         "bytes_per_site": {p: bytes_per_site(r) for p, r in results.items()},
         "same_graphs": len({r.graph for r in results.values()}) == 1,
         "same_aggregates": same_aggregates(results),
-        "dag_note": one.dag_note,
+        "dag_note": one.finding.dag_note,
     }
 
 

@@ -70,11 +70,11 @@ def protections(arguments) -> dict:
             if repeat:  # the first turn warms up
                 runs[protection].append(last[protection].seconds)
     found = {
-        "same_graph": len({result.graph for result in last.values()}) == 1,
+        "same_graph": len({result.finding.graph for result in last.values()}) == 1,
         "protections": {name: figures(runs, last, name) for name in PROTECTIONS},
     }
     if arguments.truth is not None:
-        found["shd"] = last["masking"].metrics(read_truth(arguments, last["masking"])).shd
+        found["shd"] = last["masking"].finding.metrics(read_truth(arguments, last["masking"])).shd
     for name, figure in found["protections"].items():
         print(
             f"votes, {name:8} {figure['median_seconds']:7.2f} s  {figure['ratio_to_none']:5.2f} x "
@@ -142,7 +142,7 @@ def contestants(data: Path, sites: int, seed: int) -> tuple:
     def own(sepset):
         def run(_, alpha, largest):
             algorithm = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest, sepset=sepset)
-            return federation.run(algorithm).graph.skeleton()
+            return federation.run(algorithm).finding.graph.skeleton()
 
         return run
 
@@ -210,7 +210,7 @@ def gaussian_here(variables: int, sites: int, repeats: int, seed: int) -> dict:
         "seconds": [run[0] for run in runs],
         "median_cpu_seconds": statistics.median(run[1] for run in runs),
         "rounds": len(result.rounds),
-        "tests": sum(result.details["tests"].values()),
+        "tests": sum(result.finding.details["tests"].values()),
         "bytes_per_site": bytes_per_site(result),
         "before_mb": before,
         "peak_mb": peak_mb(),
@@ -219,7 +219,7 @@ def gaussian_here(variables: int, sites: int, repeats: int, seed: int) -> dict:
 
 def read_truth(arguments, result) -> CausalGraph:
     text = arguments.truth.read_text("utf-8")
-    return CausalGraph.from_csv(text, nodes=result.graph.nodes)
+    return CausalGraph.from_csv(text, nodes=result.finding.graph.nodes)
 
 
 def read_skeleton(arguments, names):

@@ -133,13 +133,13 @@ def by_evidence(federation, case: dict, truth) -> dict:
     if case["data"] in NONLINEAR:
         parameters = parameters | {"test": "kci", "kernel_rows": KERNEL_ROWS}
     result = federation.run(FedPC(**parameters), seed=case["sample"])
-    metrics = result.metrics(truth)
+    metrics = result.finding.metrics(truth)
     names = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision")
     return {name: getattr(metrics, name) for name in names} | {
-        "shd_cpdag": result.metrics_cpdag(truth).shd,
+        "shd_cpdag": result.finding.metrics_cpdag(truth).shd,
         "rounds": len(result.rounds),
         "bytes_per_site": bytes_per_site(result),
-        "tests": dict(result.details.get("tests", {})),
+        "tests": dict(result.finding.details.get("tests", {})),
     }
 
 

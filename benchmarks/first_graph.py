@@ -53,8 +53,8 @@ def measured(name: str, seed: int) -> dict:
     }
     result = Federation.simulate(sites).run(ALGORITHMS[name], seed=0)
     true = {frozenset(own) for own in asia().graph.directed}
-    found = {frozenset((own.source, own.target)) for own in result.graph.edges}
-    arrows = {(own.source, own.target) for own in result.graph.edges if own.mark == "-->"}
+    found = {frozenset((own.source, own.target)) for own in result.finding.graph.edges}
+    arrows = {(own.source, own.target) for own in result.finding.graph.edges if own.mark == "-->"}
     turned = {(effect, cause) for cause, effect in asia().graph.directed}
     return {
         "seed": seed,
@@ -62,7 +62,7 @@ def measured(name: str, seed: int) -> dict:
         "missing edges": len(true - found),
         "wrong arrows": len(arrows & turned),
         "right arrows": len(arrows & set(asia().graph.directed)),
-        "undone": sum(not own.stands_on_evidence for own in result.evidence.edges),
+        "undone": sum(not own.stands_on_evidence for own in result.finding.evidence.edges),
         "goes on": "What identifies an effect" in result.page(),
     }
 

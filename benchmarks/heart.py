@@ -91,9 +91,9 @@ def run(
     )
     _, cpu, result = timed(federation.run, FedPC(max_cond_size=LARGEST, **parameters))
     return {
-        "edges": [str(edge) for edge in result.graph.edges],
-        "skeleton": ["-".join(sorted((e.source, e.target))) for e in result.graph.edges],
-        "tests": dict(result.details.get("tests", {})),
+        "edges": [str(edge) for edge in result.finding.graph.edges],
+        "skeleton": ["-".join(sorted((e.source, e.target))) for e in result.finding.graph.edges],
+        "tests": dict(result.finding.details.get("tests", {})),
         "rounds": len(result.rounds),
         "seconds": result.seconds,
         "cpu_seconds": cpu,

@@ -16,7 +16,7 @@ import signal
 import statistics
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markdown_table import table
 
@@ -25,7 +25,7 @@ from cipherdag.deployment.packages import package_versions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cipherdag import Result
+    from cipherdag import Run
 
 PACKAGES = (
     "cipherdag",
@@ -192,12 +192,12 @@ def timed(function, *arguments, **options):
     return time.perf_counter() - wall, time.process_time() - cpu, result
 
 
-def bytes_per_site(result: Result) -> int:
+def bytes_per_site(result: Run[Any]) -> int:
     """What the site that sent most sent in a whole run."""
     return max(result.bytes_sent_per_site.values())
 
 
-def same_aggregates(results: Mapping[str, Result]) -> bool:
+def same_aggregates(results: Mapping[str, Run[Any]]) -> bool:
     """Whether all protections opened the same sums in every round."""
     return len({tuple(own.aggregate for own in r.rounds) for r in results.values()}) == 1
 

@@ -38,7 +38,7 @@ seconds = time.perf_counter() - began
 print(json.dumps({
     "seconds": seconds,
     "rounds": len(found.rounds),
-    "edges": len(found.graph.edges),
+    "edges": len(found.finding.graph.edges),
     "bytes": max(found.bytes_sent_per_site.values()),
 }))
 """

@@ -53,19 +53,19 @@ def compared(table, schema, truth, n_sites, seed):
         ).run(RFcd(search="beam"))
         for protection in PROTECTIONS
     }
-    if len({result.graph for result in results.values()}) != 1:
+    if len({result.finding.graph for result in results.values()}) != 1:
         raise SystemExit("the protections disagree on the graph")
     if not same_aggregates(results):
         raise SystemExit("the protections disagree on an aggregate")
     result = results["masking"]
-    metrics = result.metrics_cpdag(truth)
+    metrics = result.finding.metrics_cpdag(truth)
     return {
         "shd": metrics.shd,
         "f1": round(metrics.f1, 3),
-        "edges": len(result.graph.edges),
+        "edges": len(result.finding.graph.edges),
         "true_edges": len(truth.edges),
-        "regret": result.details["regret"],
-        "empty": result.details["regret_curve"][0],
+        "regret": result.finding.details["regret"],
+        "empty": result.finding.details["regret_curve"][0],
         "rounds": len(result.rounds),
         "seconds": {name: round(own.seconds, 2) for name, own in results.items()},
         "bytes_per_site": {name: bytes_per_site(own) for name, own in results.items()},

@@ -30,7 +30,7 @@ from measuring import parser, peak_mb, write_report
 
 from cipherdag import FedPC, Policy, Schema
 from cipherdag.algorithms.registry import program_digest
-from cipherdag.federation.one_run import carry_out
+from cipherdag.federation.run import carry_out
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.session import Session

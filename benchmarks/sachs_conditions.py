@@ -59,7 +59,7 @@ def main() -> None:
         if name.endswith("every count"):
             federation = allowing_every_count(federation)
         result, cpu = learnt(federation, name, arguments.seed)
-        truth = CausalGraph.from_csv(edges, nodes=result.graph.nodes)
+        truth = CausalGraph.from_csv(edges, nodes=result.finding.graph.nodes)
         cases.append({"method": name, "cpu_s": round(cpu, 1), **compared(result, truth)})
         print(cases[-1], flush=True)
         write_report(arguments.out, "sachs_conditions", {"cases": cases}, markdown)
@@ -108,11 +108,11 @@ def experiments(folder: Path, seed: int) -> Federation:
 
 def compared(result, truth: CausalGraph) -> dict:
     """Distances of DAG and CPDAG, and arrows by what the network says."""
-    dag, arrows = result.metrics(truth), set(result.graph.directed)
+    dag, arrows = result.finding.metrics(truth), set(result.finding.graph.directed)
     right = len(arrows & set(truth.directed))
     return {
         **{name: getattr(dag, name) for name in ("shd", "reverse", "extra", "miss")},
-        "shd_cpdag": result.metrics_cpdag(truth).shd,
+        "shd_cpdag": result.finding.metrics_cpdag(truth).shd,
         "right": right,
         "wrong": len(arrows) - right,
     }

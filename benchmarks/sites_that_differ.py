@@ -89,20 +89,20 @@ def measured(case: dict, folder: Path) -> dict:
     )
     wall, cpu, result = timed(federation.run, EVIDENCE[case["evidence"]], seed=case["sample"])
     truth = network.graph
-    arrows, true = set(result.graph.directed), set(truth.directed)
-    far = result.metrics_cpdag(truth)
+    arrows, true = set(result.finding.graph.directed), set(truth.directed)
+    far = result.finding.metrics_cpdag(truth)
     return {
         "shd_cpdag": far.shd,
         "extra": far.extra,
         "missing": far.miss,
-        "shd": result.metrics(truth).shd,
+        "shd": result.finding.metrics(truth).shd,
         "wrong": sum((effect, cause) in true for cause, effect in arrows),
         "arrows": len(arrows),
         "seconds": wall,
         "cpu_seconds": cpu,
         "rounds": len(result.rounds),
         "bytes_per_site": bytes_per_site(result),
-        "tests": dict(result.details.get("tests", {})),
+        "tests": dict(result.finding.details.get("tests", {})),
     }
 
 

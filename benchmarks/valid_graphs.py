@@ -28,7 +28,7 @@ import pandas as pd
 from markdown_table import table
 from measuring import add_line, parser, read_lines, write_report
 
-from cipherdag import CPDAG, MPDAG, FedBOSS, Federation, FedFCI, FedPC, Knowledge, Policy
+from cipherdag import CPDAG, MPDAG, FedBOSS, Federation, FedFCI, FedPC, Knowledge, Policy, Run
 from cipherdag.errors import CipherdagError
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
@@ -78,7 +78,7 @@ def measured(number: int, seed: int) -> dict:
         result = federation.run(algorithm(name, rng, known), seed=number)
     except CipherdagError as error:
         return case | {"type": type(error).__name__, "fault": ""}
-    return case | {"type": type(result.graph).__name__, "fault": fault(result)}
+    return case | {"type": type(result.finding.graph).__name__, "fault": fault(result)}
 
 
 def algorithm(name: str, rng: np.random.Generator, known: Knowledge | None):
@@ -98,11 +98,11 @@ def algorithm(name: str, rng: np.random.Generator, known: Knowledge | None):
 
 def fault(result) -> str:
     """What is wrong with a graph or with what was written of it; empty if nothing is."""
-    graph = result.graph
+    graph = result.finding.graph
     with tempfile.TemporaryDirectory() as folder:
         result.save(Path(folder) / "run")
-        again = type(result).load(Path(folder) / "run")  # makes the graph, and its check, anew
-    if type(again.graph) is not type(graph) or again.graph != graph:
+        again = Run.load(Path(folder) / "run")  # makes the graph, and its check, anew
+    if type(again.finding.graph) is not type(graph) or again.finding.graph != graph:
         return "the saved graph is another one"
     return of_class(graph) if isinstance(graph, MPDAG) else ""
 

@@ -55,7 +55,7 @@ from cipherdag import (
     Survival,
 )  # fmt: skip
 from cipherdag.federation import in_process
-from cipherdag.federation.one_run import FinishedRun
+from cipherdag.federation.run import FinishedRun
 from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session

@@ -2,108 +2,77 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cipherdag.algorithms.describe.algorithm import Describe
-    from cipherdag.algorithms.effect.algorithm import Effect
-    from cipherdag.algorithms.fedboss.algorithm import FedBOSS
-    from cipherdag.algorithms.fedcd.algorithm import FedCD
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
-    from cipherdag.algorithms.fedfci.algorithm import FedFCI
-    from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.graphcheck.algorithm import GraphCheck
-    from cipherdag.algorithms.rfcd.algorithm import RFcd
-    from cipherdag.algorithms.survival.algorithm import Survival
-    from cipherdag.errors import CipherdagError
-    from cipherdag.federation.simulated import Federation
-    from cipherdag.federation.site import Site
-    from cipherdag.graphs.graph import CPDAG, MPDAG, CausalGraph
-    from cipherdag.graphs.knowledge import Knowledge
-    from cipherdag.graphs.pag import PAG, PartialMixedGraph
-    from cipherdag.results.description_result import DescriptionResult
-    from cipherdag.results.effect_result import EffectResult
-    from cipherdag.results.feature_result import FeatureResult
-    from cipherdag.results.graph_check_result import GraphCheckResult
-    from cipherdag.results.pag_result import PAGResult
-    from cipherdag.results.result import Result
-    from cipherdag.results.survival_result import SurvivalResult
-    from cipherdag.sites.drafts.inference import infer_schema
-    from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.table.schema import Schema
-
-__all__ = [
-    "CPDAG",
-    "MPDAG",
-    "PAG",
-    "CausalGraph",
-    "CipherdagError",
-    "Describe",
-    "DescriptionResult",
-    "Effect",
-    "EffectResult",
-    "FeatureResult",
-    "FedBOSS",
-    "FedCD",
-    "FedCMFS",
-    "FedFCI",
-    "FedPC",
-    "Federation",
-    "GraphCheck",
-    "GraphCheckResult",
-    "Knowledge",
-    "PAGResult",
-    "PartialMixedGraph",
-    "Policy",
-    "RFcd",
-    "Result",
-    "Schema",
-    "Site",
-    "Survival",
-    "SurvivalResult",
-    "infer_schema",
-]
+    from cipherdag.algorithms.describe.algorithm import Describe as Describe
+    from cipherdag.algorithms.effect.algorithm import Effect as Effect
+    from cipherdag.algorithms.fedboss.algorithm import FedBOSS as FedBOSS
+    from cipherdag.algorithms.fedcd.algorithm import FedCD as FedCD
+    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS as FedCMFS
+    from cipherdag.algorithms.fedfci.algorithm import FedFCI as FedFCI
+    from cipherdag.algorithms.fedpc.algorithm import FedPC as FedPC
+    from cipherdag.algorithms.graphcheck.algorithm import GraphCheck as GraphCheck
+    from cipherdag.algorithms.rfcd.algorithm import RFcd as RFcd
+    from cipherdag.algorithms.survival.algorithm import Survival as Survival
+    from cipherdag.errors import CipherdagError as CipherdagError
+    from cipherdag.federation.simulated import Federation as Federation
+    from cipherdag.federation.site import Site as Site
+    from cipherdag.findings.description import Description as Description
+    from cipherdag.findings.estimated_effect import EstimatedEffect as EstimatedEffect
+    from cipherdag.findings.features import SelectedFeatures as SelectedFeatures
+    from cipherdag.findings.graph import LearntGraph as LearntGraph
+    from cipherdag.findings.graph_check import CheckedGraph as CheckedGraph
+    from cipherdag.findings.pag import LearntPAG as LearntPAG
+    from cipherdag.findings.survival import SurvivalAnalysis as SurvivalAnalysis
+    from cipherdag.graphs.graph import CPDAG as CPDAG
+    from cipherdag.graphs.graph import MPDAG as MPDAG
+    from cipherdag.graphs.graph import CausalGraph as CausalGraph
+    from cipherdag.graphs.knowledge import Knowledge as Knowledge
+    from cipherdag.graphs.pag import PAG as PAG
+    from cipherdag.graphs.pag import PartialMixedGraph as PartialMixedGraph
+    from cipherdag.results.run import Run as Run
+    from cipherdag.sites.policy.policy import Policy as Policy
+    from cipherdag.sites.table.schema import Schema as Schema
 
 _HOMES = {
-    "CPDAG": "cipherdag.graphs.graph",
-    "CausalGraph": "cipherdag.graphs.graph",
-    "CipherdagError": "cipherdag.errors",
-    "Describe": "cipherdag.algorithms.describe.algorithm",
-    "DescriptionResult": "cipherdag.results.description_result",
-    "Effect": "cipherdag.algorithms.effect.algorithm",
-    "EffectResult": "cipherdag.results.effect_result",
-    "FeatureResult": "cipherdag.results.feature_result",
-    "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
-    "FedCD": "cipherdag.algorithms.fedcd.algorithm",
-    "FedCMFS": "cipherdag.algorithms.fedcmfs.algorithm",
-    "FedFCI": "cipherdag.algorithms.fedfci.algorithm",
-    "FedPC": "cipherdag.algorithms.fedpc.algorithm",
-    "Federation": "cipherdag.federation.simulated",
-    "GraphCheck": "cipherdag.algorithms.graphcheck.algorithm",
-    "GraphCheckResult": "cipherdag.results.graph_check_result",
-    "Knowledge": "cipherdag.graphs.knowledge",
-    "MPDAG": "cipherdag.graphs.graph",
-    "PAG": "cipherdag.graphs.pag",
-    "PAGResult": "cipherdag.results.pag_result",
-    "PartialMixedGraph": "cipherdag.graphs.pag",
-    "Policy": "cipherdag.sites.policy.policy",
-    "RFcd": "cipherdag.algorithms.rfcd.algorithm",
-    "Result": "cipherdag.results.result",
-    "Schema": "cipherdag.sites.table.schema",
-    "Site": "cipherdag.federation.site",
-    "Survival": "cipherdag.algorithms.survival.algorithm",
-    "SurvivalResult": "cipherdag.results.survival_result",
-    "infer_schema": "cipherdag.sites.drafts.inference",
+    "algorithms.describe.algorithm": "Describe",
+    "algorithms.effect.algorithm": "Effect",
+    "algorithms.fedboss.algorithm": "FedBOSS",
+    "algorithms.fedcd.algorithm": "FedCD",
+    "algorithms.fedcmfs.algorithm": "FedCMFS",
+    "algorithms.fedfci.algorithm": "FedFCI",
+    "algorithms.fedpc.algorithm": "FedPC",
+    "algorithms.graphcheck.algorithm": "GraphCheck",
+    "algorithms.rfcd.algorithm": "RFcd",
+    "algorithms.survival.algorithm": "Survival",
+    "errors": "CipherdagError",
+    "federation.simulated": "Federation",
+    "federation.site": "Site",
+    "findings.description": "Description",
+    "findings.estimated_effect": "EstimatedEffect",
+    "findings.features": "SelectedFeatures",
+    "findings.graph": "LearntGraph",
+    "findings.graph_check": "CheckedGraph",
+    "findings.pag": "LearntPAG",
+    "findings.survival": "SurvivalAnalysis",
+    "graphs.graph": "CPDAG CausalGraph MPDAG",
+    "graphs.knowledge": "Knowledge",
+    "graphs.pag": "PAG PartialMixedGraph",
+    "results.run": "Run",
+    "sites.policy.policy": "Policy",
+    "sites.table.schema": "Schema",
 }
+_PUBLIC = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that ``cipherdag --help`` stays fast."""
-    if name not in _HOMES:
+    if name not in _PUBLIC:
         raise AttributeError(f"module 'cipherdag' has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"cipherdag.{_PUBLIC[name]}"), name)
 
 
 def __dir__() -> list[str]:

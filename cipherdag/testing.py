@@ -68,7 +68,7 @@ class Trial:
         data = changes.pop("data", self.data)
         return Federation.simulate(data, **(settings | changes))
 
-    def run(self, **changes: Any) -> Run:
+    def run(self, **changes: Any) -> Run[Any]:
         """One run over `federation`."""
         return self.federation(**changes).run(self.algorithm, seed=1)
 
@@ -180,7 +180,7 @@ def a_saved_run_verifies_and_loads(trial: Trial) -> None:
     result = trial.run()
     with tempfile.TemporaryDirectory() as folder:
         verify_folder(result.save(Path(folder) / "result"))
-        loaded = type(result).load(Path(folder) / "result", made_by=trial.algorithm)
+        loaded = Run.load(Path(folder) / "result", made_by=trial.algorithm)
     assert loaded.to_dict() == result.to_dict(), "the saved result reads back differently"
     page = loaded.page()
     for sentence in trial.algorithm.disclosures():
@@ -200,11 +200,11 @@ LAWS: tuple[Callable[[Trial], None], ...] = (
 """Every law by itself, for a test that is parametrised over them."""
 
 
-def _sums(run: Run) -> list[str]:
+def _sums(run: Run[Any]) -> list[str]:
     return [report.aggregate for report in run.rounds]
 
 
-def _found(run: Run) -> dict[str, Any]:
+def _found(run: Run[Any]) -> dict[str, Any]:
     shared = {"sites", "seconds", "bytes_sent_per_site", "round_reports", "ledgers", "protection"}
     return {name: value for name, value in run.to_dict().items() if name not in shared}
 

@@ -14,7 +14,8 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters, require
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.conclusion import Finding, LearntGraph, Report
+from cipherdag.findings.finding import Finding, Report
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence

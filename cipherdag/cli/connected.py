@@ -322,7 +322,7 @@ def _resume(
     _show_connected(result, out, as_json=as_json)
 
 
-def _show_connected(result: Run, out: Path | None, *, as_json: bool) -> None:
+def _show_connected(result: Run[Any], out: Path | None, *, as_json: bool) -> None:
     """Save and print the result of a run over real sites."""
     if out is not None:
         result.save(out, force=True)

@@ -18,7 +18,8 @@ from cipherdag.graphs.networks import DiscreteNetwork
 
 if TYPE_CHECKING:
     from cipherdag.federation.simulated import Federation
-    from cipherdag.results.result import Result
+    from cipherdag.findings.graph import LearntGraph
+    from cipherdag.results.run import Run
 
 DEFAULT_FOLDER = "cipherdag-demo"
 WAYS: tuple[tuple[str, Reveal, str], ...] = (
@@ -57,7 +58,7 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
         results = [
             _learnt(network, way, rows, seed, folder, resumed=resume is not None) for way in WAYS
         ]
-    _compare(*(own.graph for own in results))
+    _compare(*(result.finding.graph for result in results))
     _ask_off_plan(_hospitals(network, "bfv", rows, seed))
     click.echo(f"\nOpen {folder / 'bits' / 'report.html'} in a browser.")
 
@@ -91,18 +92,19 @@ def _learnt(
     folder: Path,
     *,
     resumed: bool,
-) -> Result:
+) -> Run[LearntGraph]:
     """The result of a way: learnt and saved, or as a demo that goes on saved it."""
     from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.findings.graph import LearntGraph
     from cipherdag.results.folder import REPORT_FILE
-    from cipherdag.results.result import Result
+    from cipherdag.results.run import Run
 
     name, reveal, protection = way
     own = folder / name
     click.echo(f"\nOf every test {_OPENED[reveal]}; what is summed is protected by {protection}.")
-    result: Result
+    result: Run[LearntGraph]
     if resumed and (own / REPORT_FILE).exists():
-        result = Result.load(own)
+        result = Run.load(own, LearntGraph)
     else:
         federation = _hospitals(network, protection, rows, seed)
         algorithm = FedPC(reveal=reveal)

@@ -112,7 +112,7 @@ def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **opt
 
 
 def _command(name: str, command: str, first: Sequence[click.Parameter], told: str) -> click.Command:
-    from cipherdag.findings.conclusion import LearntGraph, LearntPAG
+    from cipherdag.findings.graph_finding import GraphFinding
 
     own = algorithm_class(name)
     parameters = [
@@ -120,7 +120,7 @@ def _command(name: str, command: str, first: Sequence[click.Parameter], told: st
         *parameter_options(name),
         *(READINGS[own] for own in sorted(own.reads & {*READINGS})),
     ]
-    if own.concludes in (LearntGraph, LearntPAG):
+    if issubclass(own.concludes, GraphFinding):
         told_truth = "True edges (CSV) to measure the graph against."
         parameters.append(click.Option(["--truth"], type=FILE, help=told_truth))
 
@@ -193,7 +193,7 @@ def go_on(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None
     Raises:
         OutputError: The folder keeps no run, or one over other data.
     """
-    from cipherdag.federation.kept_run import read_rounds
+    from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import UNFINISHED, new_result_folder, read_run_toml
 
     kept = folder / UNFINISHED
@@ -225,7 +225,7 @@ def _carry_out(
 ) -> None:
     """Read the data, learn, save and show."""
     from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.findings.conclusion import LearntPAG
+    from cipherdag.findings.pag import LearntPAG
 
     if not as_json:
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")

@@ -72,7 +72,7 @@ def forget(folder: Path, *, whole: bool) -> None:
 
 def _say_how(folder: Path, go_on: str, parts: Sequence[str] = ("",)) -> bool:
     """Say where the rounds are kept; False where none had ended."""
-    from cipherdag.federation.kept_run import read_rounds
+    from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import REPORT_FILE
 
     rounds = [own for part in parts for own in read_rounds(folder / part)]

@@ -8,6 +8,7 @@ import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -23,6 +24,10 @@ from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
 from cipherdag.pages.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from cipherdag.findings.graph_finding import GraphFinding
+    from cipherdag.results.run import Run
 
 
 @click.group(context_settings={"help_option_names": ["--help"]})
@@ -67,12 +72,12 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
     """Write the report of the result in FOLDER anew, from what was saved."""
     from datetime import UTC, datetime
 
-    from cipherdag.results.kinds import load_run
-    from cipherdag.results.pag_result import PAGResult
+    from cipherdag.findings.pag import LearntPAG
+    from cipherdag.results.run import Run
     from cipherdag.sites.table.schema import Schema
 
-    result = load_run(folder)
-    names, hidden = tuple(result.identifiers), isinstance(result, PAGResult)
+    result = Run.load(folder)
+    names, hidden = tuple(result.identifiers), isinstance(result.finding, LearntPAG)
     ignored = Schema.loads(result.schema).ignored if result.schema else ()
     true = edges(truth, names, ignored, unmeasured=hidden) if truth is not None else None
     file = out or folder / "report.html"
@@ -138,6 +143,14 @@ def graph() -> None:
     """Show, compare and export a learnt graph, and ask it what identifies an effect."""
 
 
+def _learnt(folder: Path) -> Run[GraphFinding]:
+    """The result that a folder holds, which has to be a learnt graph."""
+    from cipherdag.findings.graph_finding import GraphFinding
+    from cipherdag.results.run import Run
+
+    return Run.load(folder, GraphFinding)
+
+
 @graph.command("show")
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
@@ -145,16 +158,15 @@ def graph() -> None:
 def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
     """Print or draw the graph of a result folder."""
     from cipherdag.graphs.exports import export_graph
-    from cipherdag.results.kinds import load_graph
 
-    result = load_graph(folder)
-    shown = result.graph
+    finding = _learnt(folder).finding
+    shown = finding.graph
     for kind, path in (("svg", svg), ("png", png)):
         if path is not None:
             export_graph(shown, kind, path)
             click.echo(f"Wrote {path}")
     if svg is None and png is None:
-        click.echo("\n".join(result.edge_lines))
+        click.echo("\n".join(finding.edge_lines))
 
 
 @graph.command("compare")
@@ -165,17 +177,18 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
 def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
     from cipherdag.results.compared_page import compared_page
-    from cipherdag.results.kinds import load_graph
 
-    here = load_graph(folder)
-    there = load_graph(other) if other.is_dir() else None
+    here = _learnt(folder)
+    there = _learnt(other) if other.is_dir() else None
     if html is not None and there is None:
         raise click.UsageError("--html compares two result folders")
-    metrics = here.apart(here.read_graph(other) if there is None else there.graph)
+    finding = here.finding
+    graph = finding.read_graph(other) if there is None else there.finding.graph
+    metrics = finding.distance_to(graph)
     if html is not None and there is not None:
         page = compared_page(here, there, (str(folder), str(other)))
         write_whole(html, page)
-    click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  ({here.compared_as})")
+    click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  ({finding.compared_as})")
 
 
 @graph.command("export")
@@ -190,9 +203,8 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 def graph_export(folder: Path, kind: str, out: Path) -> None:
     """Write a result's graph in another format."""
     from cipherdag.graphs.exports import export_graph
-    from cipherdag.results.kinds import load_graph
 
-    export_graph(load_graph(folder).graph, kind, out)
+    export_graph(_learnt(folder).finding.graph, kind, out)
     click.echo(f"Wrote {out}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -200,7 +200,7 @@ def _say_that_it_goes_on(live: LiveRun, ended: threading.Event) -> None:
         click.echo(told, err=True)
 
 
-def show(result: Run, truth: CausalGraph | None, *, as_json: bool) -> None:
+def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
     """Print a result as one JSON object, or in words with what left each site, if that is known."""
     from cipherdag.results.sentences import release_lines
     from cipherdag.sites.record.ledger import read_releases

@@ -105,11 +105,12 @@ def graph_of(source: Path) -> CausalGraph:
         GraphError: The file holds none.
         OutputError: The folder holds none.
     """
+    from cipherdag.findings.graph import LearntGraph
     from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.results.result import Result
+    from cipherdag.results.run import Run
 
     if source.is_dir():
-        return Result.load(source).graph
+        return Run.load(source, LearntGraph).finding.graph
     return CausalGraph.from_csv(source.read_text("utf-8"))
 
 

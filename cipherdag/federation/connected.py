@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import msgspec
 
@@ -30,9 +30,9 @@ from cipherdag.errors import (
     ProtectionError,
     writing,
 )
-from cipherdag.federation.choosing import chosen_algorithm
-from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
-from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
+from cipherdag.federation.checkpoint import JOURNAL_FILE, StartedRun
+from cipherdag.federation.run import FinishedRun, Outcome, carry_out, chosen_algorithm
+from cipherdag.findings.finding import Finding
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Journal, TranscribingEngine
 from cipherdag.protocol.messages import WAITING
@@ -47,6 +47,7 @@ from cipherdag.sites.program import Program, computed_with
 from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.waiting")
+Found = TypeVar("Found", bound=Finding)
 
 APPROVAL_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 30.0
@@ -122,9 +123,9 @@ class ConnectedFederation:
         strangers = sorted({*self.lacking} - {site.name for site in study.sites})
         if strangers:
             raise CohortError(f"the study has no site '{strangers[0]}' that could lack variables")
-        numbers = {name: sorted(set(own)) for name, own in self.lacking.items()}
+        numbers = {name: sorted(set(lacks)) for name, lacks in self.lacking.items()}
         require(
-            all(number >= 1 for own in numbers.values() for number in own),
+            all(number >= 1 for lacks in numbers.values() for number in lacks),
             "what a site lacks are identifiers of variables, from 1",
         )
         return [
@@ -136,6 +137,26 @@ class ConnectedFederation:
             for site in study.sites
         ]
 
+    @overload
+    def run(
+        self,
+        algorithm: Algorithm[Any, Found],
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+        begun: Callable[[Path], None] | None = None,
+    ) -> Run[Found]: ...
+    @overload
+    def run(
+        self,
+        algorithm: str,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+        begun: Callable[[Path], None] | None = None,
+    ) -> Run[Any]: ...
     def run(
         self,
         algorithm: Algorithm[Any, Any] | str,
@@ -144,7 +165,7 @@ class ConnectedFederation:
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         begun: Callable[[Path], None] | None = None,
-    ) -> Run:
+    ) -> Run[Any]:
         """Run one algorithm over all sites of the study; see `plan` and `carry_out_plan`."""
         plan = self.plan(algorithm, seed=seed)
         return self.carry_out_plan(plan, progress=progress, source=source, begun=begun)
@@ -156,7 +177,7 @@ class ConnectedFederation:
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         begun: Callable[[Path], None] | None = None,
-    ) -> Run:
+    ) -> Run[Any]:
         """Have the sites carry out a plan, once the people there have approved it.
 
         The plan, a transcript of what arrived, a journal and the result are written to a new
@@ -170,7 +191,7 @@ class ConnectedFederation:
 
         Returns:
             The result, with identifiers "1", "2", ... instead of names and without ledgers, which
-            stay at the sites; `Result.heads` tells where they ended.
+            stay at the sites; `Run.heads` tells where they ended.
 
         Raises:
             CohortError: The study has fewer sites than it asks for, or the plan names others.
@@ -188,7 +209,9 @@ class ConnectedFederation:
             begun(folder)
         return self._carry_on(folder, started, progress)
 
-    def resume(self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None) -> Run:
+    def resume(
+        self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
+    ) -> Run[Any]:
         """Go on with a run whose coordinator crashed, or that stopped for want of sites.
 
         Rounds that ended are not asked again. The one that was under way is asked again by the
@@ -211,7 +234,7 @@ class ConnectedFederation:
 
     def _carry_on(
         self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
-    ) -> Run:
+    ) -> Run[Any]:
         """A run from its journal on, which is empty for a new one."""
         with self._reached(folder) as engine:
             return self.learn(engine, folder, started, progress)
@@ -222,7 +245,7 @@ class ConnectedFederation:
         folder: Path,
         started: StartedRun,
         progress: Callable[[RoundReport], None] | None,
-    ) -> Run:
+    ) -> Run[Any]:
         """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
         algorithm = started.make_algorithm()
         done = self._carry_out(engine, folder, started.plan, algorithm, progress)

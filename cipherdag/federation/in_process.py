@@ -9,20 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic
 
 import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import RefusedError, SiteUnreachableError
-from cipherdag.federation.kept_run import taken_up
-from cipherdag.federation.one_run import FinishedRun, carry_out
+from cipherdag.errors import CohortError, RefusedError, SiteUnreachableError
+from cipherdag.federation.checkpoint import Checkpoint, resume
+from cipherdag.federation.run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.federation.site import Site
+from cipherdag.pages.numerals import counted
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.protections import protection_kind
+from cipherdag.protocol.engines.engine import Engine, Handler, LocalEngine
 from cipherdag.protocol.journal import Summed
-from cipherdag.protocol.plan import Member, Plan, make_plan
+from cipherdag.protocol.plan import Member, Plan, Protection, make_plan
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
@@ -34,11 +37,46 @@ from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
 from cipherdag.sites.session.runtime import SiteRuntime
 
-if TYPE_CHECKING:
-    from cipherdag.federation.kept_run import KeptRun
-    from cipherdag.federation.simulated import Federation
+Wire = Callable[[Mapping[str, Handler]], Engine]
+_MOST_NAMED = 6
 
-Outcome = TypeVar("Outcome")
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LocalSites:
+    """Sites in this process under one protection; `Federation` makes them.
+
+    Attributes:
+        sites: The sites in order.
+        protection: ``masking``, ``bfv`` or ``none``.
+        device: Where the sites compute: ``cpu``, ``cuda`` or ``auto``.
+        wire: Makes the engine from the sites' handlers; the in-process engine by default.
+
+    Raises:
+        CohortError: There is no site, or two have the same name.
+        ProtectionError: There is no such protection.
+    """
+
+    sites: tuple[Site, ...]
+    protection: Protection = "masking"
+    device: str = "auto"
+    wire: Wire = field(default=LocalEngine, repr=False)
+
+    def __post_init__(self) -> None:
+        protection_kind(self.protection)
+        names = [site.name for site in self.sites]
+        if len(set(names)) != len(names):
+            raise CohortError("two sites have the same name")
+        if not names:
+            raise CohortError("a federation needs at least one site")
+
+    def __repr__(self) -> str:
+        named = [site.name for site in self.sites[:_MOST_NAMED]]
+        more = ", ..." if len(self.sites) > len(named) else ""
+        variables = len(self.sites[0].table.names)
+        return (
+            f"{type(self).__name__}({counted(len(self.sites), 'site')}: {', '.join(named)}{more}; "
+            f"{counted(variables, 'variable')}, {self.protection})"
+        )
 
 
 @dataclass(slots=True)
@@ -65,32 +103,32 @@ class SharedProgram(Generic[Outcome]):
         if self._program is None:
             facts = replace(facts, names=self.names)
             whole = asking(self.ask, facts)
-            left, opened = taken_up(whole, facts.present, self.earlier)
+            left, opened = resume(whole, facts.present, self.earlier)
             self._program = Program(Replay(left, facts.present), facts, earlier=opened)
         return self._program
 
 
 def run_in_process(
-    federation: Federation,
+    cohort: LocalSites,
     name: str,
     ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
     *,
     parameters: Mapping[str, Any],
     seed: int,
     progress: Callable[[RoundReport], None] | None,
-    kept: KeptRun | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> FinishedRun[Outcome]:
     """Make keys and sites, carry a run out, and take the sites' ledgers.
 
     Args:
-        federation: The sites.
+        cohort: The sites.
         name: Name of the algorithm, which the sites' policies allow or not.
         ask: The algorithm: yields questions, receives sums, and returns an outcome. Coordinator and
             sites share one run of it.
         parameters: What the plan says of it.
         seed: Seed of all that it draws.
         progress: Called after every round.
-        kept: Keeps the rounds that end, and has those that ended before.
+        checkpoint: Keeps the rounds that end, and has those that ended before.
 
     Raises:
         OutputError: The rounds kept are of other questions, or a round cannot be kept.
@@ -98,43 +136,43 @@ def run_in_process(
         SiteNotReadyError: A site failed in its own computation.
         SiteUnreachableError: A site did not answer.
     """
-    made = _Started.of(federation, name, ask, parameters, seed, progress, kept)
-    if kept is not None and kept.summed:
+    made = _Started.of(cohort, name, ask, parameters, seed, progress, checkpoint)
+    if checkpoint is not None and checkpoint.summed:
         # here it fails by name, and at no site
-        made.program.of_facts(facts_by(made.plan, federation.sites[0].table.schema))
+        made.program.of_facts(facts_by(made.plan, cohort.sites[0].table.schema))
     try:
         done: FinishedRun[Outcome] = carry_out(
             made.session, made.plan, made.program.of_facts, names=made.program.names
         )
     except (RefusedError, SiteUnreachableError) as error:
         for site, runtime in made.runtimes.items():
-            if (own := runtime.refused) is not None:
+            if (refused := runtime.refused) is not None:
                 # in this process nothing has to be hidden from whoever simulates
-                own.site = own.site or site
-                raise own from error
+                refused.site = refused.site or site
+                raise refused from error
         raise
     finally:
-        if kept is not None:
-            kept.stopped()
-    if kept is not None:
-        done = kept.whole(done)
+        if checkpoint is not None:
+            checkpoint.stopped()
+    if checkpoint is not None:
+        done = checkpoint.whole(done)
     heads = {site: ledger.head for site, ledger in made.ledgers.items()}
     lines = {site: ledger.lines for site, ledger in made.ledgers.items()}
     return replace(done, heads=heads, ledgers=lines)
 
 
 def refusals_off_plan(
-    federation: Federation, algorithm: Algorithm[Any, Any], asked: Algorithm[Any, Any]
+    cohort: LocalSites, algorithm: Algorithm[Any, Any], asked: Algorithm[Any, Any]
 ) -> dict[str, str]:
     """What each site says to a coordinator that asks other questions than those of its plan.
 
     Args:
-        federation: The sites.
+        cohort: The sites.
         algorithm: What the plan says.
         asked: What the coordinator asks in its place.
     """
     made = _Started.of(
-        federation, algorithm.name, algorithm.ask, msgspec.to_builtins(algorithm), 0, None
+        cohort, algorithm.name, algorithm.ask, msgspec.to_builtins(algorithm), 0, None
     )
     with suppress(RefusedError, SiteUnreachableError):
         carry_out(
@@ -161,19 +199,19 @@ class _Started(Generic[Outcome]):
     @classmethod
     def of(
         cls,
-        federation: Federation,
+        cohort: LocalSites,
         name: str,
         ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
         parameters: Mapping[str, Any],
         seed: int,
         progress: Callable[[RoundReport], None] | None,
-        kept: KeptRun | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> _Started[Outcome]:
         coordinator = SigningIdentity.generate()
-        identities, ledgers = _recorded_by(federation, kept)
+        identities, ledgers = _recorded_by(cohort, checkpoint)
         pinned = {site: identity.public for site, identity in identities.items()}
-        earlier = kept.summed if kept is not None else ()
-        schema = federation.sites[0].table.schema
+        earlier = checkpoint.summed if checkpoint is not None else ()
+        schema = cohort.sites[0].table.schema
         program = SharedProgram(ask, schema.names, earlier)
         shared = SharedReading(coordinator.public)
         runtimes = {
@@ -183,45 +221,45 @@ class _Started(Generic[Outcome]):
                 coordinator.public,
                 pinned,
                 ledgers[site.name],
-                federation.device,
+                cohort.device,
                 program.of_plan,
                 shared,
             )
-            for site in federation.sites
+            for site in cohort.sites
         }
         members = [
             Member(name=site, identity=key, lacking=schema.unmeasured_at(site))
             for site, key in pinned.items()
         ]
-        most = max(site.policy.tolerated_colluders for site in federation.sites)
+        most = max(site.policy.tolerated_colluders for site in cohort.sites)
         plan = make_plan(
             members,
             algorithm=name,
-            protection=federation.protection,
+            protection=cohort.protection,
             parameters=parameters,
             seed=seed,
             versions=computed_with(),
             colluders=min(most, len(members) - 1),
-            min_contributors=max(site.policy.min_sites for site in federation.sites),
+            min_contributors=max(site.policy.min_sites for site in cohort.sites),
             purpose="a simulation in one process",
         )
         session = Session(
-            federation.wire({site: shared.door(runtime) for site, runtime in runtimes.items()}),
+            cohort.wire({site: shared.door(runtime) for site, runtime in runtimes.items()}),
             coordinator,
             plan,
-            progress=progress if kept is None else kept.following(progress),
-            journal=kept,
+            progress=progress if checkpoint is None else checkpoint.following(progress),
+            journal=checkpoint,
         )
         return cls(session, plan, program, runtimes, ledgers)
 
 
 def _recorded_by(
-    federation: Federation, kept: KeptRun | None
+    cohort: LocalSites, checkpoint: Checkpoint | None
 ) -> tuple[Mapping[str, SigningIdentity], Mapping[str, Ledger]]:
     """Signing key and ledger of every site: new ones, or those of the run that goes on."""
-    if kept is not None:
-        return kept.identities, kept.ledgers
-    identities = {site.name: SigningIdentity.generate() for site in federation.sites}
+    if checkpoint is not None:
+        return checkpoint.identities, checkpoint.ledgers
+    identities = {site.name: SigningIdentity.generate() for site in cohort.sites}
     return identities, {site: Ledger(site, identity) for site, identity in identities.items()}
 
 

@@ -64,27 +64,27 @@ class SharedReading:
         self, plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]
     ) -> bytes:
         """As `beacon_of`; of numbers that a site has held against their commitments, as before."""
-        told = plan.digest, commitments, chances
-        if self._held is None or self._held[0] != told:
-            self._held = told, beacon_of(plan, commitments, chances)
+        opened = plan.digest, commitments, chances
+        if self._held is None or self._held[0] != opened:
+            self._held = opened, beacon_of(plan, commitments, chances)
         return self._held[1]
 
     def _content_of(self, question: Question) -> bytes:
         """As `content_digest`; of the very question that a site has had, which nothing changes."""
-        for known, found in tuple(self._contents):
-            if known is question:
-                return found
-        found = content_digest(question)
-        self._contents.append((question, found))
-        return found
+        for earlier, content in tuple(self._contents):
+            if earlier is question:
+                return content
+        content = content_digest(question)
+        self._contents.append((question, content))
+        return content
 
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation
     ) -> tuple[bytes, FloatVector]:
         """As `read_sum`; of a sum that a site with the same key has checked, what it found."""
-        known = self._checked
-        same = known is not None and known[:2] == (previous, declared)
-        if known is None or not same or not aggregation.accepts_as(known[2]):
+        checked = self._checked
+        same = checked is not None and checked[:2] == (previous, declared)
+        if checked is None or not same or not aggregation.accepts_as(checked[2]):
             self._sum = read_sum(previous, declared, aggregation)
             self._checked = previous, declared, aggregation
         return self._sum

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import msgspec
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import CohortError, ParameterError
-from cipherdag.federation.choosing import chosen_algorithm
+from cipherdag.errors import ParameterError
+from cipherdag.federation.checkpoint import open_checkpoint
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.federation.in_process import run_in_process
-from cipherdag.federation.kept_run import kept_run
-from cipherdag.federation.marked_columns import check_marked
-from cipherdag.federation.one_run import FinishedRun, Outcome
-from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
+from cipherdag.federation.in_process import LocalSites, run_in_process
+from cipherdag.federation.run import FinishedRun, Outcome, chosen_algorithm
 from cipherdag.federation.site import Site
-from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
-from cipherdag.findings.description import Description
-from cipherdag.pages.numerals import counted
+from cipherdag.federation.site_loading import (
+    check_required_columns,
+    load_sites,
+    named_sources,
+    without_constants,
+)
+from cipherdag.findings.finding import Finding
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.protocol.engines.engine import Engine, Handler, LocalEngine
 from cipherdag.protocol.plan import Protection, fewest_alike, whole_number
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
-from cipherdag.results.description_result import DescriptionResult
-from cipherdag.results.feature_result import FeatureResult
-from cipherdag.results.pag_result import PAGResult
-from cipherdag.results.result import Result
 from cipherdag.results.run import Run
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
@@ -45,12 +41,11 @@ if TYPE_CHECKING:
     Data = pd.DataFrame | str | Path
 
 
-_MOST_NAMED = 6
-Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
+Found = TypeVar("Found", bound=Finding)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Federation:
+class Federation(LocalSites):
     """Sites that learn together under one protection; make one with `simulate` or `split`.
 
     Attributes:
@@ -59,28 +54,6 @@ class Federation:
         device: Where the sites compute: ``cpu``, ``cuda`` or ``auto``.
         wire: Makes the engine from the sites' handlers; the in-process engine by default.
     """
-
-    sites: tuple[Site, ...]
-    protection: Protection = "masking"
-    device: str = "auto"
-    wire: Wire = field(default=LocalEngine, repr=False)
-
-    def __post_init__(self) -> None:
-        protection_kind(self.protection)
-        names = [site.name for site in self.sites]
-        if len(set(names)) != len(names):
-            raise CohortError("two sites have the same name")
-        if not names:
-            raise CohortError("a federation needs at least one site")
-
-    def __repr__(self) -> str:
-        named = [site.name for site in self.sites[:_MOST_NAMED]]
-        more = ", ..." if len(self.sites) > len(named) else ""
-        variables = len(self.sites[0].table.names)
-        return (
-            f"Federation({counted(len(self.sites), 'site')}: {', '.join(named)}{more}; "
-            f"{counted(variables, 'variable')}, {self.protection})"
-        )
 
     @classmethod
     def simulate(
@@ -119,12 +92,12 @@ class Federation:
             ParameterError: No site may have one of the names; no data were read.
             CohortError: There is no site.
         """
-        own, sources = policy or _default_policy(protection), named_sources(data)
+        limits, sources = policy or _default_policy(protection), named_sources(data)
         n_sites = len(sources)
-        colluders = min(own.tolerated_colluders, max(n_sites - 1, 0))
-        fewest = fewest_alike(n_sites, colluders, own.min_sites) if overlapping else 0
-        tables = read_sites(sources, schema, labels, interventions, fewest_alike=fewest)
-        sites = tuple(Site(name, table, own) for name, table in tables.items())
+        colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
+        fewest = fewest_alike(n_sites, colluders, limits.min_sites) if overlapping else 0
+        tables = load_sites(sources, schema, labels, interventions, fewest_alike=fewest)
+        sites = tuple(Site(name, table, limits) for name, table in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 
     @classmethod
@@ -167,7 +140,7 @@ class Federation:
         if whole_number(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")
         n_sites = whole_number(n_sites, "a number of sites")
-        (table,) = read_sites({"": data}, schema, labels, interventions, constants=False).values()
+        (table,) = load_sites({"": data}, schema, labels, interventions, constants=False).values()
         rng = np.random.default_rng(seed)
         if deal == "uneven":
             rows = split_rows(table.rows, n_sites, rng=rng)
@@ -177,7 +150,7 @@ class Federation:
             whole = deal == "vertical"
             rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
         width = len(str(n_sites))
-        own = policy or _default_policy(protection)
+        limits = policy or _default_policy(protection)
         parts = dict(zip((f"site-{n:0{width}d}" for n in range(1, n_sites + 1)), rows, strict=True))
         tables = {
             name: table.take(part).without(table.schema.unmeasured_at(name))
@@ -185,7 +158,7 @@ class Federation:
         }
         if schema is None:
             tables = without_constants(tables)
-        sites = tuple(Site(name, part, own) for name, part in tables.items())
+        sites = tuple(Site(name, part, limits) for name, part in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 
     @classmethod
@@ -214,7 +187,6 @@ class Federation:
                 as ``cipherdag schema overlap`` prints them.
         """
         from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-        from cipherdag.federation.connected import ConnectedFederation
 
         return ConnectedFederation(
             CoordinatorFolder(Path(folder)),
@@ -229,47 +201,13 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: Algorithm[Any, LearntGraph],
+        algorithm: Algorithm[Any, Found],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         keep: str | Path | None = None,
-    ) -> Result: ...
-
-    @overload
-    def run(
-        self,
-        algorithm: Algorithm[Any, LearntPAG],
-        *,
-        seed: int = 0,
-        progress: Callable[[RoundReport], None] | None = None,
-        source: Mapping[str, Any] | None = None,
-        keep: str | Path | None = None,
-    ) -> PAGResult: ...
-
-    @overload
-    def run(
-        self,
-        algorithm: Algorithm[Any, SelectedFeatures],
-        *,
-        seed: int = 0,
-        progress: Callable[[RoundReport], None] | None = None,
-        source: Mapping[str, Any] | None = None,
-        keep: str | Path | None = None,
-    ) -> FeatureResult: ...
-
-    @overload
-    def run(
-        self,
-        algorithm: Algorithm[Any, Description],
-        *,
-        seed: int = 0,
-        progress: Callable[[RoundReport], None] | None = None,
-        source: Mapping[str, Any] | None = None,
-        keep: str | Path | None = None,
-    ) -> DescriptionResult: ...
-
+    ) -> Run[Found]: ...
     @overload
     def run(
         self,
@@ -279,8 +217,7 @@ class Federation:
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         keep: str | Path | None = None,
-    ) -> Any: ...
-
+    ) -> Run[Any]: ...
     def run(
         self,
         algorithm: Algorithm[Any, Any] | str,
@@ -289,7 +226,7 @@ class Federation:
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         keep: str | Path | None = None,
-    ) -> Run:
+    ) -> Run[Any]:
         """Run one algorithm over all sites.
 
         Args:
@@ -316,10 +253,14 @@ class Federation:
         algorithm, seed = chosen_algorithm(algorithm), whole_number(seed)
         schema = self.sites[0].table.schema
         algorithm.check_measured(
-            Measured(tuple(schema.unmeasured_at(own.name) for own in self.sites))
+            Measured(tuple(schema.unmeasured_at(site.name) for site in self.sites))
         )
-        check_marked(algorithm, self.sites)
-        kept = None if keep is None else kept_run(self, algorithm, seed, Path(keep), source or {})
+        check_required_columns(algorithm, self.sites)
+        checkpoint = None
+        if keep is not None:
+            checkpoint = open_checkpoint(
+                self.sites, self.protection, algorithm, seed, Path(keep), source or {}
+            )
         done = run_in_process(
             self,
             algorithm.name,
@@ -327,7 +268,7 @@ class Federation:
             parameters=msgspec.to_builtins(algorithm),
             seed=seed,
             progress=progress,
-            kept=kept,
+            checkpoint=checkpoint,
         )
         return done.result(
             algorithm,

@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.conclusion import Note
+from cipherdag.findings.finding import Note
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
 from cipherdag.graphs.endpoints import Endpoints, mark_between
@@ -23,10 +23,6 @@ from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.pag import PartialMixedGraph
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
-SHARES = ("confidence", "any_edge")
-COLUMNS = ("from", "to", "mark", *SHARES)
-END_SHARES = tuple(f"{end}_{own}" for end in ("from", "to") for own in ("arrow", "tail", "circle"))
-END_COLUMNS = ("from", "to", "mark", "no_edge", *END_SHARES)
 CONSENSUS = 0.5
 """Share of the replicates that a mark of the consensus has at least."""
 _DIRECTIONS = {"-->": "forward", "<--": "backward", "---": "undirected"}
@@ -60,11 +56,11 @@ class EdgeConfidence:
     @property
     def ends(self) -> tuple[dict[str, int], dict[str, int]]:
         """Replicates with each sign, such as ">", at the source and at the target."""
-        found: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        ends: tuple[dict[str, int], dict[str, int]] = ({}, {})
         for mark, count in self.marks.items():
-            for own, sign in zip(found, (mark[0], mark[2]), strict=True):
-                own[sign] = own.get(sign, 0) + count
-        return found
+            for counts, sign in zip(ends, (mark[0], mark[2]), strict=True):
+                counts[sign] = counts.get(sign, 0) + count
+        return ends
 
     def as_drawn(self, mark: str) -> int:
         """Replicates with the edge source-mark-target."""
@@ -83,8 +79,8 @@ class EdgeConfidence:
             return ""
         signs = []
         for counts, undecided in zip(self.ends, self.undecided[::2], strict=True):
-            told = [own for own, n in counts.items() if n >= least and own != undecided]
-            signs.append(told[0] if len(told) == 1 else undecided)
+            determined = [sign for sign, n in counts.items() if n >= least and sign != undecided]
+            signs.append(determined[0] if len(determined) == 1 else undecided)
         mark = f"{signs[0]}-{signs[1]}"
         both_ways = mark == "<->" and self.undecided == "---"
         return self.undecided if both_ways else mark
@@ -93,7 +89,9 @@ class EdgeConfidence:
         """All counts in words."""
         absent = self.replicates - self.joined
         if self.undecided != "---":
-            kinds = (f"{count} have {own}" for own, count in self.marks.items() if own != mark)
+            kinds = (
+                f"{count} have {other}" for other, count in self.marks.items() if other != mark
+            )
             others = ", ".join([*kinds, f"no edge in {absent}"])
         else:
             back, none = self.as_drawn("<--"), self.as_drawn("---")
@@ -115,7 +113,7 @@ class Confidences:
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self._replicates = int(details["replicates"])
-        self._pairs = {(own["from"], own["to"]): self._read(own) for own in details["pairs"]}
+        self._pairs = {(pair["from"], pair["to"]): self._read(pair) for pair in details["pairs"]}
 
     def _read(self, pair: Mapping[str, Any]) -> EdgeConfidence:
         if "marks" in pair:
@@ -125,29 +123,31 @@ class Confidences:
 
     def of(self, source: str, target: str) -> EdgeConfidence:
         """The counts of one pair, seen from ``source``."""
-        if own := self._pairs.get((source, target)):
-            return own
+        if confidence := self._pairs.get((source, target)):
+            return confidence
         if turned := self._pairs.get((target, source)):
             return turned.turned
         return EdgeConfidence(self._replicates, {})
 
     def end_rows(self, graph: MixedGraph) -> list[tuple[Any, ...]]:
-        """`END_COLUMNS` of every pair that a PAG or some replicate joins; shares between 0 and 1.
+        """Names, mark and shares, from 0 to 1, of every pair that a PAG or some replicate joins.
 
         The mark is "" where the PAG does not join the two.
         """
         drawn = {(e.source, e.target): e.mark for e in graph.edges}
-        others = [own for own in self._pairs if not {own, own[::-1]} & drawn.keys()]
+        others = [pair for pair in self._pairs if not {pair, pair[::-1]} & drawn.keys()]
         rows = []
         for a, b in (*drawn, *others):
-            apart = 1.0 - self.of(a, b).joined / self._replicates
-            rows.append((a, b, drawn.get((a, b), ""), apart, *self.end_shares(a, b)))
+            no_edge = 1.0 - self.of(a, b).joined / self._replicates
+            rows.append((a, b, drawn.get((a, b), ""), no_edge, *self.end_shares(a, b)))
         return rows
 
     def end_shares(self, source: str, target: str) -> tuple[float, ...]:
-        """In which share of replicates each mark stands at each end; see `END_SHARES`."""
+        """Shares of replicates with an arrowhead, a tail and a circle at source and target."""
         ends = zip(self.of(source, target).ends, ("<-o", ">-o"), strict=True)
-        return tuple(own.get(sign, 0) / self._replicates for own, signs in ends for sign in signs)
+        return tuple(
+            counts.get(sign, 0) / self._replicates for counts, signs in ends for sign in signs
+        )
 
     def note(self, graph: MixedGraph) -> Note:
         """The edges of the consensus."""
@@ -160,8 +160,10 @@ class Confidences:
 
     def shares(self, edge: Edge) -> tuple[float, float]:
         """In which share of replicates the edge stands as it is, and with any mark."""
-        own = self.of(edge.source, edge.target)
-        return own.as_drawn(edge.mark) / self._replicates, own.joined / self._replicates
+        confidence = self.of(edge.source, edge.target)
+        return confidence.as_drawn(
+            edge.mark
+        ) / self._replicates, confidence.joined / self._replicates
 
     @overload
     def consensus(self, graph: CausalGraph, threshold: float = ...) -> CausalGraph: ...
@@ -183,17 +185,19 @@ class Confidences:
         """
         if not 0.0 < threshold <= 1.0:
             raise ParameterError("the threshold of a consensus must be above 0 and at most 1")
-        marks = ((*pair, own.consensus(threshold)) for pair, own in self._pairs.items())
-        found = graph.with_edges(graph.nodes, [canonical(*own) for own in marks if own[2]])
-        return found.without_cycles() if isinstance(found, CausalGraph) else found
+        marks = (
+            (*pair, confidence.consensus(threshold)) for pair, confidence in self._pairs.items()
+        )
+        consensus = graph.with_edges(graph.nodes, [canonical(*edge) for edge in marks if edge[2]])
+        return consensus.without_cycles() if isinstance(consensus, CausalGraph) else consensus
 
-    def evidence(self, known: GraphEvidence, graph: MixedGraph) -> GraphEvidence:
+    def evidence(self, evidence: GraphEvidence, graph: MixedGraph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
         edges = []
         for edge in graph.edges:
-            own = self.of(edge.source, edge.target)
-            drawn = own.as_drawn(edge.mark)
-            before = known.of(edge.source, edge.target) or EdgeEvidence(
+            confidence = self.of(edge.source, edge.target)
+            drawn = confidence.as_drawn(edge.mark)
+            before = evidence.of(edge.source, edge.target) or EdgeEvidence(
                 edge.source, edge.target, 0.0, ""
             )
             if not before.stands_on_evidence:
@@ -204,11 +208,11 @@ class Confidences:
                     before,
                     strength=drawn / self._replicates,
                     shown=f"{drawn}/{self._replicates}",
-                    facts=(own.sentence(edge.mark), *before.facts),
-                    consensus=own.consensus(CONSENSUS),
+                    facts=(confidence.sentence(edge.mark), *before.facts),
+                    consensus=confidence.consensus(CONSENSUS),
                 )
             )
-        return replace(known, measure=MEASURE, edges=tuple(edges))
+        return replace(evidence, measure=MEASURE, edges=tuple(edges))
 
 
 @dataclass(frozen=True, slots=True)

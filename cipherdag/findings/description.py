@@ -7,10 +7,14 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import msgspec
+
+from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.numerals import shown, shown_beside
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CUT_DETAIL = "rows_left_out"
@@ -58,18 +62,37 @@ class ColumnSummary:
         """
         hidden = self.missing or 0 if self.at_most else 0
         total = max(sum(self.counts) + self.merged + hidden, 1)
-        return tuple((own / total, (own + self.merged + hidden) / total) for own in self.counts)
+        return tuple((rows / total, (rows + self.merged + hidden) / total) for rows in self.counts)
 
     @property
     def constant(self) -> bool:
         """Whether all rows have one value."""
         if self.categories:
-            return self.merged == 0 and sum(own > 0 for own in self.counts) == 1
+            return self.merged == 0 and sum(rows > 0 for rows in self.counts) == 1
         return self.deviation == 0.0
+
+    @property
+    def line(self) -> str:
+        """The column in one line of a terminal."""
+        if self.told is None:
+            return "not told of"
+        missing = f"{self.missing:,} missing"
+        if self.at_most:
+            missing = f"at most {missing} or left out"
+        if self.categories:
+            return f"{self.categories} categories, {missing}"
+        deviation = self.deviation or 0.0
+        spread = "-" if self.deviation is None else shown(self.deviation)
+        mean, low, middle, high = (
+            "-" if number is None else shown_beside(number, deviation)
+            for number in (self.mean, *self.quantiles[1:4])
+        )
+        quartiles = f"{low} | {middle} | {high}"
+        return f"mean {mean}, sd {spread}, quartiles about {quartiles}, {missing}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Finding):
     """The columns of all sites' rows together.
 
     Attributes:
@@ -79,12 +102,97 @@ class Description:
             whether some site leaves out rows that miss a value.
     """
 
+    kind: ClassVar[str] = "description"
+    template: ClassVar[str] = "description_run.html.j2"
+    promise: ClassVar[str] = (
+        "for every variable of the study, how its values are distributed over all sites' rows "
+        "together."
+    )
+    causal: ClassVar[bool] = False
+
     rows: int
     columns: Mapping[str, ColumnSummary]
-    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
     def decisions(self) -> bytes:
-        """All numbers, in one order: equal descriptions, equal bytes."""
-        columns = {name: asdict(own) for name, own in self.columns.items()}
+        columns = {name: asdict(column) for name, column in self.columns.items()}
         return msgspec.json.encode([self.rows, columns], order="deterministic")
+
+    @property
+    def headline(self) -> str:
+        return f"{self.rows} rows"
+
+    def lines(self, n_sites: int) -> list[str]:
+        lines = ["", f"{self.rows:,} rows of {n_sites} sites together:"]
+        wide = max(map(len, self.columns))
+        lines += shortened(
+            [f"{name:{wide}}  {column.line}" for name, column in self.columns.items()]
+        )
+        shares = [f"{row[0]} {row[1]}: {_share(*row[3:])}" for row in self.cells("categories")]
+        return [*lines, *(["", "Shares of categories:", *shortened(shares)] if shares else [])]
+
+    def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        del truth
+        return {"marks": QUANTILES}
+
+    def _column_rows(self) -> Cells:
+        return [
+            (
+                name,
+                "categories" if column.categories else "numbers",
+                column.told,
+                column.missing,
+                column.at_most,
+                column.mean,
+                column.deviation,
+                *(column.quantiles or (None,) * len(QUANTILES)),
+            )
+            for name, column in self.columns.items()
+        ]
+
+    def _category_rows(self) -> Cells:
+        return [
+            (name, self.dictionary.category(name, code), column.counts[code], least, most)
+            for name, column in self.columns.items()
+            if column.told is not None
+            for code, (least, most) in enumerate(column.shares)
+        ]
+
+    tables = (
+        Table(
+            name="columns",
+            doc="One row per column of the data.",
+            columns=(
+                Column("column", str, "The column of the data."),
+                Column("kind", str, "`numbers` or `categories`."),
+                Column("values", float, "The rows with a value; NaN where too few sites have any."),
+                Column("missing", float, "The other rows."),
+                Column("at_most", bool, "Whether some of these may have a value that is left out."),
+                Column("mean", float, "The mean of numbers."),
+                Column("sd", float, "Their standard deviation, with n - 1 in the denominator."),
+                *(
+                    Column(f"q{share * 100:02.0f}", float, f"Their {share:.0%} quantile.")
+                    for share in QUANTILES
+                ),
+            ),
+            rows=_column_rows,
+        ),
+        Table(
+            name="categories",
+            doc="One row per category; its share of the values of all rows lies between the two "
+            "shares, which differ where some site tells of categories together only, or leaves "
+            "out values of the column.",
+            columns=(
+                Column("column", str, "The column of the data."),
+                Column("category", str, "The category."),
+                Column("rows", int, "The rows that sites tell of it by itself."),
+                Column("share", float, "The least share that the counts allow."),
+                Column("share_at_most", float, "The largest share that they allow."),
+            ),
+            rows=_category_rows,
+        ),
+    )
+
+
+def _share(least: float, most: float) -> str:
+    return f"{least:.1%}" if least == most else f"{least:.1%} to {most:.1%}"

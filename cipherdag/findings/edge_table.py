@@ -1,143 +1,246 @@
-"""The edges of a graph as a table, with what the run opened about each.
+"""The edges of a graph as a table: what was opened about each, and what it stands on.
+
+What an edge stands on is the `status` and the `tests` of `EdgeEvidence`; terminal, CSV, JSON, page
+and warnings all read it here.
 
 Leaks:
-    Nothing new: the numbers are those of `GraphEvidence` and `Confidences`.
+    Nothing new: the numbers are those of `GraphEvidence` and `Confidences`, and which tests could
+    not be done was opened by the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from cipherdag.findings.confidence import CONSENSUS, END_SHARES, SHARES, Confidences
-from cipherdag.findings.edge_status import why
+from cipherdag.findings.confidence import CONSENSUS, Confidences
+from cipherdag.findings.finding import Cells, Column
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
+from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.pages.numerals import counted, first_of
 
-MARKED = ("from", "to", "mark")
-EFFECT = (
-    "effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of",
-)  # fmt: skip
-SEPARATION = ("first", "second", "given", "support")
-Rows = list[tuple[Any, ...]]
+MARKED = (
+    Column("from", str, "The variable at the first end."),
+    Column("to", str, "The variable at the second end."),
+    Column("mark", str, "The edge, such as `-->`, or an empty text where there is none."),
+)
+REPLICATED = (
+    Column("confidence", float, "The share of replicates with the edge as it is."),
+    Column("any_edge", float, "The share of replicates that join the two in any way."),
+)
+ENDS = tuple(
+    Column(f"{end}_{sign}", float, f"The share of replicates with {sign_words} at {end}.")
+    for end in ("from", "to")
+    for sign, sign_words in (("arrow", "an arrowhead"), ("tail", "a tail"), ("circle", "a circle"))
+)
+EFFECTS = (
+    Column("effect", float, "The size of the dependence in the test of `p_value`."),
+    Column("effect_low", float, "The lower end of its interval at 95 %."),
+    Column("effect_high", float, "The upper end of its interval at 95 %."),
+    Column("effect_measure", str, "The measure of the dependence."),
+    Column("effect_sign", str, "Its sign, where there is one; it may be known without a size."),
+    Column("effect_of", str, "The categories that the sign is of."),
+)
+EVIDENCE = (
+    Column("strength", float, "The evidence for the edge, where there are no replicates."),
+    Column("p_value", float, "The largest p-value over all sites of the tests of the edge."),
+    Column("given", str, "The set of that test, its names joined by `; `."),
+    *EFFECTS,
+    Column("known", str, "What was given before the run: the `edge`, its `direction`, or nothing."),
+    Column("status", str, "What the edge stands on, such as `tested` or `required`."),
+    Column("why", str, "Why it stands, where no tests speak for it."),
+)
+CONSENSUS_COLUMN = Column("consensus", str, "The mark that half of the replicates have, if any.")
+EDGES = (*MARKED, *REPLICATED, CONSENSUS_COLUMN, *EVIDENCE)
+PAG_EDGES = (*MARKED, *REPLICATED, CONSENSUS_COLUMN, *ENDS, *EVIDENCE)
+SEPARATIONS = (
+    Column("first", str, "The one variable."),
+    Column("second", str, "The other one; no edge joins the two."),
+    Column("given", str, "The set that separates them, joined by `; `; None where none was found."),
+    Column("support", float, "The evidence for it, as `evidence.support` says; None if untested."),
+)
+DIFFERENCES = (
+    Column("from", str, "The variable that sorts first."),
+    Column("to", str, "The other one."),
+    Column("here", str, "The mark in this graph, or an empty text."),
+    Column("there", str, "The mark in the other graph, or an empty text."),
+    Column("same", bool, "Whether the two marks are the same."),
+)
+MOST_UNDONE = 0.1
+"""Share of the decisive tests that may be left undone before that is the first thing to say."""
+WHAT_HELPS = (
+    "Categories with fewer levels, more sites that have such rows, or other evidence (of FedPC and "
+    "FedFCI, evidence glm or pooled where sites allow it) may do them."
+)
 
 
-def edge_table(
-    graph: MixedGraph, evidence: GraphEvidence, confidences: Confidences | None
-) -> tuple[tuple[str, ...], Rows]:
-    """Names of the columns, and a row for every edge; None where nothing is known of one.
+def edge_rows(
+    columns: Sequence[Column],
+    graph: MixedGraph,
+    evidence: GraphEvidence,
+    shares: Confidences | None,
+) -> Cells:
+    """A row of `EDGES` or `PAG_EDGES` for every edge; None, or "" of words, where nothing is known.
 
-    After `MARKED` stand, as far as the run has them: ``confidence`` and ``any_edge``, shares of the
-    replicates, and ``consensus``, the mark that at least half of them have, or "" for none, and of
-    a PAG `END_SHARES`, the shares with each mark at each end; else
-    ``strength``, the evidence's measure; ``p_value``, the largest over all sites of the edge's
-    tests, and ``given``, the set under which it was found, its names joined by "; "; ``effect``,
-    the size of the dependence in that test, its interval at 95 %, what is measured, its sign, and
-    which category of two the sign is of; no size and no interval where the sign alone is told;
-    ``known``, what was known before: the "edge", its "direction", or nothing; ``status``, what the
-    edge stands on, and ``why`` where that are no tests. An edge that stands since tests were not
-    done has no p-value, no effect, no confidence and no strength.
+    An edge that stands since tests were not done has no p-value, no effect, no confidence and no
+    strength.
     """
-    known = {(own.source, own.target): own for own in evidence.edges}
-    columns = _columns(graph, evidence, confidences)
+    by_ends = {(edge.source, edge.target): edge for edge in evidence.edges}
     rows = []
     for edge in graph.edges:
-        own = known.get((edge.source, edge.target))
+        opened = by_ends.get((edge.source, edge.target))
         values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
-        values |= {} if own is None else _opened(own)
-        if confidences is not None:
-            values["consensus"] = confidences.of(edge.source, edge.target).consensus(CONSENSUS)
-        if confidences is not None and (own is None or own.stands_on_evidence):
-            values |= zip(SHARES, confidences.shares(edge), strict=True)
-            values |= zip(END_SHARES, confidences.end_shares(edge.source, edge.target), strict=True)
-        rows.append(tuple(values.get(name, "" if name in WORDS else None) for name in columns))
-    return columns, rows
+        values |= {} if opened is None else _opened(opened)
+        if shares is not None:
+            values["consensus"] = shares.of(edge.source, edge.target).consensus(CONSENSUS)
+        if shares is not None and (opened is None or opened.stands_on_evidence):
+            values |= zip(_names(REPLICATED), shares.shares(edge), strict=True)
+            ends = shares.end_shares(edge.source, edge.target)
+            values |= zip(_names(ENDS), ends, strict=True)
+        rows.append(tuple(values.get(own.name, "" if own.type is str else None) for own in columns))
+    return rows
 
 
-WORDS = (
-    "given",
-    "effect_measure",
-    "effect_sign",
-    "effect_of",
-    "known",
-    "consensus",
-    "status",
-    "why",
-)
-"""Columns that are empty, and not None, where there is nothing to say."""
-
-
-def _columns(
-    graph: MixedGraph, evidence: GraphEvidence, confidences: Confidences | None
-) -> tuple[str, ...]:
+def edge_columns(evidence: GraphEvidence, shares: Confidences | None) -> list[str]:
+    """The names of the columns of which a run has something to say."""
     edges = evidence.edges
-    columns = [*MARKED, *((*SHARES, "consensus") if confidences is not None else ())]
-    of_ends = graph.kind in ("pag", "pmg")
-    columns += END_SHARES if confidences is not None and of_ends else ()
-    if confidences is None and evidence.measure:
-        columns.append("strength")
-    tested = any(own.p_value is not None for own in edges)
-    measured = any(own.effect is not None for own in edges)
-    columns += ["p_value"] if tested else []
-    columns += ["given"] if tested or measured else []
-    columns += EFFECT if measured else ()
-    columns += ["known"] if any(own.known for own in edges) else []
-    columns += ["status", "why"] if any(own.status for own in edges) else []
-    return tuple(columns)
+    names = _names(MARKED)
+    names += [] if shares is None else _names((*REPLICATED, CONSENSUS_COLUMN, *ENDS))
+    if shares is None and evidence.measure:
+        names.append("strength")
+    tested = any(edge.p_value is not None for edge in edges)
+    measured = any(edge.effect is not None for edge in edges)
+    names += ["p_value"] if tested else []
+    names += ["given"] if tested or measured else []
+    names += _names(EFFECTS) if measured else []
+    names += ["known"] if any(edge.known for edge in edges) else []
+    names += ["status", "why"] if any(edge.status for edge in edges) else []
+    return names
 
 
-def _opened(own: EdgeEvidence) -> dict[str, Any]:
-    values: dict[str, Any] = {"known": own.known, "status": own.status, "why": why(own)}
-    values["strength"] = own.strength if own.stands_on_evidence else None
-    values |= {"p_value": own.p_value, "given": "; ".join(own.given)}
-    if (effect := own.effect) is not None:
-        told = (effect.size, effect.low, effect.high, effect.measure, effect.sign, effect.of)
-        values |= zip(EFFECT, told, strict=True)
+def _names(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
+
+
+def _opened(edge: EdgeEvidence) -> dict[str, Any]:
+    values: dict[str, Any] = {"known": edge.known, "status": edge.status, "why": why(edge)}
+    values["strength"] = edge.strength if edge.stands_on_evidence else None
+    values |= {"p_value": edge.p_value, "given": "; ".join(edge.given)}
+    if (effect := edge.effect) is not None:
+        numbers = (effect.size, effect.low, effect.high, effect.measure, effect.sign, effect.of)
+        values |= zip(_names(EFFECTS), numbers, strict=True)
     return values
 
 
-def edge_lines(columns: tuple[str, ...], rows: Rows) -> list[str]:
-    """The rows of `edge_table` for a terminal: the edge, then what is known of it."""
+def edge_lines(names: Sequence[str], rows: Cells) -> list[str]:
+    """The edges for a terminal, each with what was opened of it."""
     edges = [f"{source} {mark} {target}" for source, target, mark, *_ in rows]
     width = max(map(len, edges), default=0)
-    said = edge_sentences(columns, rows)
+    sentences = edge_sentences(names, rows)
     return [
-        f"{edge:{width}}   {own}" if own else edge for edge, own in zip(edges, said, strict=True)
+        f"{edge:{width}}   {said}" if said else edge
+        for edge, said in zip(edges, sentences, strict=True)
     ]
 
 
-def edge_sentences(columns: tuple[str, ...], rows: Rows) -> list[str]:
-    """What the rows of `edge_table` say of every edge, "" where they say nothing."""
-    return [", ".join(_told(dict(zip(columns, row, strict=True)))) for row in rows]
+def edge_sentences(names: Sequence[str], rows: Cells) -> list[str]:
+    """What the rows of a table of edges say of every edge, "" where they say nothing."""
+    return [", ".join(_phrases(dict(zip(names, row, strict=True)))) for row in rows]
 
 
-def _told(own: dict[str, Any]) -> Iterator[str]:
-    if own.get("any_edge") is not None:
-        yield f"in {own['confidence']:.0%} of replicates ({own['any_edge']:.0%} in any way)"
-    if own.get("strength") is not None:
-        yield f"strength {own['strength']:.3g}"
-    if (p_value := own.get("p_value")) is not None:
+def _phrases(row: dict[str, Any]) -> Iterator[str]:
+    if row.get("any_edge") is not None:
+        yield f"in {row['confidence']:.0%} of replicates ({row['any_edge']:.0%} in any way)"
+    if row.get("strength") is not None:
+        yield f"strength {row['strength']:.3g}"
+    if (p_value := row.get("p_value")) is not None:
         yield f"p {p_value:.2g}"
-    if own.get("effect_measure"):
-        size, low, high, measure, sign, of = (own[name] for name in EFFECT)
+    if row.get("effect_measure"):
+        size, low, high, measure, sign, of = (row[name] for name in _names(EFFECTS))
         value = (1.0 if sign == "positive" else -1.0) if size is None else size
         yield str(Effect(measure, value, low, high, of))
-    if own.get("given"):
-        yield f"given {own['given']}"
-    if own.get("known"):
-        yield f"{own['known']} known before"
-    if own.get("why") and own["status"] != "required":
-        yield own["why"]
+    if row.get("given"):
+        yield f"given {row['given']}"
+    if row.get("known"):
+        yield f"{row['known']} known before"
+    if row.get("why") and row["status"] != "required":
+        yield row["why"]
 
 
-def separation_rows(evidence: GraphEvidence) -> Rows:
-    """`SEPARATION` of every pair that was separated: the set's names joined by "; ".
-
-    ``given`` is "" for the empty set, and None where no set was found, as ``support`` then is.
-    """
+def separation_rows(evidence: GraphEvidence) -> Cells:
+    """A row of `SEPARATIONS` for every pair without an edge, as far as it was opened."""
     return [
-        (own.first, own.second, None, None)
-        if own.given is None
-        else (own.first, own.second, "; ".join(own.given), own.support)
-        for own in evidence.separations
+        (pair.first, pair.second, None, None)
+        if pair.given is None
+        else (pair.first, pair.second, "; ".join(pair.given), pair.support)
+        for pair in evidence.separations
     ]
+
+
+def edge_differences(here: MixedGraph, there: MixedGraph) -> list[tuple[str, str, str, str, bool]]:
+    """Every pair that either graph joins, in the order of names, with both marks.
+
+    Args:
+        here: A graph.
+        there: Another one; a variable that only one of them has is isolated in the other.
+
+    Returns:
+        `DIFFERENCES` of every pair; the marks are those of edges, such as "-->", "<--" or "---".
+    """
+    first, second = _marks(here), _marks(there)
+    rows = []
+    for pair in sorted(first.keys() | second.keys()):
+        one, two = first.get(pair, ""), second.get(pair, "")
+        rows.append((*pair, one, two, one == two))
+    return rows
+
+
+def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:
+    marks: dict[tuple[str, str], str] = {}
+    for edge in graph.edges:
+        turned = edge.source > edge.target
+        pair = (edge.target, edge.source) if turned else (edge.source, edge.target)
+        marks[pair] = reversed_mark(edge.mark) if turned else edge.mark
+    return marks
+
+
+def why(edge: EdgeEvidence) -> str:
+    """Why an edge stands that tests do not speak for, in a phrase; "" for others."""
+    if edge.status == "required":
+        return "required by what was known before"
+    if edge.stands_on_evidence:
+        return ""
+    if edge.tests is None:
+        return "never tested"
+    tests = edge.tests
+    if edge.status == "untested":
+        return f"never tested ({tests.reason})"
+    return f"{tests.undone} of {tests.asked} {tests.unit}s not done ({tests.reason})"
+
+
+def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ...]:
+    """What to say first of a graph whose edges stand since tests were not done; else nothing.
+
+    Args:
+        edges: All edges with what they stand on.
+        fallen: Pairs without an edge whose only test could not be done.
+    """
+    standing = [edge for edge in edges if not edge.stands_on_evidence]
+    tests = [edge.tests for edge in edges if edge.tests is not None]
+    asked = fallen + sum(each.asked for each in tests)
+    undone = fallen + sum(each.undone for each in tests)
+    unit = "vote" if any(each.unit == "vote" for each in tests) else "test"
+    warnings = []
+    if asked and undone > MOST_UNDONE * asked:
+        warnings.append(
+            f"{undone} of {counted(asked, unit)} that decide on this graph could not be done, "
+            f"so that much of it rests on no evidence. {WHAT_HELPS}"
+        )
+    if standing:
+        named = [f"{edge.source} and {edge.target} ({why(edge)})" for edge in standing]
+        warnings.append(
+            f"{counted(len(standing), 'edge')} of {len(edges)} may stand only because a {unit} "
+            f"that could take it away was not done: {first_of(named, between='; ')}."
+        )
+    return tuple(warnings)

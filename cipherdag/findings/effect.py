@@ -1,4 +1,4 @@
-"""The estimated effect of one variable on another, for every set that it may be adjusted for.
+"""The parts of an estimated effect: arms, contrasts, refutations and differences between sites.
 
 Leaks:
     Nothing new: all of it follows from opened sums.
@@ -7,11 +7,8 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
-
-import msgspec
+from dataclasses import dataclass
+from typing import Literal
 
 Scale = Literal["difference", "ratio", "odds ratio"]
 Change = Literal[
@@ -164,7 +161,7 @@ class AdjustedEffect:
         means: Of every arm; none of a linear model.
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
-            arm, bin by bin of `effect_sums.OVERLAP`, but for counts that a site keeps.
+            arm, bin by bin of `PROPENSITY_EDGES`, but for counts that a site keeps.
         between: How far the sites' own differences lie apart, by category; none where too few tell.
         doubts: What makes the numbers doubtful, in sentences.
         refutations: The same after changes, where they were asked for; those that leave out a
@@ -183,40 +180,6 @@ class AdjustedEffect:
     between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
     refutations: tuple[Refutation, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class EstimatedEffect:
-    """The effect of one variable on another.
-
-    Attributes:
-        treatment: The cause.
-        outcome: What it acts on.
-        estimator: How it was estimated.
-        reference: The category of the treatment that the others are compared with, 0 for the first.
-        sets: The effect for every set that the graph leaves possible.
-        all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
-        outcome_category: Of which of an outcome's two categories shares are, 1 for the first.
-        left_out: Whether rows that miss a value differ; empty where no site misses one, or too few
-            sites tell.
-        details: What else was found.
-    """
-
-    treatment: str
-    outcome: str
-    estimator: str
-    reference: int
-    sets: tuple[AdjustedEffect, ...]
-    all_rows: int = 0
-    outcome_category: int = 2
-    left_out: tuple[LeftOut, ...] = ()
-    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
-
-    @property
-    def decisions(self) -> bytes:
-        """All numbers, in one order: equal estimates, equal bytes."""
-        said = [self.treatment, self.outcome, self.estimator, *map(asdict, self.sets)]
-        return msgspec.json.encode(said, order="deterministic")
 
 
 def e_value(ratio: float) -> float:

@@ -7,13 +7,15 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import msgspec
 
+from cipherdag.findings.finding import Cells, Column, Finding, Table, plain, shortened
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.numerals import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class ImpliedIndependence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckedGraph:
+class CheckedGraph(Finding):
     """A graph and the tests of what it implies.
 
     Attributes:
@@ -56,28 +58,109 @@ class CheckedGraph:
         details: What else was found.
     """
 
+    kind: ClassVar[str] = "graph check"
+    template: ClassVar[str] = "graph_check_run.html.j2"
+    causal: ClassVar[bool] = False
+    promise: ClassVar[str] = (
+        "which of the independences that a given graph implies the rows contradict."
+    )
+
     graph: CausalGraph
     tests: tuple[ImpliedIndependence, ...]
     alpha: float
     correction: str
-    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def decisions(self) -> bytes:
+        return msgspec.json.encode([[test.first, test.second, test.fails] for test in self.tests])
 
     @property
     def failing(self) -> tuple[ImpliedIndependence, ...]:
         """The independences that the data contradict, the clearest first."""
-        return tuple(sorted((own for own in self.tests if own.fails), key=by_p_value))
+        return tuple(sorted((test for test in self.tests if test.fails), key=by_p_value))
 
     @property
     def undone(self) -> tuple[ImpliedIndependence, ...]:
         """Those that could not be tested."""
-        return tuple(own for own in self.tests if own.p_value is None)
+        return tuple(test for test in self.tests if test.p_value is None)
 
     @property
-    def decisions(self) -> bytes:
-        """Which independences fail: equal verdicts, equal bytes."""
-        return msgspec.json.encode([[own.first, own.second, own.fails] for own in self.tests])
+    def headline(self) -> str:
+        return f"{len(self.failing)} of {len(self.tests)} independences fail"
+
+    def lines(self, n_sites: int) -> list[str]:
+        del n_sites
+        head = (
+            f"The graph implies {len(self.tests)} independences; {len(self.failing)} fail at "
+            f"{self.alpha:g} ({self.correction}):"
+        )
+        most = "at most " if self.opens_bits else ""
+        sentences = [
+            f"{test}: p {most}{shown(test.p_value)}, adjusted {shown(test.adjusted)}"
+            + (f"; {test.effect}" if test.effect else "")
+            for test in self.failing
+            if test.p_value is not None and test.adjusted is not None
+        ]
+        return ["", head if sentences else f"{head[:-1]}.", *shortened(sentences)]
+
+    def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
+        del identifiers
+        return {
+            "graph": self.graph.dumps(),
+            "tests": plain(self.tests),
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> Self:
+        return cls(
+            graph=CausalGraph.loads(report["graph"]),
+            tests=msgspec.convert(report["tests"], tuple[ImpliedIndependence, ...]),
+            **{name: report[name] for name in ("alpha", "correction", "details")},
+        )
+
+    def _rows(self) -> Cells:
+        return [
+            (
+                *(test.first, test.second, ", ".join(test.given)),
+                *(test.p_value, test.adjusted, test.fails),
+                *_size(test.effect),
+            )
+            for test in sorted(self.tests, key=by_p_value)
+        ]
+
+    tables = (
+        Table(
+            name="independences",
+            doc="One row per pair without an edge, the smallest p-value first.",
+            columns=(
+                Column("first", str, "The one variable."),
+                Column("second", str, "The other one."),
+                Column("given", str, "A set that separates them in the graph."),
+                Column("p_value", float, "The p-value; NaN where the test could not be done."),
+                Column("adjusted", float, "The same, corrected for the number of tests."),
+                Column("fails", bool, "Whether that is below the level."),
+                Column("measure", str, "The measure of their dependence, where sums tell it."),
+                Column("effect", float, "Its size."),
+                Column("low", float, "The lower end of its interval at 95 %, of this test alone."),
+                Column("high", float, "The upper end."),
+            ),
+            rows=_rows,
+        ),
+    )
 
 
-def by_p_value(own: ImpliedIndependence) -> tuple[float, str, str]:
+def by_p_value(test: ImpliedIndependence) -> tuple[float, str, str]:
     """What tests are sorted by: those that were not done come last."""
-    return (2.0 if own.p_value is None else own.p_value, own.first, own.second)
+    return (2.0 if test.p_value is None else test.p_value, test.first, test.second)
+
+
+def _size(effect: Effect | None) -> tuple[str, float | None, float | None, float | None]:
+    """The measure of an effect, its size and the ends of its interval."""
+    if effect is None:
+        return "", None, None, None
+    measure = effect.measure if effect.size is not None else f"{effect.measure} {effect.sign}"
+    named = f"{measure} of {effect.of}" if effect.of else measure
+    return named, effect.size, effect.low, effect.high

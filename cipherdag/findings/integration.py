@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cipherdag.findings.conclusion import Note
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.finding import Note
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.graphs.ancestral.integration import Integration, LocalPAG
 from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.pag import PAG, PartialMixedGraph
 
 DETAIL = "integrated"
-"""Where a conclusion's details have them."""
+"""Where a finding's details have them."""
 TITLE = "Graphs that fit"
 CAPTION = (
     "Graphs over all columns that have, among the columns of every group of sites, the group's own "
@@ -28,23 +28,23 @@ NO_EDGE = "no edge"
 
 
 def details_of(
-    found: Integration, groups: Sequence[tuple[LocalPAG, bool]], names: Sequence[str]
+    integrations: Integration, groups: Sequence[tuple[LocalPAG, bool]], names: Sequence[str]
 ) -> dict[str, Any]:
     """What `Integrated` reads, in the form that JSON has.
 
     Args:
-        found: The graphs that fit.
+        integrations: The graphs that fit.
         groups: The PAG of every group, and whether it is one.
         names: The variables.
     """
     return {
-        "complete": found.complete,
-        "looked_at": found.looked_at,
-        "graphs": [_edges(PAG(tuple(names), marks)) for marks in found.pags],
+        "complete": integrations.complete,
+        "looked_at": integrations.looked_at,
+        "graphs": [_edges(PAG(tuple(names), marks)) for marks in integrations.pags],
         "groups": [
             {
-                "variables": (own := [names[v] for v in local.variables]),
-                "edges": _edges(PartialMixedGraph(tuple(own), local.endpoints)),
+                "variables": (variables := [names[v] for v in local.variables]),
+                "edges": _edges(PartialMixedGraph(tuple(variables), local.endpoints)),
                 "consistent": consistent,
             }
             for local, consistent in groups
@@ -54,7 +54,7 @@ def details_of(
 
 @dataclass(frozen=True, slots=True)
 class Integrated:
-    """What was found, as the details of a conclusion have it.
+    """What was found, as the details of a finding have it.
 
     Attributes:
         details: Whether all graphs that fit were found, how many were looked at, those that fit and
@@ -70,8 +70,8 @@ class Integrated:
 
     def graphs(self, names: Sequence[str]) -> tuple[PAG, ...]:
         """Those that fit, over all columns."""
-        found = self.details["graphs"]
-        return tuple(PAG.from_marked(names, map(tuple, edges)) for edges in found)
+        graphs = self.details["graphs"]
+        return tuple(PAG.from_marked(names, map(tuple, edges)) for edges in graphs)
 
     def told_of(self, first: str, second: str) -> str:
         """In how many of them two columns have an edge, in a sentence; "" if not all are known."""
@@ -94,8 +94,12 @@ class Integrated:
                 "follows without it; a larger integrate looks at more."
             )
             return (said,)
-        apart = [own["variables"] for own in self.details["groups"] if not own["consistent"]]
-        alone = "".join(f" Those of {', '.join(own)} do so by themselves." for own in apart)
+        inconsistent = [
+            group["variables"] for group in self.details["groups"] if not group["consistent"]
+        ]
+        alone = "".join(
+            f" Those of {', '.join(group)} do so by themselves." for group in inconsistent
+        )
         said = (
             "No graph over all columns fits what tests say of every group's: they contradict one "
             f"another, by chance or since groups differ in what causes what.{alone} The graph "
@@ -108,7 +112,7 @@ class Integrated:
         if not self.settled:
             return None
         every = len(self.details["graphs"])
-        some = [(*own, have) for own in self._pairs() if (have := self._having(*own)) < every]
+        some = [(*pair, have) for pair in self._pairs() if (have := self._having(*pair)) < every]
         return Note(
             f"Graphs over all columns that fit every group of sites: {every}, and no other "
             f"({self.details['looked_at']} were looked at). Marks are those that hold in all"
@@ -135,16 +139,16 @@ class Integrated:
 
     def _pairs(self) -> list[tuple[str, str]]:
         """The pairs that some graph joins, each in the order of the alphabet."""
-        found = {tuple(sorted(own[:2])) for edges in self.details["graphs"] for own in edges}
-        return sorted((first, second) for first, second in found)
+        pairs = {tuple(sorted(edge[:2])) for edges in self.details["graphs"] for edge in edges}
+        return sorted((first, second) for first, second in pairs)
 
     def _marks(self, first: str, second: str) -> Counter[str]:
         """In how many graphs the pair has which mark, seen from the first."""
-        found: Counter[str] = Counter()
+        marks: Counter[str] = Counter()
         for edges in self.details["graphs"]:
-            own = next((e for e in edges if {first, second} == {*e[:2]}), None)
-            found[NO_EDGE if own is None else _seen_from(first, own)] += 1
-        return found
+            edge = next((e for e in edges if {first, second} == {*e[:2]}), None)
+            marks[NO_EDGE if edge is None else _seen_from(first, edge)] += 1
+        return marks
 
 
 def _edges(graph: PartialMixedGraph) -> list[list[str]]:

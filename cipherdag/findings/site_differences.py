@@ -10,13 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cipherdag.findings.conclusion import Note
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.finding import Column, Note
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.pages.numerals import first_of
 
 DETAIL, OWN_DETAIL = "site_differences", "this_site"
-"""Where a conclusion's details have them, and at a site what it finds of itself."""
-COLUMNS = ("variable", "given", "p_value", "differs", "coded")
+"""Where a finding's details have them, and at a site what it finds of itself."""
+COMPARED = (
+    Column("variable", str, "The variable."),
+    Column("given", list, "Its neighbours, or nothing."),
+    Column("p_value", float, "The p-value; NaN where too few sites or rows could be compared."),
+    Column("differs", bool, "Whether it differs beyond chance, at level 0.01 over all variables."),
+    Column("coded", bool, "Whether some site has one value far from all others, again and again."),
+)
 MOST_NAMED = 20
 OWN_TITLE = "This site stands out from the others"
 TITLE = "Distributed differently at the sites"
@@ -40,10 +46,10 @@ NO_EVIDENCE = (
 
 @dataclass(frozen=True, slots=True)
 class SiteDifferences:
-    """What was found, as the details of a conclusion have it.
+    """What was found, as the details of a finding have it.
 
     Attributes:
-        rows: One mapping of `COLUMNS` per variable and what is given; p None where it was not
+        rows: One mapping of `COMPARED` per variable and what is given; p None where it was not
             compared; whether it differs, and whether it has a code for missing values somewhere.
     """
 
@@ -52,13 +58,13 @@ class SiteDifferences:
     @property
     def coded(self) -> tuple[str, ...]:
         """Variables that have a code for missing values at some site, as it looks."""
-        return tuple(own["variable"] for own in self.rows if own["coded"])
+        return tuple(row["variable"] for row in self.rows if row["coded"])
 
     @property
     def named(self) -> tuple[str, ...]:
         """Variables that differ given nothing, the clearest first."""
-        found = [own for own in self.rows if own["differs"] and not own["given"]]
-        return tuple(own["variable"] for own in sorted(found, key=lambda own: own["p_value"]))
+        differing = [row for row in self.rows if row["differs"] and not row["given"]]
+        return tuple(row["variable"] for row in sorted(differing, key=lambda row: row["p_value"]))
 
     def warnings(self, kind: str, *, taken_for_edges: bool) -> tuple[str, ...]:
         """A warning that names them, where the evidence ``kind`` takes them for dependence."""
@@ -80,12 +86,12 @@ class SiteDifferences:
             columns=("Variable", "Given", "p-value", "Found"),
             rows=tuple(
                 (
-                    own["variable"],
-                    ", ".join(own["given"]) or "nothing",
-                    "" if own["p_value"] is None else own["p_value"],
-                    _found(own),
+                    row["variable"],
+                    ", ".join(row["given"]) or "nothing",
+                    "" if row["p_value"] is None else row["p_value"],
+                    _found(row),
                 )
-                for own in sorted(self.rows, key=_clearest_first)
+                for row in sorted(self.rows, key=_clearest_first)
             ),
         )
 
@@ -106,31 +112,31 @@ class SiteDifferences:
         return tuple(said)
 
 
-def own_note(found: Sequence[Sequence[str]]) -> Note:
+def own_note(remarks: Sequence[Sequence[str]]) -> Note:
     """What a site says on its own terminal of the variables by which it stands out."""
-    return Note.of_columns(OWN_TITLE + ":", found)
+    return Note.of_columns(OWN_TITLE + ":", remarks)
 
 
-def own_panel(found: Sequence[Sequence[str]]) -> Rows:
+def own_panel(remarks: Sequence[Sequence[str]]) -> Rows:
     """The same as a table of the site's own report."""
     return Rows(
         title=OWN_TITLE,
         note="For this site's own eyes: the opened sums less its own part are those of the others "
         "together. It was computed from the data as they are now, and is part of no other report.",
         columns=("Variable", "Found"),
-        rows=tuple((variable, said) for variable, said in found),
+        rows=tuple((variable, said) for variable, said in remarks),
     )
 
 
-def _found(own: Mapping[str, Any]) -> str:
-    if own["coded"]:
-        also = ", and differs" if own["differs"] else ""
+def _found(row: Mapping[str, Any]) -> str:
+    if row["coded"]:
+        also = ", and differs" if row["differs"] else ""
         return f"may hold a code for missing values{also}"
-    if own["p_value"] is None:
+    if row["p_value"] is None:
         return "not compared: too few sites or rows, or too many categories"
-    return "differs" if own["differs"] else "alike"
+    return "differs" if row["differs"] else "alike"
 
 
-def _clearest_first(own: Mapping[str, Any]) -> tuple[bool, float, bool]:
-    p_value = own["p_value"]
-    return bool(own["given"]), 2.0 if p_value is None else p_value, own["differs"]
+def _clearest_first(row: Mapping[str, Any]) -> tuple[bool, float, bool]:
+    p_value = row["p_value"]
+    return bool(row["given"]), 2.0 if p_value is None else p_value, row["differs"]

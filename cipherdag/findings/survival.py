@@ -7,13 +7,21 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import msgspec
 
+from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
+from cipherdag.findings.panels.forest import Estimate, Forest
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.numerals import probability, shown
+
 ALL_ROWS = "all"
 """What one group of all rows is called."""
+RESTRICTED = (
+    "Sites moved few events to later edges, so that medians and curves are near, not exact."
+)
 Numbers = tuple[float | None, ...]
 
 
@@ -70,6 +78,15 @@ class GroupTest:
     expected: tuple[float, ...]
     sites: int
     groups: tuple[int, ...] = ()
+
+    def line(self, rows: str) -> str:
+        """The test in one line; ``rows`` says which rows it compares."""
+        if self.p_value is None:
+            return f"Log-rank test {rows}: not done, as no groups are at risk together at an event."
+        return (
+            f"Log-rank test {rows}, {self.sites} of them: chi-square {self.statistic:.2f} with "
+            f"{self.dof} degree{'s' * (self.dof != 1)} of freedom, p = {probability(self.p_value)}."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +149,11 @@ class HazardModel:
     @property
     def decisions(self) -> tuple[object, ...]:
         """What was fitted, without what a library's functions make of it."""
-        return self.sites, self.dof, [(own.log_ratio, own.fault) for own in self.ratios]
+        return self.sites, self.dof, [(ratio.log_ratio, ratio.fault) for ratio in self.ratios]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SurvivalAnalysis:
+class SurvivalAnalysis(Finding):
     """Curves, and what makes the event come faster.
 
     Attributes:
@@ -157,31 +174,43 @@ class SurvivalAnalysis:
         details: What else was found.
     """
 
+    kind: ClassVar[str] = "survival"
+    template: ClassVar[str] = "survival_run.html.j2"
+    causal: ClassVar[bool] = False
+    promise: ClassVar[str] = "how long it takes until an event, over all sites' rows together."
+
     time: str
     event: str
+    event_category: int = 2
     by: str
+    n_sites: int
     edges: tuple[float, ...]
     curves: tuple[GroupCurve, ...]
-    n_sites: int
     test: GroupTest | None = None
     together: GroupTest | None = None
     model: HazardModel | None = None
-    event_category: int = 2
     restricted: bool = False
     all_rows: int = 0
-    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def decisions(self) -> bytes:
+        counts = [(curve.sites, curve.events, curve.at_risk) for curve in self.curves]
+        tests = [test and (test.statistic, test.dof) for test in (self.test, self.together)]
+        model = None if self.model is None else self.model.decisions
+        return msgspec.json.encode([self.edges, counts, tests, model])
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """What the groups are called, in the order of `curves`: numbers, without the schema."""
-        numbered = tuple(str(number) for number in range(1, len(self.curves) + 1))
-        return numbered if self.by else (ALL_ROWS,)
+        """What the groups are called, in the order of `curves`."""
+        if not self.by:
+            return (ALL_ROWS,)
+        return tuple(self.dictionary.category(self.by, k) for k in range(len(self.curves)))
 
     @property
     def not_told(self) -> tuple[str, ...]:
         """The groups that too few sites tell of."""
         named = zip(self.group_names, self.curves, strict=True)
-        return tuple(name for name, own in named if not own.told)
+        return tuple(name for name, curve in named if not curve.told)
 
     @property
     def not_compared(self) -> tuple[str, ...]:
@@ -189,36 +218,182 @@ class SurvivalAnalysis:
         if self.test is None or not self.test.groups:
             return ()
         named = enumerate(zip(self.group_names, self.curves, strict=True))
-        return tuple(n for k, (n, own) in named if own.told and k not in self.test.groups)
-
-    def category_name(self, column: str, category: int) -> str:
-        """What a category is called by its place: a number from 1, without the schema."""
-        del column
-        return str(category + 1)
+        return tuple(n for k, (n, curve) in named if curve.told and k not in self.test.groups)
 
     @property
     def event_name(self) -> str:
-        """Which category is the event: its number, without the schema."""
-        return f"{self.event}, category {self.event_category}"
+        """Which category is the event, such as "died = yes"; its number, without the schema."""
+        if self.event not in self.dictionary.categories:
+            return f"{self.event}, category {self.event_category}"
+        return f"{self.event} = {self.dictionary.category(self.event, self.event_category - 1)}"
 
     @property
     def ratio_names(self) -> tuple[str, ...]:
         """What the ratios of hazards are of, in the order of the model."""
-        ratios = () if self.model is None else self.model.ratios
+        category = self.dictionary.category
         return tuple(
-            own.column
-            if own.category is None
-            else f"{own.column} {self.category_name(own.column, own.category)} rather than "
-            f"{self.category_name(own.column, 0)}"
-            for own in ratios
+            ratio.column
+            if ratio.category is None
+            else f"{ratio.column} {category(ratio.column, ratio.category)} rather than "
+            f"{category(ratio.column, 0)}"
+            for ratio in self._ratios
         )
 
     @property
-    def decisions(self) -> bytes:
-        """All that was counted, in one order: equal counts, equal bytes."""
-        counted = [(own.sites, own.events, own.at_risk) for own in self.curves]
-        tests = [
-            None if own is None else (own.statistic, own.dof) for own in (self.test, self.together)
+    def _ratios(self) -> tuple[HazardRatio, ...]:
+        return () if self.model is None else self.model.ratios
+
+    @property
+    def headline(self) -> str:
+        return f"{sum(sum(curve.events) for curve in self.curves)} events ({self.event_name})"
+
+    @property
+    def test_lines(self) -> list[str]:
+        """Each log-rank test in one line."""
+        tests = ("within sites", self.test), ("of the rows of all sites", self.together)
+        return [test.line(rows) for rows, test in tests if test is not None]
+
+    def group_rows(self) -> Cells:
+        """Of every group its name, sites, rows, events in the bins, median with its ends, and test.
+
+        Of the test within the sites, which is over all follow-up, events and as many as it expects;
+        None where there is none, or where it leaves the group out.
+        """
+        observed: list[int | None] = [None] * len(self.curves)
+        expected: list[float | None] = [None] * len(self.curves)
+        if self.test:
+            for k in self.test.groups or range(len(observed)):
+                observed[k], expected[k] = int(self.test.observed[k]), self.test.expected[k]
+        return [
+            (name, curve.sites, curve.at_risk[0], sum(curve.events), *curve.median, d, e)
+            if curve.told
+            else (name, curve.sites, *(None,) * 7)
+            for name, curve, d, e in zip(
+                self.group_names, self.curves, observed, expected, strict=True
+            )
         ]
-        model = None if self.model is None else self.model.decisions
-        return msgspec.json.encode([self.edges, counted, tests, model])
+
+    def lines(self, n_sites: int) -> list[str]:
+        del n_sites  # those that were asked are counted
+        rows = sum(curve.at_risk[0] for curve in self.curves if curve.told)
+        of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
+        until = f"up to {self.time} {self.edges[-1]:g}"
+        head = f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
+        wide = max(map(len, self.group_names))
+        groups = [f"{row[0]:{wide}}  {_line(self.time, *row[1:])}" for row in self.group_rows()]
+        lines = ["", head, *shortened(groups)]
+        lines += [RESTRICTED] if self.restricted else []
+        lines += ["", *self.test_lines] if self.test or self.together else []
+        ratios = [row for row in self.cells("hazard_ratios") if row[1] is not None]
+        wide = max((len(row[0]) for row in ratios), default=0)
+        if ratios:
+            lines += ["", "Ratios of hazards, all else alike:"]
+            lines += shortened([f"{row[0]:{wide}}  {_ratio(*row[1:5])}" for row in ratios])
+        return lines
+
+    def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        del truth
+        drawn = tuple(
+            Estimate(name, ratio.ratio, ratio.low, ratio.high)
+            for name, ratio in zip(self.ratio_names, self._ratios, strict=True)
+            if ratio.ratio is not None and ratio.low is not None and ratio.high is not None
+        )
+        if not drawn:
+            return {"forest": None}
+        note = "95 % intervals; the broken line is where hazards do not differ."
+        title, label = "Ratios of hazards", "ratio of hazards"
+        return {"forest": Forest(title=title, note=note, label=label, ratios=True, estimates=drawn)}
+
+    def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
+        entries: dict[str, Any] = {}
+        for name, value in super().to_json(identifiers).items():
+            entries |= {"groups": list(self.group_names)} if name == "curves" else {}
+            entries[name] = value
+        return entries
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> Self:
+        category = report.get("parameters", {}).get("event_category", 2)
+        return super().from_json({"event_category": category, **report})
+
+    def _ratio_rows(self) -> Cells:
+        columns = ("ratio", "low", "high", "p_value", "log_ratio", "deviation", "fault")
+        return [
+            (name, *(getattr(ratio, column) for column in columns))
+            for name, ratio in zip(self.ratio_names, self._ratios, strict=True)
+        ]
+
+    def _curve_rows(self) -> Cells:
+        return [
+            (name, *row)
+            for name, curve in zip(self.group_names, self.curves, strict=True)
+            if curve.told
+            for row in zip(
+                self.edges,
+                curve.at_risk,
+                curve.events,
+                curve.survival,
+                curve.low,
+                curve.high,
+                strict=True,
+            )
+        ]
+
+    tables = (
+        Table(
+            name="curves",
+            doc="One row per group and bin of time.",
+            columns=(
+                Column("group", str, "The group, or `all`."),
+                Column("time", float, "The upper edge of the bin."),
+                Column("at_risk", int, "The rows at risk when it begins."),
+                Column("events", int, "The rows with the event in it."),
+                Column("survival", float, "The estimated chance of no event up to the edge."),
+                Column("low", float, "The lower end of its interval at 95 %."),
+                Column("high", float, "The upper end; NaN without rows at risk."),
+            ),
+            rows=_curve_rows,
+        ),
+        Table(
+            name="hazard_ratios",
+            doc="One row per column of the Cox model, and per category of it but the first.",
+            columns=(
+                Column("of", str, "The column, and the two categories that are compared."),
+                Column("ratio", float, "How many times the hazard is, with others alike."),
+                Column("low", float, "The lower end of its interval at 95 %."),
+                Column("high", float, "The upper end."),
+                Column("p_value", float, "The p-value of Wald's test."),
+                Column("log_ratio", float, "The logarithm of the ratio."),
+                Column("deviation", float, "The standard deviation of the logarithm."),
+                Column("fault", str, "Why there is no number."),
+            ),
+            rows=_ratio_rows,
+            saved=lambda finding: finding.model is not None,
+        ),
+    )
+
+
+def _line(
+    time: str,
+    sites: int,
+    rows: int | None,
+    events: int,
+    median: float | None,
+    low: float | None,
+    high: float | None,
+    observed: int | None,
+    expected: float | None,
+) -> str:
+    """A group in one line of a terminal."""
+    if rows is None:
+        return "not told of: too few sites have enough rows with the event, and without"
+    ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
+    half = "no median yet" if median is None else f"median {time} {shown(median)} (95 %: {ends})"
+    line = f"{rows:,} rows at {sites} sites, {events:,} events, {half}"
+    if observed is None:
+        return line
+    return f"{line}; over all follow-up {observed:,} events, {expected:.1f} expected"
+
+
+def _ratio(ratio: float, low: float, high: float, p_value: float) -> str:
+    return f"{shown(ratio)} ({shown(low)} to {shown(high)}), p = {probability(p_value)}"

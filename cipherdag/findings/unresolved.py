@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from cipherdag.findings.conclusion import Note
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.finding import Note
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.pages.numerals import counted
 
 DETAIL = "unresolved"
-"""Where a conclusion's details list them."""
+"""Where a finding's details list them."""
 Saying = Literal["collider", "no collider", "open"]
 TITLE = "Unresolved triples"
 EXPLAINED = (
@@ -51,37 +51,44 @@ class UnresolvedTriple:
         return f"{self.first} - {self.middle} - {self.last}: {said}, stands as {self.stands_as}"
 
 
-def unresolved_details(found: Sequence[UnresolvedTriple]) -> dict[str, Any]:
-    """The entry of a conclusion's details; none without such triples."""
-    return {DETAIL: [asdict(own) for own in found]} if found else {}
+def unresolved_details(triples: Sequence[UnresolvedTriple]) -> dict[str, Any]:
+    """The entry of a finding's details; none without such triples."""
+    return {DETAIL: [asdict(triple) for triple in triples]} if triples else {}
 
 
 def unresolved_of(details: Mapping[str, Any]) -> tuple[UnresolvedTriple, ...]:
-    """The triples of a conclusion's details."""
-    return tuple(UnresolvedTriple(**own) for own in details.get(DETAIL, ()))
+    """The triples of a finding's details."""
+    return tuple(UnresolvedTriple(**triple) for triple in details.get(DETAIL, ()))
 
 
-def unresolved_note(found: Sequence[UnresolvedTriple]) -> Note:
+def unresolved_note(triples: Sequence[UnresolvedTriple]) -> Note:
     """The triples for a terminal."""
-    return Note(f"{TITLE}, by which directions near them are doubtful:", tuple(map(str, found)))
+    return Note(f"{TITLE}, by which directions near them are doubtful:", tuple(map(str, triples)))
 
 
-def unresolved_panel(found: Sequence[UnresolvedTriple]) -> Rows:
+def unresolved_panel(triples: Sequence[UnresolvedTriple]) -> Rows:
     """The triples for a report."""
     return Rows(
         title=TITLE,
         note=EXPLAINED,
         columns=("First", "Middle", "Last", "Tests say", "Evidence", "In the graph"),
         rows=tuple(
-            (own.first, own.middle, own.last, own.tests_say, own.evidence, own.stands_as)
-            for own in found
+            (
+                triple.first,
+                triple.middle,
+                triple.last,
+                triple.tests_say,
+                triple.evidence,
+                triple.stands_as,
+            )
+            for triple in triples
         ),
     )
 
 
-def contradicted(found: Sequence[UnresolvedTriple]) -> str:
+def contradicted(triples: Sequence[UnresolvedTriple]) -> str:
     """What to know of a graph that does not have all that tests say, in a sentence; else ""."""
-    against = [own for own in found if own.tests_say not in ("open", own.stands_as)]
+    against = [triple for triple in triples if triple.tests_say not in ("open", triple.stands_as)]
     if not against:
         return ""
     return (

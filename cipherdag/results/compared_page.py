@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from cipherdag.findings.edge_table import edge_sentences
+from cipherdag.findings.edge_table import DIFFERENCES, edge_differences, edge_sentences
+from cipherdag.findings.graph_finding import GraphFinding
+from cipherdag.findings.graph_page import ARROWS, pictures
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.pages.rendering import render
 from cipherdag.pages.sheets import csv_text
-from cipherdag.results.comparing import COLUMNS, edge_differences
-from cipherdag.results.graph_sections import ARROWS, pictures
-
-if TYPE_CHECKING:
-    from cipherdag.results.graph_run import GraphRun
+from cipherdag.results.run import Run
 
 SHOWN = ARROWS | {"": "none"}
 SAME, OTHER, HERE, THERE = "same", "other-mark", "only-here", "only-there"
@@ -35,7 +32,7 @@ class ComparedRow:
     said: tuple[str, str]
 
 
-def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> str:
+def compared_page(here: Run[GraphFinding], there: Run[GraphFinding], names: tuple[str, str]) -> str:
     """The comparison as one HTML page that needs no other file and asks no other machine.
 
     Args:
@@ -43,8 +40,8 @@ def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> st
         there: One of its kind; a variable that only one of them has is isolated in the other.
         names: What the page calls them, such as their folders.
     """
-    differences = edge_differences(here.graph, there.graph)
-    graph = _union(here.graph, there.graph, differences)
+    differences = edge_differences(here.finding.graph, there.finding.graph)
+    graph = _union(here.finding.graph, there.finding.graph, differences)
     rows = _rows(graph, differences, (here, there))
     marked = {row.edge: row.how for row in rows if row.how != SAME}
     return render(
@@ -57,7 +54,7 @@ def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> st
         counts={how: sum(row.how == how for row in rows) for how in (SAME, OTHER, HERE, THERE)},
         shown=SHOWN,
         settings=_settings(here, there),
-        differences=csv_text([COLUMNS, *differences]),
+        differences=csv_text([[column.name for column in DIFFERENCES], *differences]),
         **pictures(graph, {}, marked),
     )
 
@@ -78,43 +75,43 @@ def _union(
 def _rows(
     graph: CausalGraph | PartialMixedGraph,
     differences: Differences,
-    runs: tuple[GraphRun, GraphRun],
+    runs: tuple[Run[GraphFinding], Run[GraphFinding]],
 ) -> list[ComparedRow]:
-    by_pair = {frozenset(own[:2]): own for own in differences}
+    by_pair = {frozenset(row[:2]): row for row in differences}
     said = [_said(run) for run in runs]
     rows = []
     for number, edge in enumerate(graph.edges, start=1):
         pair = frozenset((edge.source, edge.target))
         first, _, *marks, same = by_pair[pair]
         # marks are seen from the name that sorts first, the row begins with the edge's source
-        one, two = (reversed_mark(own) if first != edge.source else own for own in marks)
+        one, two = (reversed_mark(mark) if first != edge.source else mark for mark in marks)
         how = SAME if same else OTHER if one and two else HERE if one else THERE
-        told = (said[0].get(pair, ""), said[1].get(pair, ""))
-        rows.append(ComparedRow(number, edge, how, (one, two), told))
+        sentences = (said[0].get(pair, ""), said[1].get(pair, ""))
+        rows.append(ComparedRow(number, edge, how, (one, two), sentences))
     return rows
 
 
-def _said(run: GraphRun) -> dict[frozenset[str], str]:
-    columns, rows = run.edge_table
-    sentences = edge_sentences(columns, rows)
-    return {frozenset(row[:2]): own for row, own in zip(rows, sentences, strict=True)}
+def _said(run: Run[GraphFinding]) -> dict[frozenset[str], str]:
+    names, rows = run.finding.content("edges")
+    sentences = edge_sentences(names, rows)
+    return {frozenset(row[:2]): said for row, said in zip(rows, sentences, strict=True)}
 
 
-def _settings(here: GraphRun, there: GraphRun) -> list[tuple[str, Any, Any]]:
+def _settings(here: Run[GraphFinding], there: Run[GraphFinding]) -> list[tuple[str, str, str]]:
     """What was set or present otherwise: name, and the values of both."""
-    found = [_set(own) for own in (here, there)]
-    names = dict.fromkeys([*found[0], *found[1]])
-    pairs = [(name, found[0].get(name, ""), found[1].get(name, "")) for name in names]
-    return [own for own in pairs if own[1] != own[2]]
+    one, two = _set(here), _set(there)
+    names = dict.fromkeys([*one, *two])
+    pairs = [(name, one.get(name, ""), two.get(name, "")) for name in names]
+    return [pair for pair in pairs if pair[1] != pair[2]]
 
 
-def _set(run: GraphRun) -> dict[str, str]:
+def _set(run: Run[GraphFinding]) -> dict[str, str]:
     values = {
         "algorithm": run.algorithm,
         "protection": run.protection,
         "sites": ", ".join(run.sites),
         "seed": run.seed,
         **run.parameters,
-        **{f"version of {name}": own for name, own in run.versions.items()},
+        **{f"version of {name}": number for name, number in run.versions.items()},
     }
-    return {name: "none" if own is None else str(own) for name, own in values.items()}
+    return {name: "none" if value is None else str(value) for name, value in values.items()}

@@ -221,10 +221,10 @@ def _ledgers(folder: Path) -> dict[str, list[str]]:
 
 
 def _some_ledgers(folder: Path) -> dict[str, list[str]]:
-    found = _ledgers(folder)
-    if not found:
+    ledgers = _ledgers(folder)
+    if not ledgers:
         raise OutputError(f"{folder} holds no ledger", remedy="Name the --out folder of a run.")
-    return found
+    return ledgers
 
 
 def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:

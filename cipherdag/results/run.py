@@ -1,175 +1,100 @@
-"""What all results of runs have in common: what was run, what left each site, what it cost.
-
-Run                 fields of every result; saves and loads the folder
-Result              a `LearntGraph`
-FeatureResult       `SelectedFeatures`
-DescriptionResult   a `Description`
-SurvivalResult      a `SurvivalAnalysis`
-EffectResult        an `EstimatedEffect`
-GraphCheckResult    a `CheckedGraph`
-"""
+"""The result of a run: what was found, what left each site, and what it cost."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm
-from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
+from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.errors import OutputError, ParameterError
-from cipherdag.findings.conclusion import Report
-from cipherdag.findings.panel import Panel
+from cipherdag.findings.finding import (
+    Accuracy,
+    DataDictionary,
+    Finding,
+    Report,
+    shortened,
+)
+from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.relations import Relation, relation_warnings
+from cipherdag.graphs.relations import relation_warnings
 from cipherdag.pages.numerals import counted, size
-from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.results import folder as saved
+from cipherdag.results.account import RunAccount, saved_account
 from cipherdag.results.run_page import run_page
 from cipherdag.results.sentences import dropout_line
-from cipherdag.sites.record.ledger import LedgerHead, read_releases
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_LINES = 60
-AS_SAVED = (
-    "algorithm", "protection", "parameters", "seconds", "seed", "bytes_sent_per_site", "versions",
-)  # fmt: skip
+F_co = TypeVar("F_co", bound=Finding, covariant=True)
+Expected = TypeVar("Expected", bound=Finding)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Run(ABC):
-    """The result of one run.
+class Run(RunAccount, Generic[F_co]):
+    """The result of one run; its other fields are those of `RunAccount`.
 
     Attributes:
-        algorithm: Name of the algorithm.
-        parameters: Its parameters.
-        protection: How answers were protected.
-        identifiers: The identifier that travelled for each name, "1" for the first in the
-            alphabet.
-        sites: Names of the sites.
-        rounds: One report per round.
-        seconds: Wall time of the run.
-        bytes_sent_per_site: Bytes that left each site.
-        dropouts: Sites that left during the run.
-        seed: Seed of the run.
-        versions: Versions of Python and the packages that computed it.
-        ledgers: Every site's ledger, line by line.
-        heads: Where each ledger ended, as the site itself reported.
-        source: What `run.toml` needs to repeat the run.
-        schema: The schema in TOML.
-        keys: What is said of who shared keys with whom; empty where every two sites did.
-        relations: Variables that follow from others, as the schema says.
-        made_by: The algorithm itself; a loaded result takes it from the registry.
+        finding: What was found, by name: a `LearntGraph`, `LearntPAG`, `SelectedFeatures`,
+            `Description`, `SurvivalAnalysis`, `EstimatedEffect` or `CheckedGraph`.
     """
 
-    kind: ClassVar[str]
-    template: ClassVar[str]
-    of_causes: ClassVar[bool] = True
-    """Whether it says what causes what."""
+    finding: F_co
 
-    algorithm: str
-    parameters: Mapping[str, Any]
-    protection: str
-    identifiers: Mapping[str, str]
-    sites: tuple[str, ...]
-    rounds: tuple[RoundReport, ...]
-    seconds: float
-    bytes_sent_per_site: Mapping[str, int]
-    dropouts: tuple[DropOut, ...]
-    seed: int
-    versions: Mapping[str, str]
-    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
-    heads: Mapping[str, LedgerHead] = field(repr=False)
-    source: Mapping[str, Any] = field(repr=False, default_factory=dict)
-    schema: str = field(repr=False, default="")
-    keys: str = field(repr=False, default="")
-    relations: tuple[Relation[str], ...] = field(repr=False, default=())
-    made_by: Algorithm[Any, Any] | None = field(repr=False, compare=False, default=None)
+    def __post_init__(self) -> None:
+        # a schema names what the finding has numbers for
+        named = replace(self.finding, dictionary=data_dictionary(self.schema))
+        object.__setattr__(self, "finding", named)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._headline})"
+        return f"Run[{type(self.finding).__name__}]({self._headline})"
 
-    @property
-    def opens_bits(self) -> bool:
-        """Whether one bit of each test was opened, and no sum of any."""
-        return getattr(self, "details", {}).get("reveal") == "bits"
+    def _repr_html_(self) -> str:
+        """The finding in a notebook, under a line that says what ran."""
+        return f"<p>{escape(self._headline)}</p>{self.finding._repr_html_()}"
 
     @property
     def _headline(self) -> str:
-        """What ran, in one line: it stands in ``repr`` and above the result in a notebook."""
         return (
             f"{self.algorithm} over {counted(len(self.sites), 'site')}, {self.protection}: "
-            f"{counted(len(self.identifiers), 'variable')}, {self._counted}, "
+            f"{counted(len(self.identifiers), 'variable')}, {self.finding.headline}, "
             f"{counted(len(self.rounds), 'round')}"
         )
 
-    @property
-    @abstractmethod
-    def _counted(self) -> str:
-        """How much was found, in words."""
+    def table(self, name: str) -> pd.DataFrame:
+        """A table of the finding, such as ``edges``; docs/reference/tables.md lists them.
 
-    @property
-    def releases(self) -> pd.DataFrame:
-        """What left each site: one row per record of the ledgers."""
-        import pandas as pd
-
-        return pd.DataFrame(
-            msgspec.structs.asdict(record)
-            for lines in self.ledgers.values()
-            for record in read_releases(lines)
-        )
-
-    @property
-    def disclosures(self) -> tuple[str, ...]:
-        """What the opened sums told the coordinator, in sentences."""
-        known = self._algorithm
-        told = ("The sums that the algorithm asks for; its documentation lists them.",)
-        return told if known is None else known.disclosures()
+        Raises:
+            ParameterError: The finding has no table of this name.
+        """
+        return self.finding.table(name)
 
     @property
     def report(self) -> Report:
         """What the algorithm adds to the account of this run."""
-        known = self._algorithm
-        report = Report() if known is None else known.report(self)
-        said = relation_warnings(self.relations) if self.of_causes else ()
-        return replace(report, warnings=(*said, *report.warnings)) if said else report
-
-    @property
-    def _algorithm(self) -> Algorithm[Any, Any] | None:
-        if self.made_by is None and self.algorithm in ALGORITHMS:
-            return make_algorithm(self.algorithm, self.parameters)
-        return self.made_by
+        algorithm = self._algorithm
+        report = Report() if algorithm is None else algorithm.report(self.finding)
+        warnings = relation_warnings(self.relations) if self.finding.causal else ()
+        return replace(report, warnings=(*warnings, *report.warnings)) if warnings else report
 
     def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
         """All of `result.json`, with metrics where a true DAG is given."""
         return {
-            "kind": self.kind,
-            "algorithm": self.algorithm,
-            "protection": self.protection,
-            "sites": list(self.sites),
-            "rounds": len(self.rounds),
-            "seconds": round(self.seconds, 3),
-            "bytes_sent_per_site": dict(self.bytes_sent_per_site),
-            "dropouts": [asdict(dropout) for dropout in self.dropouts],
-            "seed": self.seed,
-            "parameters": msgspec.json.decode(msgspec.json.encode(self.parameters)),
-            "variables": dict(self.identifiers),
-            "round_reports": [asdict(report) for report in self.rounds],
-            "ledgers": {name: asdict(head) for name, head in self.heads.items()},
-            "versions": dict(self.versions),
+            "kind": self.finding.kind,
+            **self._entries(),
             "warnings": list(self.report.warnings),
-            **self._found(),
+            **self.finding.to_json(self.identifiers),
             **({"keys": self.keys} if self.keys else {}),
             **({"relations": msgspec.to_builtins(self.relations)} if self.relations else {}),
-            **({} if truth is None else self._metrics(truth)),
+            **({} if truth is None else self._accuracy(truth).entries),
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
@@ -177,13 +102,13 @@ class Run(ABC):
 
         What makes the result doubtful comes first.
         """
-        own = self.report
-        lines = [line for said in own.warnings for line in ("", f"WARNING: {said}")]
-        lines += self._summary()
-        for note in own.notes:
+        report = self.report
+        lines = [line for text in report.warnings for line in ("", f"WARNING: {text}")]
+        lines += self.finding.lines(len(self.sites))
+        for note in report.notes:
             lines += ["", note.title, *shortened(note.lines)]
         if truth is not None:
-            lines += self._accuracy(truth)
+            lines += self._accuracy(truth).lines
         most = max(self.bytes_sent_per_site.values(), default=0)
         return [
             *lines,
@@ -206,8 +131,11 @@ class Run(ABC):
             written: When the page is written, in UTC; not shown if None.
             panels: What to show beside the algorithm's own panels.
         """
-        sections = self._sections() if truth is None else self._sections_beside(truth)
-        return run_page(self, sections, has_truth=truth is not None, written=written, panels=panels)
+        if truth is not None:
+            self._accuracy(truth)
+        report = self.report
+        report = replace(report, panels=(*report.panels, *panels))
+        return run_page(self, self.finding, report, truth=truth, written=written)
 
     def save(
         self, folder: str | Path, *, truth: CausalGraph | None = None, force: bool = False
@@ -221,12 +149,8 @@ class Run(ABC):
 
         Returns:
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
-            ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
-            ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
-            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``, of
-            survival ``curves.csv`` and ``hazard_ratios.csv``, of an effect ``effects.csv`` and,
-            where it was doubted, ``refutations.csv``, of a graph that was tested
-            ``independences.csv``.
+            ``schema.toml``, ``run.toml``, the tables of the finding as CSV files, and of a graph
+            ``graph.graphml``, ``graph.dot`` and ``graph.svg``.
 
         Raises:
             ResultExistsError: The folder holds a result.
@@ -239,16 +163,39 @@ class Run(ABC):
             saved.REPORT_FILE: saved.json_text(self.to_dict(truth)),
             "run.toml": saved.run_toml(self.source),
             "schema.toml": self.schema,
-            **self._tables(),
+            **self.finding.files(),
         }
-        return saved.write_folder(folder, texts, self.ledgers)
+        path = saved.write_folder(folder, texts, self.ledgers)
+        self.finding.draw(path)
+        return path
 
+    @overload
     @classmethod
-    def load(cls, folder: str | Path, *, made_by: Algorithm[Any, Any] | None = None) -> Self:
+    def load(
+        cls, folder: str | Path, *, made_by: Algorithm[Any, Any] | None = None
+    ) -> Run[Any]: ...
+    @overload
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        expected: type[Expected],
+        *,
+        made_by: Algorithm[Any, Any] | None = None,
+    ) -> Run[Expected]: ...
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        expected: type[Finding] = Finding,
+        *,
+        made_by: Algorithm[Any, Any] | None = None,
+    ) -> Run[Any]:
         """A saved result, read back with its ledgers; `cipherdag audit verify` checks those.
 
         Args:
             folder: The folder that `save` wrote.
+            expected: The kind of finding that it has to hold, such as `LearntGraph`.
             made_by: The algorithm, where it is not one of the registered.
 
         Raises:
@@ -256,88 +203,52 @@ class Run(ABC):
             LedgerError: A ledger cannot be read as text.
         """
         report = saved.read_report(folder)
-        if saved.kind_of(report) != cls.kind:
+        kind = _kind_of(report)
+        if kind is None or not issubclass(kind, expected):
             tables = ", ".join(sorted(path.name for path in Path(folder).glob("*.csv")))
+            wanted = getattr(expected, "kind", "one that is installed here")
             raise OutputError(
-                f"the result in {folder} is of the kind {saved.kind_of(report)}, not {cls.kind}",
+                f"the result in {folder} is of the kind {saved.kind_of(report)}, not {wanted}",
                 remedy=f"Read its {tables}." if tables else "Name the folder of another run.",
             )
         try:
-            return cls(**cls._read(report), **_shared(report, saved.read_rest(folder), made_by))
+            account = saved_account(report, saved.read_rest(folder), made_by)
+            return Run(finding=kind.from_json(report), **account)
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
             raise OutputError(f"the result in {folder} is not complete: {error}") from error
 
-    @abstractmethod
-    def _found(self) -> dict[str, Any]:
-        """The part of `to_dict` that only this kind of result has."""
-
-    @classmethod
-    @abstractmethod
-    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that only this kind of result has, from `result.json`."""
-
-    @abstractmethod
-    def _summary(self) -> list[str]:
-        """What was found, in lines."""
-
-    @abstractmethod
-    def _sections(self) -> dict[str, Any]:
-        """What `template` shows of this kind of result."""
-
-    def _metrics(self, truth: CausalGraph) -> dict[str, Any]:
-        """How near what was found is to the truth, for `to_dict`; only graphs can say it."""
-        raise self._not_compared(truth)
-
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        """The same in lines."""
-        raise self._not_compared(truth)
-
-    def _sections_beside(self, truth: CausalGraph) -> dict[str, Any]:
-        """The sections, with the truth beside them."""
-        raise self._not_compared(truth)
-
-    def _not_compared(self, truth: CausalGraph) -> ParameterError:
-        told = f"a true graph of {len(truth.nodes)} variables"
-        return ParameterError(
-            f"a result of {self.algorithm} is not compared with {told}",
-            remedy="Leave the true graph out.",
-        )
-
-    @abstractmethod
-    def _tables(self) -> dict[str, str]:
-        """Further files of the folder, by name."""
+    def _accuracy(self, truth: CausalGraph) -> Accuracy:
+        """How near the finding is to the truth; only graphs can say it."""
+        accuracy = self.finding.accuracy(truth)
+        if accuracy is None:
+            raise ParameterError(
+                f"a result of {self.algorithm} is not compared with a true graph of "
+                f"{len(truth.nodes)} variables",
+                remedy="Leave the true graph out.",
+            )
+        return accuracy
 
 
-def shortened(lines: Sequence[str]) -> list[str]:
-    """The lines indented, cut after `MOST_LINES` of them."""
-    shown = [f"  {line}" for line in lines[:MOST_LINES]]
-    left = len(lines) - len(shown)
-    return [*shown, f"  ... and {left} more"] if left else shown
+def data_dictionary(schema: str) -> DataDictionary:
+    """Names of categories and units of a schema in TOML; none where only the sites know it."""
+    variables = Schema.loads(schema).variables if schema else ()
+    return DataDictionary(
+        {
+            column.name: tuple(column.category_name(k) for k in range(column.cardinality))
+            for column in variables
+            if column.cardinality
+        },
+        {column.name: column.unit for column in variables if column.unit},
+    )
 
 
-def category_names(schema: str, column: str, count: int) -> tuple[str, ...]:
-    """Names of a column's categories; numbers from 1 where only the sites know them."""
-    if not schema:
-        return tuple(str(code + 1) for code in range(count))
-    own = next(own for own in Schema.loads(schema).variables if own.name == column)
-    return tuple(own.category_name(code) for code in range(count))
-
-
-def _shared(
-    report: Mapping[str, Any], rest: saved.SavedFiles, made_by: Algorithm[Any, Any] | None
-) -> dict[str, Any]:
-    """The fields of every result."""
-    return {
-        **{name: report[name] for name in AS_SAVED},
-        "identifiers": report["variables"],
-        "sites": tuple(report["sites"]),
-        "rounds": msgspec.convert(report["round_reports"], tuple[RoundReport, ...]),
-        "dropouts": msgspec.convert(report["dropouts"], tuple[DropOut, ...]),
-        "heads": msgspec.convert(report["ledgers"], dict[str, LedgerHead]),
-        "ledgers": rest.ledgers,
-        "source": rest.source,
-        "schema": rest.schema,
-        "keys": report.get("keys", ""),
-        "relations": msgspec.convert(report.get("relations", ()), tuple[Relation[str], ...]),
-        "made_by": made_by,
-    }
+def _kind_of(report: Mapping[str, Any]) -> type[Finding] | None:
+    """The kind of a saved finding; None where the package that defines it is not installed."""
+    name = saved.kind_of(report)
+    if name not in (kinds := Finding.kinds()):
+        try:
+            algorithm_class(str(report.get("algorithm")))  # its package defines the kind
+        except ParameterError:
+            return None
+        kinds = Finding.kinds()
+    return kinds.get(name)

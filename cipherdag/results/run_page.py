@@ -1,25 +1,24 @@
-"""The report of a run: graph, evidence, accuracy, cost, what left each site, and limits."""
+"""The report of a run: the finding, what left each site, what it cost, and its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.errors import LedgerError
-from cipherdag.findings.panel import Panel
+from cipherdag.findings.finding import Finding, Report
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
-from cipherdag.results.limits import limit_sentences
-from cipherdag.results.sentences import Counted, site_sentences
+from cipherdag.results.account import RunAccount
+from cipherdag.results.sentences import Counted, dropout_line, site_sentences
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
-if TYPE_CHECKING:
-    from cipherdag.results.run import Run
+FEWEST_SITES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +61,29 @@ class SiteRow:
 
 
 def run_page(
-    run: Run,
-    sections: Mapping[str, Any],
+    run: RunAccount,
+    finding: Finding,
+    report: Report,
     *,
-    has_truth: bool,
+    truth: CausalGraph | None,
     written: datetime | None,
-    panels: Sequence[Panel],
 ) -> str:
     """The report as one HTML page; it needs no other file and asks no other machine for anything.
 
     Args:
-        run: The result of a run.
-        sections: What its template shows of what was found.
-        has_truth: Whether the page says how accurate that is.
+        run: The account of the run.
+        finding: What was found.
+        report: What the algorithm adds to it.
+        truth: A true DAG, to say how accurate a graph is.
         written: When the page is written, in UTC; not shown if None.
-        panels: What to show beside the algorithm's own panels.
     """
-    own = run.report
     sites = [_site(run, site) for site in run.sites]
-    limits = [*sections["own_limits"], *own.limits]
+    limits = [*finding.limits(), *report.limits]
     return render(
-        run.template,
+        finding.template,
         title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}",
-        result=run,
+        run=run,
+        finding=finding,
         began=_began(run),
         written=written.isoformat() if written else "",
         sites=sites,
@@ -92,10 +91,11 @@ def run_page(
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
         protection=protection_kind(run.protection),
-        limits=list(limit_sentences(run, limits, has_truth=has_truth)),
-        panels=(*own.panels, *panels),
-        warnings=own.warnings,
-        **sections,
+        remarks=finding.remarks(),
+        limits=list(limit_sentences(run, finding, limits, has_truth=truth is not None)),
+        panels=report.panels,
+        warnings=report.warnings,
+        **finding.sections(truth),
     )
 
 
@@ -104,7 +104,7 @@ def report_bytes(report: RoundReport) -> int:
     return max(report.bytes_sent_per_site.values(), default=0)
 
 
-def _site(run: Run, name: str) -> SiteRow:
+def _site(run: RunAccount, name: str) -> SiteRow:
     lines, head = run.ledgers.get(name), run.heads.get(name)
     checked, broken = "", False
     leaving: Sequence[Release | Counted]
@@ -117,15 +117,15 @@ def _site(run: Run, name: str) -> SiteRow:
     else:
         leaving = read_releases(lines)
         try:
-            found = verify_ledger(lines, identity=head.identity if head else None)
-            broken = head is not None and found != head
+            actual = verify_ledger(lines, identity=head.identity if head else None)
+            broken = head is not None and actual != head
             checked = "does not end as the site reported" if broken else "unbroken and signed"
         except LedgerError as error:
             checked, broken = error.message, True
     return SiteRow(
         name=name,
         sent=run.bytes_sent_per_site.get(name, 0),
-        left_in=next((own.round for own in run.dropouts if own.site == name), 0),
+        left_in=next((dropout.round for dropout in run.dropouts if dropout.site == name), 0),
         records=head.records if head else 0,
         head=head.hash if head else "",
         checked=checked,
@@ -136,10 +136,10 @@ def _site(run: Run, name: str) -> SiteRow:
 
 def _released(sites: Sequence[SiteRow]) -> list[tuple[list[str], tuple[str, ...]]]:
     """Names of sites that released the same, and what that was."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    by_sentences: dict[tuple[str, ...], list[str]] = {}
     for site in sites:
-        found.setdefault(site.sentences, []).append(site.name)
-    return [(names, sentences) for sentences, names in found.items()]
+        by_sentences.setdefault(site.sentences, []).append(site.name)
+    return [(names, sentences) for sentences, names in by_sentences.items()]
 
 
 def _stages(rounds: Sequence[RoundReport]) -> list[Stage]:
@@ -147,15 +147,15 @@ def _stages(rounds: Sequence[RoundReport]) -> list[Stage]:
     for (label, n_sites, n_cohort), group in groupby(
         rounds, key=lambda report: (report.label, report.n_sites, report.n_cohort)
     ):
-        own = list(group)
+        same = list(group)
         stages.append(
             Stage(
-                first=own[0].number,
-                last=own[-1].number,
+                first=same[0].number,
+                last=same[-1].number,
                 label=label,
-                values=sum(report.values for report in own),
-                bytes=sum(report_bytes(report) for report in own),
-                seconds=sum(report.seconds for report in own),
+                values=sum(report.values for report in same),
+                bytes=sum(report_bytes(report) for report in same),
+                seconds=sum(report.seconds for report in same),
                 n_sites=n_sites,
                 n_cohort=n_cohort,
             )
@@ -163,7 +163,61 @@ def _stages(rounds: Sequence[RoundReport]) -> list[Stage]:
     return stages
 
 
-def _began(run: Run) -> str:
+def _began(run: RunAccount) -> str:
     """Time of the first record of any ledger; empty where ledgers stay at the sites."""
     times = [read_releases(lines[:1])[0].time for lines in run.ledgers.values() if lines]
     return min(times, default="")
+
+
+def limit_sentences(
+    run: RunAccount, finding: Finding, limits: Iterable[str], *, has_truth: bool
+) -> Iterator[str]:
+    """The limits of a result.
+
+    Args:
+        run: The account of the run.
+        finding: What was found.
+        limits: Limits of the finding, and of the algorithm.
+        has_truth: Whether the report says how accurate it is.
+    """
+    if not (kind := protection_kind(run.protection)).protects:
+        yield kind.disclosure
+    if run.keys:
+        yield run.keys
+    if finding.causal:
+        yield from _of_causes(run)
+    yield from limits
+    if finding.causal and not has_truth:
+        yield "No truth was given, so nothing here says how accurate the result is."
+    for dropout in run.dropouts:
+        yield dropout_line(dropout)
+    if len(run.sites) < FEWEST_SITES:
+        yield "With fewer than three sites, a site can take its own part off a sum."
+    if finding.opens_bits:
+        yield (
+            "A bit is not protected: whether each test says dependent over all sites together is "
+            "open. Two of the parties that compute the bits could open the sums together."
+        )
+        return
+    yield (
+        "A sum is not protected: what all sites have in common is visible in it, and a run "
+        "repeated without one site would show that site's part."
+    )
+
+
+def _of_causes(run: RunAccount) -> Iterator[str]:
+    yield (
+        "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
+        "all sites have the same causal structure."
+    )
+    alpha, size = run.parameters.get("alpha"), run.parameters.get("max_cond_size")
+    if alpha is not None:
+        yield (
+            f"Edges are decided by tests at level {alpha:g} on finite data: some will be wrong, "
+            "and a missing edge may be a weak effect or too few rows."
+        )
+    if size is not None:
+        yield (
+            f"No test conditioned on more than {size} variable{'s' * (size != 1)}, so two "
+            "variables that only a larger set separates keep their edge."
+        )

@@ -123,13 +123,13 @@ def _told(kind: str, protection: str, sites: int, values: int, sent: int) -> str
 def _seen(kind: str, protection: str, sites: int) -> str:
     if not answers(kind):
         return RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
-    own, kinds = protection_kind(protection), set(kind.split("+"))
+    protected, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
         only = f"nothing but bits of tests over {sites} sites is found"
         return f", in sealed parts, of which {only}"
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
-    only = f" only as a sum over {sites} sites{fewer}" if own.protects else ""
-    return f", {own.left}, seen by the coordinator{only}"
+    only = f" only as a sum over {sites} sites{fewer}" if protected.protects else ""
+    return f", {protected.left}, seen by the coordinator{only}"
 
 
 def release_history(records: Iterable[Release]) -> list[str]:
@@ -156,5 +156,5 @@ def release_sentence(record: Release) -> str:
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
     algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
-    told = _told(record.kind, record.protection, record.sites, record.values, record.bytes)
-    return f"{when}: {told}."
+    phrases = _told(record.kind, record.protection, record.sites, record.values, record.bytes)
+    return f"{when}: {phrases}."

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
@@ -18,7 +19,6 @@ from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import Suppressed
-from cipherdag.results.kinds import run_of
 from cipherdag.results.run import Run
 from cipherdag.sites.answers.column_answers import LEAST_STRATUM
 from cipherdag.sites.answers.site_view import SiteView
@@ -34,11 +34,11 @@ from cipherdag.sites.table.site_table import load_table
 log = logging.getLogger("cipherdag.site")
 
 
-def site_result(own: SiteFolder, session: str = "") -> Run:
+def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     """The result of a run by the site's own names.
 
     Args:
-        own: The site's folder.
+        site: The site's folder.
         session: The first digits of the run's session; the run that began last if empty.
 
     Raises:
@@ -49,12 +49,14 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         ProgramMismatchError: The program was changed since.
         SchemaError: The schema cannot be read.
     """
-    record = RunRecord.latest(own.runs, session)
+    record = RunRecord.latest(site.runs, session)
     plan, sums = record.read()
-    name, schema = own.settings().name, Schema.load(own.schema_path(own.settings()))
-    ledger = Ledger(name, own.identity(), path=own.ledger_path)
-    left = [own for own in read_releases(ledger.lines) if own.session == plan.session.hex()]
-    closed = [own.digest for own in left if own.kind == "closed"]
+    name, schema = site.settings().name, Schema.load(site.schema_path(site.settings()))
+    ledger = Ledger(name, site.identity(), path=site.ledger_path)
+    left = [
+        release for release in read_releases(ledger.lines) if release.session == plan.session.hex()
+    ]
+    closed = [release.digest for release in left if release.kind == "closed"]
     if closed and record.digest.hex() not in closed:
         raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
     facts = facts_by(plan, schema)
@@ -69,12 +71,12 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         question = program.replay.advance(step, own_sum.array, len(own_sum.participants))
     if question is not None or program.algorithm is None or not closed:
         raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
-    known = replace(facts, names=schema.names, coded=two_categories(schema))
-    found = program.algorithm.conclude(program.replay.outcome, known)
-    if compared and (apart := _standing_out(own, schema, compared)):
-        found = replace(found, details={**found.details, OWN_DETAIL: apart})
-    return run_of(
-        found,
+    named = replace(facts, names=schema.names, coded=two_categories(schema))
+    finding = program.algorithm.conclude(program.replay.outcome, named)
+    if compared and (outlying := _standing_out(site, schema, compared)):
+        finding = replace(finding, details={**finding.details, OWN_DETAIL: outlying})
+    return Run(
+        finding=finding,
         algorithm=plan.algorithm,
         parameters=plan.parameters,
         made_by=program.algorithm,
@@ -84,7 +86,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         sites=tuple(member.name for member in plan.cohort),
         rounds=tuple(rounds),
         seconds=0.0,
-        bytes_sent_per_site={name: sum(own.bytes for own in left)},
+        bytes_sent_per_site={name: sum(release.bytes for release in left)},
         dropouts=(),
         versions=computed_with(),
         ledgers={},
@@ -99,25 +101,25 @@ def _compared(
     question: Question, sums: FloatVector
 ) -> Iterator[tuple[SiteDifferences, FloatVector]]:
     """What a round compared between sites, and its sums."""
-    for part, own in question.split(sums):
+    for part, part_sums in question.split(sums):
         inner = part.question if isinstance(part, Suppressed) else part
         if isinstance(inner, SiteDifferences):
-            yield inner, own
+            yield inner, part_sums
 
 
 def _standing_out(
-    own: SiteFolder, schema: Schema, compared: list[tuple[SiteDifferences, FloatVector]]
+    site: SiteFolder, schema: Schema, compared: list[tuple[SiteDifferences, FloatVector]]
 ) -> list[tuple[str, str]]:
     """Variables by which this site stands out, told from its data as they are now."""
-    settings, min_cell_size = own.settings(), own.policy().min_cell_size
+    settings, min_cell_size = site.settings(), site.policy().min_cell_size
     try:
-        source, folder = own.data_source(settings), own.path
+        source, folder = site.data_source(settings), site.path
         table = load_table(source, schema, site=settings.name, folder=folder)
     except DataError as error:
         log.warning("not compared with the other sites: %s", error.message)
         return []
     view = SiteView.of_table(
-        table, min_cell_size=min_cell_size, device="cpu", keyed=own.identity().draw_key()
+        table, min_cell_size=min_cell_size, device="cpu", keyed=site.identity().draw_key()
     )
     return [
         line
@@ -134,15 +136,15 @@ def _standing_out(
     ]
 
 
-def _round(question: Question, own: CheckedSum, n_cohort: int) -> RoundReport:
+def _round(question: Question, checked: CheckedSum, n_cohort: int) -> RoundReport:
     return RoundReport(
-        number=own.number,
+        number=checked.number,
         kind=question.kind,
         label=question.label,
-        values=len(own.array),
+        values=len(checked.array),
         seconds=0.0,
         bytes_sent_per_site={},
-        n_sites=len(own.participants),
+        n_sites=len(checked.participants),
         n_cohort=n_cohort,
-        aggregate=sha256(own.values).hexdigest(),
+        aggregate=sha256(checked.values).hexdigest(),
     )

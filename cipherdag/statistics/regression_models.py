@@ -16,6 +16,8 @@ import numpy as np
 from cipherdag.arrays import IndexArray
 
 MAX_COEFFICIENTS = 4096
+PROPENSITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Lower edges of the bins in which fitted propensities are counted; the last bin ends at 1."""
 
 
 @dataclass(frozen=True, slots=True)

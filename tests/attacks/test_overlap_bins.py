@@ -39,8 +39,8 @@ def left_out(rule, monkeypatch):
     found = Federation.simulate(sites, policy=policy, device="cpu").run(
         Effect(treatment="treated", outcome="cost", adjust="age")
     )
-    bins = found.overlap.groupby("arm").rows.sum()
-    return {arm: rows - bins[arm] for _, arm, rows, *_ in found.mean_rows()}, own
+    bins = found.table("overlap").groupby("arm").rows.sum()
+    return {arm: rows - bins[arm] for _, arm, rows, *_ in found.finding.mean_rows()}, own
 
 
 def test_bins_that_are_left_out_alone_tell_their_rows(monkeypatch):

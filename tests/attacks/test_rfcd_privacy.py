@@ -81,7 +81,7 @@ def test_a_real_run_shows_the_simulated_view(monkeypatch):
     free = Policy(min_cell_size=0)
     federation = Federation.simulate(frames(tables), policy=free, device="cpu")
     result, words = recorded(federation, algorithm, monkeypatch)
-    assert (result.dag.arcs == outcome.dag).all()
+    assert (result.finding.dag.arcs == outcome.dag).all()
     assert [values.tobytes() for _, values in words] == [answer for _, answer in view]
 
 

@@ -16,8 +16,8 @@ from hospital_checks import PRIVATE, check_secrets, secret_forms
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import CipherdagError
+from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.federation.started_run import StartedRun
 from cipherdag.privacy import homomorphic_mac, roundmasks
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.keys import pairkeys

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from adversary import Split, Ward, expected, refused, silence, tags_for, verdicts, votes
 
-from cipherdag import FedPC, Policy, Result
+from cipherdag import FedPC, LearntGraph, Policy, Run
 from cipherdag.errors import (
     CohortError,
     InconsistentQuestionError,
@@ -133,7 +133,7 @@ def test_a_whole_run_comes_to_the_same_as_over_a_complete_graph(monkeypatch, tmp
     assert [own.aggregate for own in sparse.rounds] == [own.aggregate for own in complete.rounds]
     assert sparse.to_dict()["edges"] == complete.to_dict()["edges"]
     assert sparse.save(tmp_path).is_dir()
-    assert Result.load(tmp_path).keys == sparse.keys
+    assert Run.load(tmp_path, LearntGraph).keys == sparse.keys
 
 
 def test_a_crashed_coordinator_goes_on_over_the_same_graph(graph, tmp_path):

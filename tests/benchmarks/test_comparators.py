@@ -60,10 +60,10 @@ def test_pc_all_is_the_run_on_pooled_evidence(seed, discrete):
     result = federation.run(FedPC(evidence="pooled", colliders="sepset"))
     whole = pc.pooled(tables(federation))
     cpdag = pc.learn(whole, pc.PC()).cpdag
-    assert CausalGraph.from_arcs(whole.names, cpdag) == result.graph
+    assert CausalGraph.from_arcs(whole.names, cpdag) == result.finding.graph
     (alone,) = registry()["PC-All"].learn(tables(federation))
     assert {frozenset(edge) for edge in alone.directed} == {
-        frozenset(edge) for edge in result.dag.directed
+        frozenset(edge) for edge in result.finding.dag.directed
     }
 
 

@@ -24,9 +24,9 @@ from cipherdag import (
     Survival,
 )
 from cipherdag.audit.ledger_page import ledger_page
-from cipherdag.findings.curves import Curves, Series
-from cipherdag.findings.heat_map import HeatMap
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.panels.curves import Curves, Series
+from cipherdag.findings.panels.heat_map import HeatMap
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
@@ -201,20 +201,24 @@ def large(result, n=223):
     order = np.triu(rng.random((n, n)) < 2.4 / n, k=1)
     graph = CausalGraph.from_arcs([f"gene{i}" for i in range(n)], order)
     names = {name: str(k) for k, name in enumerate(graph.nodes, start=1)}
-    return replace(result, graph=graph, dag=graph, identifiers=names, evidence=GraphEvidence())
+    finding = replace(result.finding, graph=graph, dag=graph, evidence=GraphEvidence())
+    return replace(result, finding=finding, identifiers=names)
 
 
 def pages():
     """Name and text of every page."""
     result = graph_run()
     truth = asia().graph
-    names = dict(zip(result.graph.nodes, HOSTILE, strict=True))
+    names = dict(zip(result.finding.graph.nodes, HOSTILE, strict=True))
     attacked = replace(
         result,
-        graph=result.graph.relabel(names),
-        dag=result.dag.relabel(names),
+        finding=replace(
+            result.finding,
+            graph=result.finding.graph.relabel(names),
+            dag=result.finding.dag.relabel(names),
+            evidence=GraphEvidence(),
+        ),
         identifiers={names[name]: own for name, own in result.identifiers.items()},
-        evidence=GraphEvidence(),
     )
     lines = result.ledgers[result.sites[0]]
     yield "fedpc", result.page(truth=truth)
@@ -230,7 +234,7 @@ def pages():
     yield "compared", compared_page(result, replicated, ("june", "july"))
     yield "rfcd", regret_run().page(truth=truth)
     yield "fedcd", belief_run().page()
-    yield "panels", result.page(panels=panels(result.graph.nodes))
+    yield "panels", result.page(panels=panels(result.finding.graph.nodes))
     yield "large", large(result).page()
     yield "hostile", attacked.page(panels=panels(HOSTILE))
     yield "clear", graph_run("none").page()

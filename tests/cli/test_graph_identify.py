@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cipherdag import CausalGraph, EffectResult
+from cipherdag import CausalGraph, EstimatedEffect, Run
 
 
 @pytest.fixture
@@ -63,7 +63,10 @@ def test_a_graph_says_what_to_adjust_for_in_the_command_that_estimates_it(call, 
     assert code == 0
     assert "adjusted for u: 900 rows" in said
     call(*asked, "--adjust", "u", "--out", tmp_path / "by_hand")
-    found = [EffectResult.load(tmp_path / own).by_graph for own in ("by_graph", "by_hand")]
+    found = [
+        Run.load(tmp_path / own, EstimatedEffect).table("effects")
+        for own in ("by_graph", "by_hand")
+    ]
     assert found[0].equals(found[1])
     code, _, said = call(*asked, "--graph", drawn, "--adjust", "u")
     assert code == 2

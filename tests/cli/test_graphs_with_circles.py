@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pages import Page
 
-from cipherdag import PAG, CausalGraph, PAGResult
+from cipherdag import PAG, CausalGraph, LearntPAG, Run
 from cipherdag.graphs.metrics import compare_pags
 
 SHOWN = {"→": "-->", "←": "<--", "—": "---", "↔": "<->", "o→": "o->", "←o": "<-o", "none": ""} | {
@@ -42,7 +42,7 @@ def learnt(call, patients, tmp_path):
 
 
 def test_it_is_shown_and_exported_with_every_mark(call, learnt, tmp_path):
-    graph = PAGResult.load(learnt).graph
+    graph = Run.load(learnt, LearntPAG).finding.graph
     assert "Allergy <-> Asthma" in str(graph)
     assert call("graph", "show", learnt)[1].strip() == str(graph)
     assert call("graph", "show", learnt, "--svg", tmp_path / "drawn.svg")[0] == 0
@@ -59,7 +59,7 @@ def test_two_are_compared_by_their_marks(call, learnt, patients, tmp_path):
     code, said, _ = call("graph", "compare", learnt, other, "--html", page)
     assert code == 0
     assert "(PAGs)" in said
-    here, there = (PAGResult.load(own) for own in (learnt, other))
+    here, there = (Run.load(own, LearntPAG) for own in (learnt, other))
     rows = Page(page.read_text("utf-8"))
     columns = (rows.column("edge-table", own) for own in ("First", "Second", "In A", "In B"))
     for names in zip(*columns, strict=True):
@@ -69,7 +69,7 @@ def test_two_are_compared_by_their_marks(call, learnt, patients, tmp_path):
             turned = (second, first, SHOWN[mark][::-1].translate(str.maketrans("<>", "><")))
             own = {(edge.source, edge.target, edge.mark) for edge in run.graph.edges}
             assert bool(own & {drawn, turned}) == bool(drawn[2])
-    assert len(rows.column("edge-table", "First")) >= len(here.graph.edges)
+    assert len(rows.column("edge-table", "First")) >= len(here.finding.graph.edges)
 
 
 def test_a_pag_and_a_cpdag_are_not_measured_by_each_other(call, learnt, patients, tmp_path):
@@ -96,8 +96,10 @@ def test_a_true_dag_is_held_against_it_by_its_own_pag(call, patients, tmp_path, 
     words = ("--sites", 3, "--truth", truth, "--out", out)
     code, said, _ = call("simulate", "fedfci", patients, *words)
     assert code == 0
-    result = PAGResult.load(out)
-    expected = compare_pags(result.graph, PAG.from_dag(dag, names.keys() - set(result.graph.nodes)))
+    result = Run.load(out, LearntPAG)
+    expected = compare_pags(
+        result.finding.graph, PAG.from_dag(dag, names.keys() - set(result.finding.graph.nodes))
+    )
     assert f"Against the truth: {expected}" in said
     assert (expected.extra, expected.miss) == ((1, 0) if measured_only else (0, 0))
     assert (expected.right, expected.unfounded) == ((2, 2) if measured_only else (6, 0))

@@ -61,7 +61,7 @@ def test_the_view_follows_a_real_run(algorithm):
             for site in result.sites
         }
         assert state.present == result.sites
-    assert (live.state.skeleton.matrix() == result.graph.skeleton()).all()
+    assert (live.state.skeleton.matrix() == result.finding.graph.skeleton()).all()
     page = Page(live_part(live.state))
     assert {own["data-node"] for _, own in page.elements if "data-node" in own} == set(names)
     assert page.column("live-sites", "In the last round") == ["answered"] * 3

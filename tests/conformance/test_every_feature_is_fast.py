@@ -21,10 +21,10 @@ from costs import COLLECTED, fast
 from cipherdag import errors
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.findings.finding import Finding
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.ci_tests import CI_TESTS
 from cipherdag.questions.question import question_kinds
-from cipherdag.results.kinds import KINDS
 from cipherdag.sites.study.study import EngineName
 from cipherdag.sites.table.reading import SOURCES
 
@@ -43,7 +43,7 @@ PARAMETER = {
     "question": ([*question_kinds().values()], "test_it_has_a_phrase_for_ledgers"),
     "protection": (PROTECTIONS, "test_all_are_made_alike_and_give_the_same_sums"),
     "source": (SOURCES, "test_a_source_is_told_by_its_name_or_content_and_reads_as_the_csv_does"),
-    "result": (KINDS.values(), "test_what_is_saved_is_the_same_in_the_hand"),
+    "result": (Finding.kinds().values(), "test_what_is_saved_is_the_same_in_the_hand"),
 }
 """What is registered, and the test that takes each of it as a parameter and tries it."""
 NAMED = {"engine": ("local", *get_args(EngineName)), "error": ERRORS}

@@ -129,7 +129,7 @@ def test_every_data_set_gives_a_graph_that_is_what_it_says(name, seed):
         result = Federation.split(table(seed), 3, seed=seed % 1000).run(RUNS[name], seed=0)
     except CipherdagError:
         reject()  # by name, as mixed columns are of votes
-    graph = result.graph
+    graph = result.finding.graph
     if type(graph) in (CausalGraph, PartialMixedGraph):  # claims no class, nor does it state one
         assert any(own.one_variable for own in result.relations)
     elif name == "fci":
@@ -138,10 +138,10 @@ def test_every_data_set_gives_a_graph_that_is_what_it_says(name, seed):
             assert graph.endpoints.tobytes() in true_pags(len(graph.nodes))
     else:
         assert type(graph) is CPDAG
-        check_dags(graph, result.dag)
+        check_dags(graph, result.finding.dag)
     check_exports(graph)
     if name == "bootstrap":
-        assert not is_cyclic(result.consensus().arcs & ~result.consensus().arcs.T)
+        assert not is_cyclic(result.finding.consensus().arcs & ~result.finding.consensus().arcs.T)
 
 
 # of answers

@@ -1,62 +1,60 @@
-"""Every kind of result: one line, one page, one folder, and the same numbers in each."""
+"""Every kind of finding: one line, one page, one folder, and the same numbers in each."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from io import StringIO
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 from report_run import page_of
 from trials import trial
 
-from cipherdag.algorithms.registry import ALGORITHMS
+import cipherdag.pages.rendering
+from cipherdag.algorithms.describe.algorithm import Describe
+from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import OutputError, ParameterError
+from cipherdag.findings.finding import Column, Finding, Table
+from cipherdag.findings.graph_finding import GraphFinding
 from cipherdag.graphs.networks import asia
-from cipherdag.results.graph_run import GraphRun
-from cipherdag.results.kinds import KINDS, load_run
 from cipherdag.results.run import Run
 
 OF = {
     "graph": "fedpc", "pag": "fedfci", "features": "fedcmfs", "description": "describe",
     "survival": "survival", "effect": "effect", "graph check": "graphcheck",
 }  # fmt: skip
-TABLES = {
-    "edges.csv": "edges", "separations.csv": "separations", "features.csv": "to_frame",
-    "columns.csv": "table", "categories.csv": "categories", "curves.csv": "table",
-    "hazard_ratios.csv": "hazard_ratios", "effects.csv": "by_graph",
-    "refutations.csv": "refutations", "independences.csv": "table",
-}  # fmt: skip
-"""The table in the hand that a file of the folder is; a new file needs an entry."""
 TRUTH = asia().graph
+KINDS = Finding.kinds()
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=lambda own: own.__name__)
 
 
 @cache
 def result_of(kind):
     found = trial(OF[kind.kind]).run()
-    assert type(found) is kind
+    assert type(found.finding) is kind
     return found
 
 
-def test_every_algorithm_has_a_result_of_a_kind_that_is_tried_here():
-    assert set(OF) == {kind.kind for kind in KINDS.values()}
+def test_every_algorithm_has_a_finding_of_a_kind_that_is_tried_here():
+    assert set(OF) == set(KINDS)
     assert set(OF.values()) <= set(ALGORITHMS)
+    assert {algorithm_class(name).concludes for name in ALGORITHMS} == set(KINDS.values())
 
 
 @every_kind
 def test_it_is_one_short_line_in_the_hand_and_under_it_no_script(kind):
     found = result_of(kind)
     line = repr(found)
-    sites = f"{kind.__name__}({found.algorithm} over {len(found.sites)} sites, masking: "
+    sites = f"Run[{kind.__name__}]({found.algorithm} over {len(found.sites)} sites, masking: "
     assert line.startswith(f"{sites}{len(found.identifiers)} variables, ")
     assert line.endswith(f", {len(found.rounds)} rounds)")
     assert "\n" not in line
     assert found._repr_html_().startswith(f"<p>{found.algorithm} over ")
     assert "<script" not in found._repr_html_()
-    assert ("<svg" if issubclass(kind, GraphRun) else "<table") in found._repr_html_()
+    assert ("<svg" if issubclass(kind, GraphFinding) else "<table") in found._repr_html_()
 
 
 @every_kind
@@ -70,25 +68,40 @@ def test_its_page_needs_nothing_else_and_says_what_was_opened_and_its_limits(kin
 def test_what_is_saved_is_the_same_in_the_hand(kind, tmp_path):
     found = result_of(kind)
     folder = found.save(tmp_path / "out")
-    loaded = load_run(folder)
-    assert type(loaded) is kind
+    loaded = Run.load(folder)
+    assert type(loaded.finding) is kind
     assert loaded.to_dict() == found.to_dict()
     assert json.loads((folder / "result.json").read_text("utf-8"))["kind"] == kind.kind
     assert repr(loaded) == repr(found)
     assert loaded.lines() == found.lines()
-    own = {field.name for field in fields(kind)} - {field.name for field in fields(Run)}
-    assert own
-    for name in own:
-        assert getattr(loaded, name) == getattr(found, name), name
+    for name in (own.name for own in fields(kind)):
+        assert getattr(loaded.finding, name) == getattr(found.finding, name), name
     files = {path.name: path.read_text("utf-8") for path in folder.glob("*.csv")}
     assert files
     for name, text in files.items():
-        table, other = (getattr(each, TABLES[name]) for each in (found, loaded))
-        table, other = (each() if callable(each) else each for each in (table, other))
+        table, other = (each.table(name.removesuffix(".csv")) for each in (found, loaded))
         assert table.equals(other), name
-        assert loaded._tables()[name] == text
+        assert loaded.finding.files()[name] == text
         written = pd.read_csv(StringIO(text)), pd.read_csv(StringIO(table.to_csv(index=False)))
         pd.testing.assert_frame_equal(*written, check_dtype=False)
+
+
+@every_kind
+def test_its_tables_have_the_columns_that_they_declare_and_say_what_these_are(kind):
+    found = result_of(kind)
+    assert len({table.name for table in kind.tables}) == len(kind.tables)
+    for table in kind.tables:
+        assert all(own.doc.endswith(".") for own in (table, *table.columns))
+        names = [column.name for column in table.columns]
+        types = {column.name: column.type for column in table.columns}
+        frame = found.table(table.name)
+        assert list(frame.columns) == [own for own in names if own in set(frame.columns)]
+        assert table.present is not None or list(frame.columns) == names
+        for name in frame.columns:
+            assert (frame[name].dtype == "float64") == (types[name] is float), name
+    with pytest.raises(ParameterError, match="no table 'another'") as caught:
+        found.table("another")
+    assert all(table.name in caught.value.remedy for table in kind.tables)
 
 
 @every_kind
@@ -97,7 +110,7 @@ def test_a_folder_of_another_kind_is_named(kind, tmp_path):
     for other in KINDS.values():
         if other is not kind:
             with pytest.raises(OutputError, match=f"of the kind {kind.kind}, not") as caught:
-                other.load(folder)
+                Run.load(folder, other)
             assert all(path.name in caught.value.remedy for path in folder.glob("*.csv"))
 
 
@@ -106,8 +119,61 @@ def test_a_graph_alone_is_compared_with_a_true_one(kind):
     found = result_of(kind)
     compared = [found.to_dict, found.lines, lambda truth: found.page(truth=truth)]
     for each in compared:
-        if issubclass(kind, GraphRun):
+        if issubclass(kind, GraphFinding):
             assert each(TRUTH) != each(None)
         else:
             with pytest.raises(ParameterError, match="not compared with a true graph"):
                 each(TRUTH)
+
+
+def test_a_new_kind_is_one_class_and_one_template(tmp_path, monkeypatch):
+    monkeypatch.setattr(Finding, "_kinds", dict(Finding._kinds))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Total(Finding):
+        kind: ClassVar[str] = "total"
+        template: ClassVar[str] = "total.html.j2"
+
+        rows: int
+
+        @property
+        def decisions(self):
+            return str(self.rows).encode()
+
+        @property
+        def headline(self):
+            return f"{self.rows} rows in all"
+
+        def lines(self, n_sites):
+            return [f"{self.headline} at {n_sites} sites"]
+
+        tables = (
+            Table(
+                name="totals",
+                doc="One row.",
+                columns=(Column("rows", int, "All rows."),),
+                rows=lambda finding: [(finding.rows,)],
+            ),
+        )
+
+    from jinja2 import ChoiceLoader, DictLoader
+
+    environment = cipherdag.pages.rendering._environment()
+    page = '{% extends "run.html.j2" %}{% block found %}{{ finding.rows }} found{% endblock %}'
+    loader = ChoiceLoader([DictLoader({"total.html.j2": page}), environment.loader])
+    monkeypatch.setattr(environment, "loader", loader)
+    described = result_of(KINDS["description"])
+    found = replace(described, finding=Total(rows=described.finding.rows), made_by=NoReport())
+    folder = found.save(tmp_path / "out")
+    loaded = Run.load(folder, Total, made_by=NoReport())
+    assert loaded.finding == found.finding
+    assert loaded.lines()[0] == f"{found.finding.rows} rows in all at 3 sites"
+    assert (folder / "totals.csv").read_text("utf-8") == f"rows\n{found.finding.rows}\n"
+    assert f"{found.finding.rows} found" in (folder / "report.html").read_text("utf-8")
+    assert loaded.table("totals")["rows"].tolist() == [found.finding.rows]
+
+
+class NoReport(Describe):
+    """An algorithm that adds nothing to the account of its runs."""
+
+    report = Describe.__mro__[1].report

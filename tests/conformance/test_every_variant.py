@@ -34,6 +34,6 @@ def test_the_order_of_sites_and_of_columns_changes_nothing(name):
 @pytest.mark.parametrize("name", [name for name in VARIANTS if name.startswith("fedpc glm")])
 def test_regressions_are_what_decides_there(name):
     found = run(name)
-    assert found.graph.edges
-    assert list(found.details["tests"]) == ["regression"]
+    assert found.finding.graph.edges
+    assert list(found.finding.details["tests"]) == ["regression"]
     assert found.parameters["site_effect"] == ("site_effect" in name)

@@ -668,9 +668,9 @@ def test_folders_give_the_graph_of_a_run_in_one_process(hospitals):
     data = {name: folder.path / "data.csv" for name, folder in hospitals.folders.items()}
     schema = hospitals.folders["hospital-0"].path / "schema.toml"
     reference = Federation.simulate(data, schema=schema, device="cpu").run(FedPC(evidence="vote"))
-    names = reference.graph.nodes
+    names = reference.finding.graph.nodes
     facts = Facts(len(names), 3, names=names)
-    assert FedPC(evidence="vote").conclude(outcome, facts).graph == reference.graph
+    assert FedPC(evidence="vote").conclude(outcome, facts).graph == reference.finding.graph
 
 
 def test_a_site_whose_data_do_not_fit_says_so_without_its_data(hospitals, caplog):
@@ -849,11 +849,11 @@ def test_an_answer_that_never_arrived_is_said(hospitals, tmp_path):
 def test_every_site_comes_to_the_result_by_its_own_names_and_from_its_own_record(hospitals):
     session, outcome, _ = whole_run(hospitals)
     read = {name: site_result(folder) for name, folder in hospitals.folders.items()}
-    names = read["hospital-0"].graph.nodes
+    names = read["hospital-0"].finding.graph.nodes
     expected = FedPC(evidence="vote").conclude(outcome, Facts(len(names), 3, names=names)).graph
     assert expected.edges
     for name, result in read.items():
-        assert result.graph == expected
+        assert result.finding.graph == expected
         assert result.sites == hospital_folders.NAMES
         assert result.bytes_sent_per_site == {name: session.bytes_sent_per_site[name]}
 

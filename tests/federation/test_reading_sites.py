@@ -30,7 +30,7 @@ def thirds(frame=WHOLE):
 
 
 def learnt(data, **options):
-    return Federation.simulate(data, device="cpu", **options).run(FedPC()).graph
+    return Federation.simulate(data, device="cpu", **options).run(FedPC()).finding.graph
 
 
 def of_data(caplog):
@@ -65,7 +65,7 @@ def test_a_column_that_is_constant_at_one_site_is_kept_with_a_warning(caplog):
     assert "'Smoking' holds one value only at 'b'; it is kept" in caplog.text
     allowed = [c.name for c in federation.sites[0].table.schema.columns if c.allow_constant]
     assert allowed == ["Smoking"]
-    assert "Smoking" in federation.run(FedPC()).graph.nodes
+    assert "Smoking" in federation.run(FedPC()).finding.graph.nodes
 
 
 def test_a_word_for_missing_values_is_told_as_codes_are_and_stays_a_category(caplog):
@@ -156,7 +156,7 @@ def test_a_split_leaves_out_and_keeps_likewise(caplog):
     federation = Federation.split(rare, 3, device="cpu")
     assert "country" not in federation.sites[0].table.names
     assert "'rare' holds one value only at" in caplog.text
-    assert federation.run(FedPC()).graph.nodes
+    assert federation.run(FedPC()).finding.graph.nodes
 
 
 def test_nothing_is_left_where_nothing_varies():

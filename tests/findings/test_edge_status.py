@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag import Federation, FedFCI, FedPC, Knowledge, Result
+from cipherdag import Federation, FedFCI, FedPC, Knowledge, LearntGraph, Run
 from cipherdag.algorithms.constraint_based.edge_tests import skipped_fact
 from cipherdag.algorithms.constraint_based.pair_tests import (
     TOO_FEW_ROWS,
     TOO_FEW_SITES,
     DecisiveTests,
 )
-from cipherdag.findings.edge_status import undone_warnings, why
+from cipherdag.findings.edge_table import undone_warnings, why
 from cipherdag.graphs.edge_evidence import EdgeEvidence, TestsOfEdge
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.presence import EVERYWHERE, Measured
@@ -51,17 +51,17 @@ def clinics(**parameters):
 @pytest.mark.parametrize("name", RUNS)
 def test_edges_that_nothing_was_tested_of_have_no_numbers_anywhere(name, tmp_path):
     result = Federation.split(unrelated(), 3, seed=1).run(RUNS[name], seed=0)
-    assert len(result.graph.edges) == 6
-    assert {own.status for own in result.evidence.edges} == {"untested"}
-    assert set(result.edges["status"]) == {"untested"}
-    for column in {*NUMBERS} & {*result.edges.columns}:
-        assert result.edges[column].isna().all()
+    assert len(result.finding.graph.edges) == 6
+    assert {own.status for own in result.finding.evidence.edges} == {"untested"}
+    assert set(result.table("edges")["status"]) == {"untested"}
+    for column in {*NUMBERS} & {*result.table("edges").columns}:
+        assert result.table("edges")[column].isna().all()
     first = result.report.warnings[0]
     assert "could not be done" in first
     assert "may do them" in first
     assert "6 edges of 6" in result.report.warnings[1]
     assert result.lines()[1] == f"WARNING: {first}"
-    assert all("never tested" in line for line in result.edge_lines)
+    assert all("never tested" in line for line in result.finding.edge_lines)
     shown = "\n".join(result.lines())
     assert not any(word in shown for word in ("strength 1", "100%", " p "))
     assert shown.count("never tested") >= 6
@@ -81,23 +81,25 @@ def test_edges_that_nothing_was_tested_of_have_no_numbers_anywhere(name, tmp_pat
 def test_scores_are_tested_where_no_site_has_a_test_of_its_own(own):
     """Thirteen rows a site are enough for scores within the sites, which need no cells."""
     result = Federation.split(unrelated(), 3, seed=1).run(own, seed=0)
-    assert result.evidence.edges == ()
-    assert result.details["tests"]["within sites"] >= 6
+    assert result.finding.evidence.edges == ()
+    assert result.finding.details["tests"]["within sites"] >= 6
     assert not any("could not be done" in said for said in result.report.warnings)
 
 
 @pytest.mark.parametrize("name", ["fisher", "statistic"])
 def test_tests_that_were_not_done_are_not_counted_as_done(name):
     result = Federation.split(unrelated(), 3, seed=1).run(RUNS[name], seed=0)
-    done = {way: n for way, n in result.details["tests"].items() if not way.endswith("none")}
+    done = {
+        way: n for way, n in result.finding.details["tests"].items() if not way.endswith("none")
+    }
     assert sum(done.values()) == 0
-    assert sum(result.details["tests"].values()) == 24
+    assert sum(result.finding.details["tests"].values()) == 24
 
 
 @pytest.mark.parametrize("replicates", [0, 4])
 def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates, tmp_path):
     result = clinics(bootstrap=replicates, reveal="sums")
-    own = result.evidence.of("LungCancer", "XRay")
+    own = result.finding.evidence.of("LungCancer", "XRay")
     assert own.status == "undone"
     assert own.p_value is None
     assert own.effect is None
@@ -105,27 +107,27 @@ def test_an_edge_whose_test_was_not_done_has_no_p_value_and_no_share(replicates,
     assert own.tests.given == ("TubOrCancer",)
     assert own.tests.why == TOO_FEW_SITES
     assert "LungCancer and XRay" in " ".join(result.report.warnings)
-    row = result.edges.set_index(["from", "to"]).loc[own.source, own.target]
+    row = result.table("edges").set_index(["from", "to"]).loc[own.source, own.target]
     assert row["why"] == why(own)
     if replicates:
         assert math.isnan(row["confidence"])
         assert math.isnan(row["any_edge"])
-    tested = result.evidence.of("Bronchitis", "Dyspnoea")
+    tested = result.finding.evidence.of("Bronchitis", "Dyspnoea")
     assert tested.status == "tested"
     assert tested.p_value is not None
-    again = Result.load(result.save(tmp_path / "out"))
-    assert again.evidence == result.evidence
-    assert again.edges.equals(result.edges)
+    again = Run.load(result.save(tmp_path / "out"), LearntGraph)
+    assert again.finding.evidence == result.finding.evidence
+    assert again.table("edges").equals(result.table("edges"))
     assert again.report.warnings == result.report.warnings
 
 
 def test_no_arrow_of_the_first_tutorial_is_wrong_and_it_goes_on_to_an_effect():
     result = clinics()
     truth = asia().graph
-    wrong = {(b, a) for a, b in truth.directed} & set(result.graph.directed)
+    wrong = {(b, a) for a, b in truth.directed} & set(result.finding.graph.directed)
     assert wrong == set()
     assert "What identifies an effect" in result.page()
-    assert "Smoking" in str(result.graph.identify("Bronchitis", "Dyspnoea"))
+    assert "Smoking" in str(result.finding.graph.identify("Bronchitis", "Dyspnoea"))
 
 
 def test_what_was_known_before_is_required_and_not_tested():
@@ -133,7 +135,7 @@ def test_what_was_known_before_is_required_and_not_tested():
     data = pd.DataFrame(rng.normal(size=(600, 3)), columns=list("abc"))
     known = Knowledge(required=(("a", "b"),))
     result = Federation.split(data, 3).run(FedPC(knowledge=known), seed=0)
-    own = result.evidence.of("a", "b")
+    own = result.finding.evidence.of("a", "b")
     assert (own.status, own.tests, own.p_value) == ("required", None, None)
     assert why(own) == "required by what was known before"
     assert result.report.warnings == ()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from report_run import TRUTH, asia_run, page_of
+from report_run import TRUTH, altered, asia_run, page_of
 
 from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
@@ -16,10 +16,10 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcd.report import belief_evidence
 from cipherdag.algorithms.rfcd.report import RFcdOutcome
 from cipherdag.errors import ParameterError
-from cipherdag.findings.curves import Curves, Series
-from cipherdag.findings.forest import Estimate, Forest
-from cipherdag.findings.heat_map import HeatMap
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.panels.curves import Curves, Series
+from cipherdag.findings.panels.forest import Estimate, Forest
+from cipherdag.findings.panels.heat_map import HeatMap
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 
@@ -34,7 +34,7 @@ def as_run_by(result, algorithm, details, **parameters):
     (a, b), *rest = TRUTH.directed
     dag = CausalGraph.from_edges(TRUTH.nodes, [(b, a), *rest[:-1]])  # one turned, one missing
     assert dag.to_cpdag() != dag
-    return replace(
+    return altered(
         result,
         algorithm=algorithm,
         parameters=parameters,
@@ -48,15 +48,15 @@ def as_run_by(result, algorithm, details, **parameters):
 
 def test_a_regret_curve_is_shown(result):
     outcome = RFcdOutcome(
-        dag=result.dag.arcs,
-        arcs=result.graph.arcs,
+        dag=result.finding.dag.arcs,
+        arcs=result.finding.graph.arcs,
         regret=0.5,
         curve=(12.25, 3.125, 0.5),
         grid=2**-10,
         candidates=321,
     )
     algorithm = RFcd(objective="nodewise", beam=3)
-    found = algorithm.conclude(outcome, Facts(8, 3, names=result.dag.nodes))
+    found = algorithm.conclude(outcome, Facts(8, 3, names=result.finding.dag.nodes))
     page = page_of(as_run_by(result, "rfcd", found.details, objective="nodewise", beam=3))
     assert "RFcd over 3 sites" in page.texts["h1"]
     numbers = [own["value"] for tag, own in page.elements if tag == "data"]
@@ -65,7 +65,7 @@ def test_a_regret_curve_is_shown(result):
 
 
 def test_beliefs_are_strengths_and_a_matrix(result):
-    names = result.dag.nodes
+    names = result.finding.dag.nodes
     rng = np.random.default_rng(0)
     belief = {a: {b: float(rng.random()) for b in names} for a in names}
     belief[names[0]][names[1]] = 1.0 + 2**-40  # fixed-point sums may round like this
@@ -75,9 +75,10 @@ def test_beliefs_are_strengths_and_a_matrix(result):
         "edge_entropy": [0.5, 0.25],
     }
     run = as_run_by(result, "fedcd", details, aggregation="proximity")
-    run = replace(run, evidence=belief_evidence(belief, run.graph))
+    evidence = belief_evidence(belief, run.finding.graph)
+    run = altered(run, evidence=evidence)
     page = page_of(run, truth=TRUTH)
-    edges = run.graph.edges
+    edges = run.finding.graph.edges
     assert page.column("edge-table", "Strength", values=True) == [
         [str(belief[edge.source][edge.target])] for edge in edges
     ]
@@ -87,7 +88,7 @@ def test_beliefs_are_strengths_and_a_matrix(result):
     assert "intervened near an edge, and how near, but not which" in page.texts["main"]
     # a DAG that tells more than its CPDAG is held against the true DAG
     verdicts = page.column("edge-table", "Truth")
-    metrics = run.metrics(TRUTH)
+    metrics = run.finding.metrics(TRUTH)
     assert (metrics.reverse, metrics.miss, metrics.extra) == (1, 1, 0)
     assert verdicts.count("as in the truth") == metrics.correct == len(edges) - 1
 

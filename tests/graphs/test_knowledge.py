@@ -199,5 +199,5 @@ def test_python_takes_knowledge_by_name():
         FedPC(evidence="statistic", knowledge=knowledge)
     )
     assert ("Smoking", "LungCancer", "-->") in [
-        (edge.source, edge.target, edge.mark) for edge in result.graph.edges
+        (edge.source, edge.target, edge.mark) for edge in result.finding.graph.edges
     ]

@@ -25,7 +25,7 @@ def test_the_way_of_a_question_passes_the_rooms_of_the_picture_in_their_order():
     )
     rooms = [one or other for one, other in steps]
     assert tuple(rooms[:6]) == house_picture.WAY[:6]
-    assert "results/result.py" in FILES
+    assert "results/run.py" in FILES
 
 
 def test_the_picture_is_what_the_import_rules_and_docstrings_say():

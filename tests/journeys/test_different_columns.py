@@ -22,12 +22,13 @@ from cipherdag.errors import (
     ParameterError,
 )
 from cipherdag.federation.connected import ConnectedFederation
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.pag import LearntPAG
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, Plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.folder import verify_folder
-from cipherdag.results.pag_result import PAGResult
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.plan_account import plan_lines
@@ -77,7 +78,7 @@ def test_folders_come_to_the_graph_that_one_process_comes_to(hospitals):
     frames = sites_of(np.random.default_rng(21))
     alone = simulated(dict(zip(SITES, frames, strict=True))).run(FEDPC)
     assert (FEDPC.conclude(outcome, plan_facts(planned(hospitals), 12, names=NAMES)).graph) == (
-        alone.graph
+        alone.finding.graph
     )
     for folder in hospitals.folders.values():
         for line in folder.sums_path.read_text().splitlines():
@@ -186,12 +187,12 @@ def test_a_result_is_saved_read_and_repeated_with_what_was_not_tested(tmp_path, 
     assert code == 0
     assert "WARNING: No site measured both ends of these edges" in said
     verify_folder(tmp_path / "out")
-    result = Result.load(tmp_path / "out")
+    result = Run.load(tmp_path / "out", LearntGraph)
     untested = {("v00", "v03"), ("v00", "v09"), ("v03", "v05"), ("v05", "v09")}
-    assert set(map(tuple, result.details[UNTESTED_DETAIL])) == untested
+    assert set(map(tuple, result.finding.details[UNTESTED_DETAIL])) == untested
     beside = {
         frozenset((own.source, own.target)): own.facts
-        for own in result.evidence.edges
+        for own in result.finding.evidence.edges
         if any("No site measured both" in fact for fact in own.facts)
     }
     assert set(beside) == set(map(frozenset, untested))
@@ -208,10 +209,12 @@ def test_all_graphs_that_fit_are_saved_read_and_repeated(tmp_path, call):
     code, said = told(call, *run, "2000", "--out", str(tmp_path / "out"))
     assert code == 0
     verify_folder(tmp_path / "out")
-    result = PAGResult.load(tmp_path / "out")
-    assert result.details["integrated"]["complete"]
-    assert (f"fit every group of sites: {len(result.fitting)}" in said) == bool(result.fitting)
-    assert ("No graph over all columns fits" in said) == (not result.fitting)
+    result = Run.load(tmp_path / "out", LearntPAG)
+    assert result.finding.details["integrated"]["complete"]
+    assert (f"fit every group of sites: {len(result.finding.fitting)}" in said) == bool(
+        result.finding.fitting
+    )
+    assert ("No graph over all columns fits" in said) == (not result.finding.fitting)
     assert call("repeat", str(tmp_path / "out"))[0] == 0
     code, said = told(call, *run, "1")
     assert code == 0

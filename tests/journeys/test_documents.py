@@ -99,6 +99,13 @@ def test_the_error_page_says_what_the_errors_say():
     assert page() == PAGE.read_text("utf-8"), "run python docs/errors_page.py"
 
 
+def test_the_page_of_tables_says_what_the_findings_declare():
+    sys.path.insert(0, str(ROOT / "docs"))
+    from tables_page import PAGE, page
+
+    assert page() == PAGE.read_text("utf-8"), "run python docs/tables_page.py"
+
+
 def test_policies_and_schemas_on_the_pages_are_what_they_seem():
     found = [b for path in pages() for b in blocks(path) if b.language == "toml"]
     shown = [b for b in found if not {"saved as", "shown by"} & b.how.keys()]

@@ -44,16 +44,18 @@ def test_weighted_means_of_large_numbers_are_where_they_should_be(estimator):
     )
     asked = {"treatment": "t", "outcome": "y", "adjust": "x,b", "estimator": estimator}
     found = estimated(rows, **asked, reference=2)
-    assert found.interval[0] < 2.0 < found.interval[1]
-    assert found.standard_error < 0.06
-    assert estimated(rows, **asked).estimate == pytest.approx(-found.estimate, rel=1e-6)
+    assert found.finding.interval[0] < 2.0 < found.finding.interval[1]
+    assert found.finding.standard_error < 0.06
+    assert estimated(rows, **asked).finding.estimate == pytest.approx(
+        -found.finding.estimate, rel=1e-6
+    )
     if estimator != "ipw":
         return
     whole = estimated(rows, **asked, reference=2, policy=EXACT, site_effect=False)
     X = sm.add_constant(np.column_stack([x, 1.0 - b]))
     chance = np.clip(sm.Logit(t.astype(float), X).fit(disp=0).predict(X), 0.01, 0.99)
     w1, w0 = t / chance, (1 - t) / (1 - chance)
-    assert whole.estimate == pytest.approx(w1 @ y / w1.sum() - w0 @ y / w0.sum(), rel=1e-6)
+    assert whole.finding.estimate == pytest.approx(w1 @ y / w1.sum() - w0 @ y / w0.sum(), rel=1e-6)
 
 
 # py-why/dowhy#297: four drugs by number came out as a line through their codes
@@ -69,14 +71,14 @@ def test_four_drugs_have_three_effects_of_their_own(estimator):
     rate = 70.0 + np.array([0.0, -5.0, 8.0, 1.0])[drug] + 4.0 * z + rng.normal(0.0, 3.0, n)
     rows = pd.DataFrame({"age": 60.0 + 9.0 * z, "drug": drug + 1, "rate": rate})
     asked = {"treatment": "drug", "outcome": "rate", "adjust": "age", "estimator": estimator}
-    found = estimated(rows, **asked).by_graph
+    found = estimated(rows, **asked).table("effects")
     assert found["arm"].tolist() == ["2", "3", "4"]
     assert found["against"].unique().tolist() == ["1"]
     for estimate, error, truth in zip(
         found["estimate"], found["standard_error"], (-5.0, 8.0, 1.0), strict=True
     ):
         assert abs(estimate - truth) < 4.0 * error < 0.6
-    others = estimated(rows, **asked, reference=3).by_graph
+    others = estimated(rows, **asked, reference=3).table("effects")
     assert others["against"].unique().tolist() == ["3"]
     assert others["estimate"].iloc[0] == pytest.approx(-found["estimate"].iloc[1], rel=1e-6)
 
@@ -112,13 +114,13 @@ def test_the_sentence_and_the_number_go_together_whatever_the_labels(arms, outco
         )  # fmt: skip
         named = sorted(outcomes)[category - 1]
         sign = (1 if named == outcomes[1] else -1) * (1 if sorted(arms)[1] == arms[1] else -1)
-        told.append(found.estimate)
-        assert found.estimate == pytest.approx(sign * truth, abs=0.01)
+        told.append(found.finding.estimate)
+        assert found.finding.estimate == pytest.approx(sign * truth, abs=0.01)
         line = next(own for own in found.lines() if "difference:" in own)
         assert " against ".join(sorted(arms, reverse=True)) in line
         assert f"the share of out = {named} (" in "\n".join(found.lines())
-        ratio = found.by_graph.set_index("scale").loc["ratio", "estimate"]
-        assert (ratio > 1.0) == (found.estimate > 0.0)
+        ratio = found.table("effects").set_index("scale").loc["ratio", "estimate"]
+        assert (ratio > 1.0) == (found.finding.estimate > 0.0)
     assert told[2:] == pytest.approx([-own for own in told[:2]], rel=1e-9)
 
 
@@ -135,7 +137,7 @@ def test_an_effect_of_a_number_names_its_unit(tmp_path):
     rows = pd.DataFrame({"dose": dose, "y": 0.0004 * dose + rng.normal(0.0, 0.01, 900)})
     asked = {"treatment": "dose", "outcome": "y"}
     found = estimated(rows, **asked)
-    assert found.estimate == pytest.approx(0.0004, rel=0.05)
+    assert found.finding.estimate == pytest.approx(0.0004, rel=0.05)
     assert "  dose by one unit more, difference: " in "\n".join(found.lines())
     assert "dose by one unit more" in (found.save(tmp_path / "r") / "effects.csv").read_text()
     units = (Column(name="dose", kind="continuous", unit="mg"),
@@ -185,8 +187,11 @@ def test_without_overlap_it_is_refused_or_doubted_or_right(name, estimator):
         found = estimated(rows, treatment="t", outcome="y", adjust="x", estimator=estimator)
     except (DataError, ParameterError):
         return
-    (low, high), said = found.interval, " ".join(found.report.warnings + found.report.limits)
-    assert np.isfinite([found.estimate, found.standard_error, low, high]).all()
+    (low, high), said = (
+        found.finding.interval,
+        " ".join(found.report.warnings + found.report.limits),
+    )
+    assert np.isfinite([found.finding.estimate, found.finding.standard_error, low, high]).all()
     truth = -0.6 if name == "all of an arm have it" else 2.0
     assert low <= truth <= high or "propensity" in said or "guess" in said
 
@@ -202,7 +207,7 @@ def test_hardly_any_overlap_is_warned_of_and_weights_alone_are_refused():
 def test_strata_of_one_arm_are_left_out_and_said():
     asked = {"treatment": "t", "outcome": "y", "adjust": "x", "estimator": "standardise"}
     found = estimated(no_overlap(SEPARATED[0]), **asked)
-    assert found.interval[0] < 2.0 < found.interval[1]
+    assert found.finding.interval[0] < 2.0 < found.finding.interval[1]
     assert "of the rows are in strata" in found.report.warnings[0]
 
 
@@ -229,17 +234,17 @@ def test_events_at_time_0_count():
     for at in (0, 1):  # both in the first bin, up to 1
         risk = (time >= at) & (new == 1)
         survived *= 1.0 - (event & (time == at) & (new == 1)).sum() / risk.sum()
-    first = found.table.iloc[0]
+    first = found.table("curves").iloc[0]
     assert (first["group"], first["at_risk"]) == ("new", (new == 1).sum())
     assert first["events"] == (event & (time <= 1) & (new == 1)).sum()
     assert first["survival"] == pytest.approx(survived, rel=0.01)
     cox = sm.PHReg(
         time, (new == 0).astype(float)[:, None], status=event.astype(int), strata=site, ties="efron"
     ).fit()
-    ratio = found.hazard_ratios.iloc[0]
+    ratio = found.table("hazard_ratios").iloc[0]
     assert ratio["log_ratio"] == pytest.approx(cox.params[0], rel=1e-5)
     assert ratio["deviation"] == pytest.approx(cox.bse[0], rel=1e-4)
-    assert found.test.statistic == pytest.approx(log_rank(time, event, new, site), rel=1e-9)
+    assert found.finding.test.statistic == pytest.approx(log_rank(time, event, new, site), rel=1e-9)
 
 
 def log_rank(time, event, new, site):
@@ -280,10 +285,10 @@ def over(sites, **asked):
 @pytest.mark.parametrize("estimator", ["aipw", "ipw", "regression", "linear"])
 def test_sites_that_confound_are_strata_or_the_first_thing_said(estimator):
     found = over(hospitals(), estimator=estimator)
-    assert found.interval[0] < 1.12 < found.interval[1]
+    assert found.finding.interval[0] < 1.12 < found.finding.interval[1]
     assert not found.report.warnings
     wrong = over(hospitals(), estimator=estimator, site_effect=False)
-    assert wrong.interval[0] > 2.0
+    assert wrong.finding.interval[0] > 2.0
     assert "disagree beyond chance" in wrong.lines()[1]
     assert any("placebo" in own for own in wrong.report.warnings)
 
@@ -298,7 +303,7 @@ def test_rows_that_are_missing_by_the_outcome_are_counted_and_warned_of(tmp_path
     assert any(own.startswith(f"{left:,} rows of 3 sites miss") for own in found.report.limits)
     assert any("goes with the outcome y" in own for own in found.report.warnings)
     again = type(found).load(found.save(tmp_path / "left-out"))
-    assert again.left_out == found.left_out
+    assert again.finding.left_out == found.finding.left_out
 
 
 def test_rows_that_are_missing_by_chance_are_counted_and_not_warned_of():
@@ -307,7 +312,7 @@ def test_rows_that_are_missing_by_chance_are_counted_and_not_warned_of():
         rng, sites = np.random.default_rng(seed), hospitals(seed=seed)
         for name, rows in sites.items():
             sites[name] = rows.assign(x=rows["x"].mask(rng.random(len(rows)) < 0.2))
-        chance += [own.z for own in over(sites, estimator="linear").left_out]
+        chance += [own.z for own in over(sites, estimator="linear").finding.left_out]
     assert len(chance) == 24
     assert np.abs(chance).max() < 4.5
     assert 0.4 < np.std(chance) < 1.8

@@ -178,15 +178,15 @@ def test_a_policy_without_tables_refuses_pooled_evidence_and_nothing_else():
     federation = Federation.split(data, 3, policy=policy, device="cpu")
     with pytest.raises(PolicyRefusedError, match="tables"):
         federation.run(FedPC(evidence="pooled"))
-    assert federation.run(FedPC(evidence="statistic")).graph.nodes
+    assert federation.run(FedPC(evidence="statistic")).finding.graph.nodes
 
 
 def test_the_default_policy_withholds_small_counts_and_the_result_says_so():
     data = tables()["discrete"]
     result = Federation.split(data, 4, device="cpu").run(FedPC(evidence="pooled"))
-    assert result.details["tests"]["withheld: within sites"] > 0
+    assert result.finding.details["tests"]["withheld: within sites"] > 0
     assert json.loads(json.dumps(result.to_dict()))["details"]["tests"] == dict(
-        result.details["tests"]
+        result.finding.details["tests"]
     )
     kinds = set(result.releases["kind"])
     assert {"columns", "small-cells", "tables"} <= {k for own in kinds for k in own.split("+")}

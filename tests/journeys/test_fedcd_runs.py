@@ -68,16 +68,16 @@ def dealt(protection="masking", deal="vertical", sites=3, **options):
 
 def test_another_seed_comes_to_another_belief():
     one, other = (dealt("none").run(FedCD(**SMALL), seed=seed) for seed in (5, 6))
-    assert one.details["belief"] != other.details["belief"]
+    assert one.finding.details["belief"] != other.finding.details["belief"]
 
 
 def test_the_graph_is_found_by_name_and_agreed_upon():
     larger = {**SMALL, "rounds": 3, "epochs": 2, "fit_steps": 150, "graph_steps": 80, "hidden": 16}
     result = dealt("none").run(FedCD(**larger))
     truth = CausalGraph.from_edges(NAMES, directed=[("dose", "enzyme"), ("enzyme", "pain")])
-    assert result.dag == truth
-    assert result.graph == truth
-    assert result.metrics(truth).shd == result.metrics_cpdag(truth).shd == 0
+    assert result.finding.dag == truth
+    assert result.finding.graph == truth
+    assert result.finding.metrics(truth).shd == result.finding.metrics_cpdag(truth).shd == 0
     report = result.to_dict()["details"]
     assert report["belief"]["dose"]["enzyme"] > 0.5 > report["belief"]["enzyme"]["dose"]
     assert report["cut"] == []
@@ -108,7 +108,7 @@ def test_dcdi_finds_a_chain_of_numbers_over_three_sites():
         method="dcdi-g", rounds=2, epochs=1, fit_steps=600, hidden=8, batch=64, sparsity=0.02
     )
     result = federation.run(algorithm, seed=3)
-    assert result.graph == CausalGraph.from_edges(
+    assert result.finding.graph == CausalGraph.from_edges(
         NAMES, directed=[("dose", "enzyme"), ("enzyme", "pain")]
     )
 

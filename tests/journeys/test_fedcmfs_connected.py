@@ -12,8 +12,8 @@ from cipherdag import FedCMFS, Federation, FedPC, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SchemaError
+from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.federation.started_run import StartedRun
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.replay import Replay
@@ -84,9 +84,9 @@ def test_a_connected_run_is_the_run_in_one_process_without_the_names(
     text = "".join(path.read_text("utf-8") for path in folder.rglob("*.*"))
     assert '"fedcmfs"' in text
     assert not any(name in text for name in schema.names)
-    assert any(expected.features.values())
+    assert any(expected.finding.features.values())
     for own in hospitals.folders.values():
-        assert site_result(own).features == expected.features
+        assert site_result(own).features == expected.finding.features
     for name in hospitals.folders:
         assert kinds(hospitals, name)[:3] == ["offer", "seals", "schema-digest+label-positions"]
 
@@ -100,7 +100,7 @@ def test_every_site_reads_the_result_by_name(hospitals, tmp_path, call):
         out = tmp_path / "read" / name
         code, text, _ = call("site", "result", "--dir", folder.path, "--out", out)
         assert code == 0
-        for label, chosen in expected.features.items():
+        for label, chosen in expected.finding.features.items():
             if chosen:
                 assert f"{label}: {', '.join(own.feature for own in chosen)}" in text
         assert (out / "features.csv").read_text("utf-8").startswith("label,rank,feature,")

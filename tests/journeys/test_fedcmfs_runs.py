@@ -17,7 +17,7 @@ from cipherdag.sites.drafts.inference import infer_schema
 
 
 def names(result, label):
-    return [own.feature for own in result.features[label]]
+    return [own.feature for own in result.finding.features[label]]
 
 
 @pytest.mark.parametrize("reveal", ["sums", "bits"])
@@ -27,19 +27,19 @@ def test_the_causes_and_effects_of_each_label_are_found_by_name(reveal):
     result = Federation.split(table, 3, labels=labels, device="cpu").run(algorithm)
     assert set(names(result, "bronchitis")) == {"smoke", "cough"}
     assert set(names(result, "asthma")) == {"pollen"}
-    assert result.related_labels == {"asthma": ("bronchitis",), "bronchitis": ("asthma",)}
-    chosen = [own for label in LABELS for own in result.features[label]]
+    assert result.finding.related_labels == {"asthma": ("bronchitis",), "bronchitis": ("asthma",)}
+    chosen = [own for label in LABELS for own in result.finding.features[label]]
     if reveal == "sums":
-        strengths = [own.strength for own in result.features["bronchitis"]]
+        strengths = [own.strength for own in result.finding.features["bronchitis"]]
         assert strengths == sorted(strengths, reverse=True)
     else:
         assert {(own.strength, own.p_value) for own in chosen} == {(None, None)}
-    assert result.union == ("cough", "pollen", "smoke")
-    frame = result.to_frame()
+    assert result.finding.union == ("cough", "pollen", "smoke")
+    frame = result.table("features")
     assert frame.columns.tolist() == "label rank feature strength p_value retrieved".split()
     assert frame["label"].tolist() == ["asthma", "bronchitis", "bronchitis"]
     assert frame["rank"].tolist() == [1, 1, 2]
-    assert result.untested == ()
+    assert result.finding.untested == ()
 
 
 @pytest.mark.parametrize("test", ["auto", "likelihood-ratio"])
@@ -122,10 +122,10 @@ def test_where_the_schema_allows_it_a_constant_column_weighs_nothing_at_its_site
     assert names(result, "asthma") == ["pollen"]
     alone = {k: v for k, v in parts.items() if k != "site1"}
     without = Federation.simulate(alone, schema=schema, device="cpu").run(ALGORITHM)
-    assert result.features["asthma"] == without.features["asthma"]
+    assert result.finding.features["asthma"] == without.finding.features["asthma"]
     everywhere = constant_at("all", "zodiac", table)
     result = Federation.simulate(everywhere, schema=schema, device="cpu").run(ALGORITHM)
-    assert result.untested == ("zodiac",)
+    assert result.finding.untested == ("zodiac",)
 
 
 def test_what_fewer_sites_than_a_sum_must_cover_can_test_is_not_opened():

@@ -9,7 +9,7 @@ import pytest
 from odd_files import FRAME, ODD, PLAIN, SAME, SCHEMA, Pointed, Refused
 
 from cipherdag.errors import DataError
-from cipherdag.federation.reading_sites import read_sites
+from cipherdag.federation.site_loading import load_sites
 from cipherdag.sites.table.file_description import DescribedFile, FileDescription
 from cipherdag.sites.table.site_table import load_table
 
@@ -41,7 +41,7 @@ def test_it_reads_rightly_or_says_where_what_and_what_to_do(tmp_path, caplog, na
     source = written(tmp_path, odd)
     if isinstance(odd.outcome, Refused):
         with pytest.raises(DataError) as caught:
-            read_sites({"ward": source}, odd.schema, (), None)
+            load_sites({"ward": source}, odd.schema, (), None)
         said = str(caught.value)
         for part in (odd.outcome.says, odd.outcome.more):
             assert part in said
@@ -49,7 +49,7 @@ def test_it_reads_rightly_or_says_where_what_and_what_to_do(tmp_path, caplog, na
         assert odd.name in said or odd.schema is None
         assert len(said) < 400
         return
-    table = read_sites({"ward": source}, odd.schema, (), None)["ward"]
+    table = load_sites({"ward": source}, odd.schema, (), None)["ward"]
     assert table.rows == len(FRAME)
     if isinstance(odd.outcome, Pointed):
         assert odd.outcome.says in caplog.text

@@ -13,7 +13,7 @@ import pytest
 from flare_hospitals import connected_hospitals
 from hospitals import SITES, Study, sorted_edges
 
-from cipherdag import Describe, DescriptionResult, Federation
+from cipherdag import Describe, Description, Federation, Run
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.drafts.inference import infer_schema
@@ -133,12 +133,14 @@ def test_columns_are_described_and_a_site_reads_them_by_its_own_names(hospitals,
         said = run.communicate(timeout=300)[0]
         assert run.returncode == 0, said
     expected = Federation.simulate(study.tables, schema=study.schema).run(Describe())
-    found = DescriptionResult.load(tmp_path / "described")
-    assert list(found.columns) == [expected.identifiers[name] for name in expected.columns]
-    assert list(found.columns.values()) == list(expected.columns.values())
+    found = Run.load(tmp_path / "described", Description)
+    assert list(found.finding.columns) == [
+        expected.identifiers[name] for name in expected.finding.columns
+    ]
+    assert list(found.finding.columns.values()) == list(expected.finding.columns.values())
     for name in SITES:
         out = tmp_path / name
         hospitals.command("site", "result", "--out", out, "--dir", hospitals.work / name)
-        own = DescriptionResult.load(out)
-        assert own.columns == expected.columns
-        assert own.categories.equals(expected.categories)
+        own = Run.load(out, Description)
+        assert own.finding.columns == expected.finding.columns
+        assert own.table("categories").equals(expected.table("categories"))

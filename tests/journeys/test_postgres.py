@@ -102,7 +102,7 @@ def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(ser
     assert inferred == schema
     for data, own in ((csvs, schema), (mixed, schema), (mixed, None)):
         federation = Federation.simulate(data, schema=own, device="cpu")
-        graphs.append(federation.run(FedPC(evidence="vote"), seed=0).graph)
+        graphs.append(federation.run(FedPC(evidence="vote"), seed=0).finding.graph)
     assert graphs[0].edges
     assert graphs[0] == graphs[1] == graphs[2]
 
@@ -113,7 +113,7 @@ def test_a_run_scans_the_table_once(server, tmp_path):
     before = scans(server, "patients")
     stored = tables | {"site-0": source(tmp_path, server, 'table = "clinic.patients"')}
     graphs = [
-        Federation.simulate(data, schema=schema, device="cpu").run(FedPC(), seed=0).graph
+        Federation.simulate(data, schema=schema, device="cpu").run(FedPC(), seed=0).finding.graph
         for data in (stored, tables)
     ]
     assert graphs[0] == graphs[1]

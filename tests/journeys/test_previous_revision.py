@@ -17,10 +17,10 @@ import pytest
 from markupsafe import escape
 
 from cipherdag.errors import DifferencingError, LedgerError, OutputError
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.protocol.journal import Journal
 from cipherdag.results.folder import read_run_toml, verify_folder
-from cipherdag.results.kinds import load_run
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import TestBudget
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
@@ -79,7 +79,7 @@ def test_a_graph_is_shown_as_it_was_written(golden, call, name):
     code, out, err = call("graph", "show", golden / name)
     assert (code, err) == (0, "")
     assert out.split("\n")[: len(rows)] == [f"{r['from']} {r['mark']} {r['to']}" for r in rows]
-    assert len(Result.load(golden / name).graph.edges) == len(rows)
+    assert len(Run.load(golden / name, LearntGraph).finding.graph.edges) == len(rows)
     code, out, _ = call("graph", "compare", golden / name, golden / name, "--json")
     assert (code, json.loads(out)["shd"]) == (0, 0)
 
@@ -87,7 +87,7 @@ def test_a_graph_is_shown_as_it_was_written(golden, call, name):
 @pytest.mark.parametrize("name", RESULTS)
 def test_a_report_is_written_anew_from_what_was_saved(golden, call, name):
     folder = golden / name
-    loaded = load_run(folder)
+    loaded = Run.load(folder)
     before = json.loads((folder / "result.json").read_text("utf-8"))
     now = json.loads(json.dumps(loaded.to_dict()))
     learnt = ("metrics", "metrics_cpdag")  # the truth is not saved

@@ -11,8 +11,8 @@ from scripted import about
 from cipherdag import Describe, FedPC, Schema
 from cipherdag.cli.site_status import plan_in_words
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.federation.started_run import StartedRun
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.drafts.inference import infer_schema
@@ -60,7 +60,7 @@ def test_sites_and_coordinator_follow_the_schema_by_position(hospitals, tmp_path
         learn(hospitals, tmp_path, CrashingEngine(handlers, "unmask", 1), FedPC())
     found = learn(hospitals, tmp_path, LocalEngine(handlers), FedPC())
     assert "'1' follows from '2'" in found.report.warnings[0]
-    assert {own.source + own.target: own.status for own in found.evidence.edges} == {
+    assert {own.source + own.target: own.status for own in found.finding.evidence.edges} == {
         "12": "tested",
         "13": "undone",
     }

@@ -28,8 +28,8 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
+from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
-from cipherdag.federation.started_run import StartedRun
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.flare_engine import ADDRESS_FILE, LocalSocket, ask

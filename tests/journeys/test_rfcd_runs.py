@@ -11,22 +11,23 @@ from regretting import frames, linear_sites
 
 from cipherdag import Federation, RFcd
 from cipherdag.errors import MixedTypesError, PolicyRefusedError, SiteUnreachableError
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol import messages
 from cipherdag.results.folder import verify_folder
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 
 
 @pytest.mark.parametrize(("n_sites", "d"), [(3, 5), (5, 5), (7, 5), (3, 10), (7, 10), (5, 20)])
 def test_sizes_of_the_paper_and_beyond(n_sites, d):
     _, tables = linear_sites(d, n_sites, 150, d + n_sites)
     result = Federation.simulate(frames(tables), device="cpu").run(RFcd(beam=2))
-    curve = result.details["regret_curve"]
+    curve = result.finding.details["regret_curve"]
     assert curve == sorted(curve, reverse=True)
-    assert result.details["regret"] == curve[-1] < curve[0]
-    assert result.dag.is_dag
-    assert result.dag.to_cpdag() == result.graph
-    assert result.details["regret_grid"] == 2**-10
+    assert result.finding.details["regret"] == curve[-1] < curve[0]
+    assert result.finding.dag.is_dag
+    assert result.finding.dag.to_cpdag() == result.finding.graph
+    assert result.finding.details["regret_grid"] == 2**-10
 
 
 def test_the_spline_score_runs_end_to_end():
@@ -37,14 +38,14 @@ def test_the_spline_score_runs_end_to_end():
         c = a**2 + 0.3 * rng.normal(size=400)
         tables.append(np.column_stack([a, b, c]))
     result = Federation.simulate(frames(tables), device="cpu").run(RFcd(score="mdl"))
-    assert [str(edge) for edge in result.graph.edges] == ["v00 --- v02"]
-    assert result.dag.directed == (("v00", "v02"),)
+    assert [str(edge) for edge in result.finding.graph.edges] == ["v00 --- v02"]
+    assert result.finding.dag.directed == (("v00", "v02"),)
 
 
 def test_discrete_data_are_scored_by_tables_and_mixed_data_refused():
     data = asia().sample(1500, np.random.default_rng(3))
     result = Federation.split(data, 3, seed=1, device="cpu").run(RFcd(beam=2))
-    assert result.metrics_cpdag(asia().graph).recall > 0.4
+    assert result.finding.metrics_cpdag(asia().graph).recall > 0.4
     with pytest.raises(MixedTypesError):
         Federation.split(data, 3, seed=1, device="cpu").run(RFcd(score="mdl"))
     mixed = data.assign(weight=np.random.default_rng(0).normal(size=len(data)))
@@ -106,7 +107,10 @@ def test_run_repeats_and_audits(call, files, tmp_path):
     assert "Worst-case regret" in out
     assert "does any site find a candidate graph worse than this?" in out
     assert call("repeat", tmp_path / "one", "--out", tmp_path / "two")[0] == 0
-    assert Result.load(tmp_path / "one").graph == Result.load(tmp_path / "two").graph
+    assert (
+        Run.load(tmp_path / "one", LearntGraph).finding.graph
+        == Run.load(tmp_path / "two", LearntGraph).finding.graph
+    )
     first, second = (
         json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")
     )

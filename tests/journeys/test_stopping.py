@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,14 +19,19 @@ from cipherdag import FedPC
 from cipherdag.algorithms.fedcd.algorithm import FedCD
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.rfcd.algorithm import RFcd
-from cipherdag.errors import OutputError, ResultExistsError
-from cipherdag.federation import kept_run
-from cipherdag.federation.kept_run import ROUNDS_FILE, read_rounds
+from cipherdag.errors import CipherdagError, OutputError, ResultExistsError
+from cipherdag.federation.checkpoint import (
+    ROUNDS_FILE,
+    Checkpoint,
+    CheckpointRound,
+    read_rounds,
+)
 from cipherdag.federation.simulated import Federation
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
 from cipherdag.results.folder import UNFINISHED, new_result_folder, verify_folder
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 
 PATIENTS = asia().sample(900, np.random.default_rng(0))
 
@@ -152,11 +158,11 @@ def test_rounds_of_other_questions_are_refused(tmp_path):
     file = tmp_path / UNFINISHED / ROUNDS_FILE
     first, second, *rest = [own for own in read_rounds(tmp_path) if own.summed is not None]
     swapped = [
-        kept_run.KeptRound(first.releases, second.summed),
-        kept_run.KeptRound(second.releases, first.summed),
+        CheckpointRound(first.releases, second.summed),
+        CheckpointRound(second.releases, first.summed),
         *rest,
     ]
-    file.write_bytes(b"".join(kept_run.msgspec.json.encode(own) + b"\n" for own in swapped))
+    file.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in swapped))
     with pytest.raises(OutputError, match="asked other questions"):
         hospitals().run(FedPC(), keep=tmp_path)
 
@@ -166,7 +172,7 @@ def test_an_altered_ledger_is_not_gone_on_with(tmp_path):
         hospitals().run(FedPC(), keep=tmp_path, progress=stopping(2))
     file = tmp_path / UNFINISHED / ROUNDS_FILE
     file.write_bytes(file.read_bytes().replace(b'kind\\":\\"offer', b'kind\\":\\"Offer'))
-    with pytest.raises(kept_run.OutputError.__base__, match="hash"):
+    with pytest.raises(CipherdagError, match="hash"):
         hospitals().run(FedPC(), keep=tmp_path)
 
 
@@ -180,7 +186,7 @@ def table(tmp_path):
 @pytest.fixture
 def stop_at(monkeypatch):
     """Stops runs of commands after a round, as Ctrl-C would."""
-    own = kept_run.KeptRun.write
+    own = Checkpoint.write
 
     def set_to(number):
         def write(self, entry):
@@ -188,7 +194,7 @@ def stop_at(monkeypatch):
             if number and len(self.rounds) == number:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(kept_run.KeptRun, "write", write)
+        monkeypatch.setattr(Checkpoint, "write", write)
 
     return set_to
 
@@ -242,7 +248,10 @@ def test_without_a_folder_rounds_are_kept_in_one_of_their_own(
     assert code == 0
     assert "Going on after round 3." in text
     assert not folder.exists()
-    assert Result.load(tmp_path / "out").graph == hospitals().run(FedPC()).graph
+    assert (
+        Run.load(tmp_path / "out", LearntGraph).finding.graph
+        == hospitals().run(FedPC()).finding.graph
+    )
 
 
 def test_a_run_that_fails_or_is_stopped_at_once_keeps_nothing(call, table, tmp_path, stop_at):
@@ -255,8 +264,7 @@ def test_a_run_that_fails_or_is_stopped_at_once_keeps_nothing(call, table, tmp_p
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_run, "kept_run", at_once)
-        patch.setattr("cipherdag.federation.simulated.kept_run", at_once)
+        patch.setattr("cipherdag.federation.simulated.open_checkpoint", at_once)
         code, _, error = call(*arguments)
     assert code == 130
     assert "nothing is kept" in error
@@ -276,7 +284,7 @@ def test_an_existing_result_is_not_overwritten_without_force(call, table, tmp_pa
         assert "round" not in text
         assert (out / "result.json").read_bytes() == before
     assert call(*arguments, "--alpha", "0.2", "--force")[0] == 0
-    assert Result.load(out).parameters["alpha"] == 0.2
+    assert Run.load(out, LearntGraph).parameters["alpha"] == 0.2
     stop_at(2)
     assert call(*arguments, "--force")[0] == 130
     stop_at(0)
@@ -295,9 +303,9 @@ def test_python_overwrites_no_result_unless_it_is_told_to(tmp_path):
     with pytest.raises(ResultExistsError, match="holds the result of another run") as refused:
         second.save(tmp_path)
     assert "force=True" in refused.value.remedy
-    assert Result.load(tmp_path).heads == first.heads
+    assert Run.load(tmp_path, LearntGraph).heads == first.heads
     second.save(tmp_path, force=True)
-    assert Result.load(tmp_path).heads == second.heads
+    assert Run.load(tmp_path, LearntGraph).heads == second.heads
     verify_folder(tmp_path)
 
 

@@ -43,7 +43,7 @@ def learnt(data, algorithm, *, seed=1, schema=None):
 
 
 def marks(result):
-    return {f"{own.source} {own.mark} {own.target}" for own in result.graph.edges}
+    return {f"{own.source} {own.mark} {own.target}" for own in result.finding.graph.edges}
 
 
 # py-why/causal-learn#224: forbidding X - Z both ways made a collider of the chain X - Y - Z
@@ -107,9 +107,9 @@ def test_a_variable_without_an_edge_is_kept_through_files(tmp_path):
     result = learnt(data, FedPC())
     assert marks(result) == {"X0 --> X2", "X1 --> X2"}
     again = type(result).load(result.save(tmp_path / "out"))
-    assert again.graph == result.graph
-    assert again.graph.kind == "cpdag"
-    assert "alone" in again.graph.nodes
+    assert again.finding.graph == result.finding.graph
+    assert again.finding.graph.kind == "cpdag"
+    assert "alone" in again.finding.graph.nodes
     assert set(nx.read_graphml(tmp_path / "out" / "graph.graphml")) == set(data.columns)
 
 
@@ -208,14 +208,14 @@ def test_knowledge_is_obeyed_in_graph_and_dag(name, seed):
         "fci": FedFCI(knowledge=known),
     }[name]
     result = learnt(data, own, seed=seed)
-    for found in (result.graph, *([] if name == "fci" else [result.dag])):
+    for found in (result.finding.graph, *([] if name == "fci" else [result.finding.dag])):
         arrows = {(e.source, e.target) for e in found.edges if e.mark == "-->"}
         assert not {(a, b) for a, b in arrows if a in late and b in early}
         assert (names[0], names[6]) not in arrows
         assert (names[1], names[5]) in arrows
     if name != "fci":
-        assert result.graph.kind in ("cpdag", "mpdag")
-        assert not (result.dag.arcs & ~result.graph.arcs).any()
+        assert result.finding.graph.kind in ("cpdag", "mpdag")
+        assert not (result.finding.dag.arcs & ~result.finding.graph.arcs).any()
 
 
 # causal-learn#138, tetrad#1246, causal-cmd#106, tigramite#85: values missing at random
@@ -272,12 +272,12 @@ def test_fci_of_a_mixture_finds_the_true_edges():
         else:
             values[:, j] = columns[f"v{j}"] = own / own.std()
     result = learnt(pd.DataFrame(columns), FedFCI())
-    assert {(e.source, e.target) for e in result.graph.edges} | {
-        (e.target, e.source) for e in result.graph.edges
+    assert {(e.source, e.target) for e in result.finding.graph.edges} | {
+        (e.target, e.source) for e in result.finding.graph.edges
     } == true | {(b, a) for a, b in true}
-    wrong = {(e.target, e.source) for e in result.graph.edges if e.mark == "-->"} & true
+    wrong = {(e.target, e.source) for e in result.finding.graph.edges if e.mark == "-->"} & true
     assert wrong == set()
-    assert result.graph.kind == "pag"
+    assert result.finding.graph.kind == "pag"
 
 
 # causal-learn#67: columns of very many categories are tested, or named
@@ -300,7 +300,7 @@ def test_columns_of_many_categories_are_tested_or_named(reveal):
     )  # fmt: skip
     result = learnt(data, FedPC(reveal=reveal), schema=schema)
     said = " ".join(result.report.warnings)
-    for own in result.evidence.edges:
+    for own in result.finding.evidence.edges:
         assert own.status in ("undone", "untested")
         assert own.source in said
         assert own.target in said
@@ -316,7 +316,7 @@ def test_columns_of_thirty_and_forty_categories_are_tested(reveal):
     rows = rows.map("c{}".format)
     found = learnt(rows, FedPC(reveal=reveal))
     # scores within the sites need no rows of every cell
-    (only,) = found.evidence.edges
+    (only,) = found.finding.evidence.edges
     assert ({only.source, only.target}, only.status) == ({"code", "after"}, "tested")
     assert found.report.warnings == ()
 

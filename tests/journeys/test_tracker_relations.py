@@ -20,8 +20,9 @@ from cipherdag import (
     Federation,
     FedFCI,
     FedPC,
+    LearntGraph,
     Policy,
-    Result,
+    Run,
     Schema,
 )
 from cipherdag.errors import BoundExceededError
@@ -52,11 +53,13 @@ def learnt(rows, algorithm):
 
 
 def pairs(result):
-    return {frozenset((own.source, own.target)) for own in result.graph.edges}
+    return {frozenset((own.source, own.target)) for own in result.finding.graph.edges}
 
 
 def statuses(result):
-    return {frozenset((own.source, own.target)): own.status for own in result.evidence.edges}
+    return {
+        frozenset((own.source, own.target)): own.status for own in result.finding.evidence.edges
+    }
 
 
 def joined(*names):
@@ -78,7 +81,9 @@ def test_a_category_cut_from_a_number_keeps_its_effect(own):
     result = learnt(threshold(), own)
     assert pairs(result) == joined("age-adult", "adult-income")
     assert statuses(result)[frozenset(("adult", "income"))] == "undone"
-    (edge,) = (own for own in result.evidence.edges if {own.source, own.target} >= {"income"})
+    (edge,) = (
+        own for own in result.finding.evidence.edges if {own.source, own.target} >= {"income"}
+    )
     assert edge.p_value is None
     assert "follows from what is given" in edge.tests.why
     assert "'adult' follows from 'age'" in result.report.warnings[0]
@@ -92,7 +97,7 @@ def test_a_copy_keeps_all_edges_without_direction(own, noise):
     rows = pd.DataFrame({"X": x, "Xcopy": 2.54 * x + noise * z, "Y": x + e, "Z": z})
     result = learnt(rows, own)
     assert pairs(result) == joined("X-Xcopy", "X-Y", "Xcopy-Y")
-    assert not any(edge.mark == "-->" for edge in result.graph.edges)
+    assert not any(edge.mark == "-->" for edge in result.finding.graph.edges)
     assert "'X' and 'Xcopy' are one variable" in result.report.warnings[0]
 
 
@@ -128,7 +133,7 @@ def test_one_hot_columns_are_named_and_have_no_direction(own):
     result = learnt(rows, own)
     hot = [f"type_{c}" for c in "ABCD"]
     assert joined(*(f"{a}-{b}" for a in hot for b in hot if a < b)) <= pairs(result)
-    assert {edge.mark for edge in result.graph.edges} <= {"---", "o-o"}
+    assert {edge.mark for edge in result.finding.graph.edges} <= {"---", "o-o"}
     assert "'type_D' one is set in every row" in result.report.warnings[0]
 
 
@@ -178,7 +183,7 @@ def test_scores_say_it_first_and_give_no_direction_to_copies(own):
     x, e, z = rng.normal(size=(3, 1500))
     result = learnt(pd.DataFrame({"X": x, "copy": x, "Y": x + e, "W": x + e + z}), own)
     assert "one variable" in result.report.warnings[0]
-    for edge in result.graph.edges:
+    for edge in result.finding.graph.edges:
         assert edge.mark == "---" or not {edge.source, edge.target} & {"X", "copy"}
 
 
@@ -217,7 +222,7 @@ def test_a_relation_travels_through_schema_and_result(tmp_path):
     assert again.canonical() == schema.canonical()
     assert again.canonical() != Schema(schema.columns).canonical()
     result = over(threshold(), schema=again).run(FedPC(), seed=0)
-    loaded = Result.load(result.save(tmp_path / "out"))
+    loaded = Run.load(result.save(tmp_path / "out"), LearntGraph)
     assert loaded.report.warnings == result.report.warnings
     assert loaded.relations == result.relations == schema.relations
 
@@ -274,7 +279,9 @@ def test_more_columns_than_rows_are_the_first_thing_said(own, caplog):
     result = learnt(rows, own)
     assert "more columns than rows: 40 rows" in result.report.warnings[0]
     if isinstance(own, FedBOSS):
-        assert all(edge.effect is None or edge.effect.low is None for edge in result.evidence.edges)
+        assert all(
+            edge.effect is None or edge.effect.low is None for edge in result.finding.evidence.edges
+        )
 
 
 # one number far from all others
@@ -312,9 +319,9 @@ def test_a_sign_says_of_which_category_it_is(words, sign, tmp_path):
     result = learnt(pd.DataFrame({"x": x, "flag": np.array(words)[flag]}), FedPC(reveal="sums"))
     low, high = sorted(words)
     said = f"flag = {high} (against {low})"
-    (row,) = result.edges.to_dict("records")
+    (row,) = result.table("edges").to_dict("records")
     assert (row["effect_sign"], row["effect_of"]) == (sign, said)
-    assert row["effect_measure"] != "association" or row["effect"] is None
+    assert row["effect_measure"] != "association" or np.isnan(row["effect"])
     assert said in "\n".join(result.lines())
     assert said in result.page()
     (edge,) = result.to_dict()["evidence"]["edges"]

@@ -163,9 +163,9 @@ def test_two_sites_find_verdicts_with_the_coordinator_as_their_dealer(evidence):
         SiteView.of_table(own.table, min_cell_size=policy.min_cell_size, device="cpu")
         for own in federation.sites
     ]
-    facts = Facts(len(found.graph.nodes), 2, fewest=2)
+    facts = Facts(len(found.finding.graph.nodes), 2, fewest=2)
     outcome, _ = drive(algorithm.ask(facts), sites)
-    assert found.graph.skeleton().tolist() == outcome.skeleton.tolist()
+    assert found.finding.graph.skeleton().tolist() == outcome.skeleton.tolist()
     assert outcome.skeleton.any()
 
 
@@ -217,7 +217,7 @@ def test_a_report_says_what_was_opened_before_the_bits(algorithm, evidence, befo
     result = Federation.split(sample(), 3, seed=6).run(
         algorithm(evidence=evidence, reveal="bits", max_cond_size=0, colliders="sepset")
     )
-    said = " ".join(result.evidence.remarks)
+    said = " ".join(result.finding.evidence.remarks)
     assert "one bit was opened, whether it says dependent" in said
     assert ("the rows of all sites together" in said) is before
     kinds = {kind for own in result.rounds for kind in own.kind.split("+")}
@@ -234,7 +234,7 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     assert "nothing but bits of tests over 4 sites" in lines
     assert "a step of secure tests" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
-    assert loaded.details["reveal"] == "bits"
+    assert loaded.finding.details["reveal"] == "bits"
     assert loaded.to_dict() == result.to_dict()
 
 

@@ -107,7 +107,9 @@ def test_all_protections_give_the_same_bits_and_graph():
 
 @pytest.mark.parametrize("sepset", ["max", "vote"])
 def test_whole_runs_agree(sepset):
-    graphs = [hospitals(p).run(FedPC(evidence="vote", sepset=sepset)).graph for p in PROTECTIONS]
+    graphs = [
+        hospitals(p).run(FedPC(evidence="vote", sepset=sepset)).finding.graph for p in PROTECTIONS
+    ]
     assert graphs[0] == graphs[1] == graphs[2]
     assert sorted(graphs[0].nodes) == sorted(NAMES)
 
@@ -619,4 +621,4 @@ def test_ledgers_hold_exactly_what_left():
 def test_replacing_the_wire_does_not_change_the_result():
     one = hospitals().run(FedPC(evidence="vote"))
     other = replace(hospitals(), wire=adversary.RecordingEngine).run(FedPC(evidence="vote"))
-    assert one.graph == other.graph
+    assert one.finding.graph == other.finding.graph

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from pages import Page
+from report_run import altered
 
 from cipherdag import Federation, FedPC
+from cipherdag.findings.edge_table import edge_differences
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
 from cipherdag.results.compared_page import compared_page
-from cipherdag.results.comparing import edge_differences
 
 MARKS = {"→": "-->", "←": "<--", "—": "---", "none": ""}
 
@@ -49,10 +48,12 @@ def test_every_difference_of_two_runs_is_on_the_page(runs):
         assert (said == "in A only") == (marks[1] == "")
         assert (said == "in B only") == (marks[0] == "")
         found.add((min(source, target), max(source, target), *marks, same))
-    assert found == set(edge_differences(here.graph, there.graph))
+    assert found == set(edge_differences(here.finding.graph, there.finding.graph))
     evidence = " ".join(page.column("edge-table", "Evidence"))
     assert "A: " in evidence
-    assert evidence.count("p ") >= sum(own.p_value is not None for own in here.evidence.edges)
+    assert evidence.count("p ") >= sum(
+        own.p_value is not None for own in here.finding.evidence.edges
+    )
     settings = page.texts["body"]
     assert "Settings that differ" in settings
     assert "vote" in settings
@@ -71,7 +72,7 @@ def test_graphs_over_other_and_hostile_names_are_compared(runs):
     one = CausalGraph.from_edges(names[:3], [(names[1], names[0])])
     two = CausalGraph.from_edges(names[1:], [(names[2], names[1])], [names[2:]])
     here, there = (
-        replace(runs[0], graph=own, dag=own, evidence=GraphEvidence(), details={})
+        altered(runs[0], graph=own, dag=own, evidence=GraphEvidence(), details={})
         for own in (one, two)
     )
     page = page_of(here, there)
@@ -79,7 +80,7 @@ def test_graphs_over_other_and_hostile_names_are_compared(runs):
     assert boxes == set(names)
     assert sorted(own[-1] for own in rows_of(page)) == ["in A only", "in B only", "in B only"]
     empty = CausalGraph.empty(names)
-    nothing = replace(here, graph=empty, dag=empty)
+    nothing = altered(here, graph=empty, dag=empty)
     assert "Neither run found an edge." in page_of(nothing, nothing).texts["main"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from report_run import page_of
+from report_run import altered, page_of
 
 from cipherdag import Describe, Federation
 
@@ -29,22 +29,22 @@ def result():
 
 def test_it_is_one_short_line_and_two_tables(result):
     assert repr(result) == (
-        "DescriptionResult(describe over 3 sites, masking: 3 variables, 1500 rows, 6 rounds)"
+        "Run[Description](describe over 3 sites, masking: 3 variables, 1500 rows, 6 rounds)"
     )
-    assert list(result.table["column"]) == ["age", "crp", "stage"]
-    assert list(result.categories["category"]) == ["I", "II", "III", "IV"]
+    assert list(result.table("columns")["column"]) == ["age", "crp", "stage"]
+    assert list(result.table("categories")["category"]) == ["I", "II", "III", "IV"]
     assert result._repr_html_().count("<table") == 2
 
 
 def test_every_number_of_the_page_is_the_result_s(result):
     page = page_of(result)
-    assert page.column("column-table", "Column") == list(result.columns)
+    assert page.column("column-table", "Column") == list(result.finding.columns)
     for heading, own in (("Mean", "mean"), ("Standard deviation", "deviation")):
         shown = page.column("column-table", heading, values=True)
-        expected = [getattr(column, own) for column in result.columns.values()]
+        expected = [getattr(column, own) for column in result.finding.columns.values()]
         assert shown == [[] if value is None else [str(value)] for value in expected]
     shares = page.column("category-table", "Share", values=True)
-    assert shares == [[str(share)] for _, _, _, share, _ in result.category_rows()]
+    assert shares == [[str(share)] for _, _, _, share, _ in result.finding.cells("categories")]
     assert "cause" not in page.texts["main"]
     assert "truth" not in page.texts["main"].lower()
 
@@ -52,7 +52,7 @@ def test_every_number_of_the_page_is_the_result_s(result):
 def test_the_terminal_has_every_column_and_what_is_odd(result):
     text = "\n".join(result.lines())
     assert "1,500 rows of 3 sites together:" in text
-    for name, own in result.columns.items():
+    for name, own in result.finding.columns.items():
         assert name in text
         if own.mean is not None:
             assert f"mean {own.mean:.4g}, sd {own.deviation:.4g}" in text
@@ -61,14 +61,14 @@ def test_the_terminal_has_every_column_and_what_is_odd(result):
 
 
 def test_where_only_sites_know_the_names_categories_have_numbers(result):
-    assert list(replace(result, schema="").categories["category"]) == ["1", "2", "3", "4"]
+    assert list(replace(result, schema="").table("categories")["category"]) == ["1", "2", "3", "4"]
 
 
 def test_hostile_names_are_text_wherever_they_stand(result):
-    names = dict(zip(result.columns, HOSTILE, strict=True))
-    attacked = replace(
+    names = dict(zip(result.finding.columns, HOSTILE, strict=True))
+    attacked = altered(
         result,
-        columns={names[name]: own for name, own in result.columns.items()},
+        columns={names[name]: own for name, own in result.finding.columns.items()},
         identifiers={names[name]: own for name, own in result.identifiers.items()},
         schema="",
     )

@@ -18,9 +18,9 @@ from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTests
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.federation.simulated import Federation
-from cipherdag.findings.conclusion import LearntGraph
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 
 ALPHA = 0.01
 
@@ -65,17 +65,19 @@ def test_the_p_value_of_an_edge_is_the_largest_of_its_tests_on_all_rows(tmp_path
     }
     federation = Federation.split(frame, 3, device="cpu")
     result = federation.run(FedPC(evidence="pooled", alpha=ALPHA))
-    assert {frozenset((own.source, own.target)) for own in result.graph.edges} == set(expected)
-    for own in result.edges.itertuples(index=False, name=None):
+    assert {frozenset((own.source, own.target)) for own in result.finding.graph.edges} == set(
+        expected
+    )
+    for own in result.table("edges").itertuples(index=False, name=None):
         p, under = expected[frozenset(own[:2])]
         assert own[3] == pytest.approx(p, rel=1e-5, abs=1e-12)
         assert set(filter(None, own[4].split("; "))) == under
     saved = result.save(tmp_path / "out")
     table = pd.read_csv(saved / "edges.csv", keep_default_na=False)
-    assert table.equals(result.edges)
+    assert table.equals(result.table("edges"))
     told = json.loads((saved / "result.json").read_text("utf-8"))["evidence"]["edges"]
-    assert [own["p_value"] for own in told] == list(result.edges["p_value"])
-    assert Result.load(saved).edges.equals(result.edges)
+    assert [own["p_value"] for own in told] == list(result.table("edges")["p_value"])
+    assert Run.load(saved, LearntGraph).table("edges").equals(result.table("edges"))
     assert f"largest p-value is {told[0]['p_value']:.2g}" in (saved / "report.html").read_text()
 
 
@@ -83,8 +85,8 @@ def test_the_p_value_of_an_edge_is_the_largest_of_its_tests_on_all_rows(tmp_path
 def test_every_kind_of_evidence_over_all_sites_tells_a_p_value_of_every_edge(kind):
     algorithm = FedPC(evidence=kind, alpha=ALPHA, reveal="sums")
     result = Federation.split(rows(), 3, device="cpu").run(algorithm)
-    assert len(result.edges)
-    assert (result.edges["p_value"] <= ALPHA).all()
+    assert len(result.table("edges"))
+    assert (result.table("edges")["p_value"] <= ALPHA).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1) | st.just(math.nan)), max_size=30))
@@ -111,9 +113,9 @@ def test_every_pair_without_an_edge_has_the_set_that_separates_it(tmp_path):
     frame = rows()
     result = Federation.split(frame, 3, device="cpu").run(FedPC(evidence="pooled", alpha=ALPHA))
     place = {name: k for k, name in enumerate(frame.columns)}
-    joined = {frozenset((own.source, own.target)) for own in result.graph.edges}
+    joined = {frozenset((own.source, own.target)) for own in result.finding.graph.edges}
     apart = {frozenset(own) for own in combinations(frame.columns, 2)} - joined
-    table = result.separations
+    table = result.table("separations")
     assert len(table) == len(apart) > 0
     assert {frozenset(own) for own in table[["first", "second"]].itertuples(index=False)} == apart
     for x, y, names, support in table.itertuples(index=False, name=None):
@@ -124,12 +126,11 @@ def test_every_pair_without_an_edge_has_the_set_that_separates_it(tmp_path):
     saved = result.save(tmp_path / "out")
     told = pd.read_csv(saved / "separations.csv", keep_default_na=False)
     assert told.equals(table)
-    assert Result.load(saved).separations.equals(table)
+    assert Run.load(saved, LearntGraph).table("separations").equals(table)
 
 
 def kind_of(graph, dag):
-    found = LearntGraph(graph=graph, dag=dag)
-    return Result.graph_kind.fget(found)
+    return LearntGraph(graph=graph, dag=dag).graph_kind
 
 
 def test_a_graph_is_called_a_dag_only_where_it_is_one():

@@ -36,7 +36,7 @@ def result():
 
 def test_it_is_one_short_line_and_a_table(result):
     assert repr(result) == (
-        "EffectResult(effect over 3 sites, masking: 3 variables, the effect of drug on "
+        "Run[EstimatedEffect](effect over 3 sites, masking: 3 variables, the effect of drug on "
         f"{NAME}, {len(result.rounds)} rounds)"
     )
     assert result._repr_html_().count("<table") == 1
@@ -44,28 +44,30 @@ def test_it_is_one_short_line_and_a_table(result):
 
 
 def test_the_tables_have_every_number_of_the_sets(result):
-    table = result.by_graph
-    told = [own for own in result.sets if own.contrasts]
+    table = result.table("effects")
+    told = [own for own in result.finding.sets if own.contrasts]
     assert len(told) == 2
-    assert table.loc[0, "estimate"] == result.estimate == told[0].contrasts[0].estimate
-    assert result.interval == (table.loc[0, "low"], table.loc[0, "high"])
-    assert result.standard_error == table.loc[0, "standard_error"]
-    assert len(table) == 3 * len(told) + len(result.sets) - len(told)
+    assert table.loc[0, "estimate"] == result.finding.estimate == told[0].contrasts[0].estimate
+    assert result.finding.interval == (table.loc[0, "low"], table.loc[0, "high"])
+    assert result.finding.standard_error == table.loc[0, "standard_error"]
+    assert len(table) == 3 * len(told) + len(result.finding.sets) - len(told)
     none = table[table["note"] == "no effect"]
     assert (none["estimate"] == 0.0).all()
-    assert result.range == (0.0, max(own.contrasts[0].estimate for own in told))
+    assert result.finding.range == (0.0, max(own.contrasts[0].estimate for own in told))
     assert set(table["scale"]) == {"difference", "ratio", "odds ratio"}
-    assert set(result.overlap["arm"]) == {"False", "True"}
-    assert len(result.between_sites) == len(told)
+    assert set(result.table("overlap")["arm"]) == {"False", "True"}
+    assert len(result.table("between_sites")) == len(told)
 
 
 def test_the_page_has_them_too_and_says_nothing_else(result):
     page = page_of(result)
     shown = page.column("effect-table", "Estimate", values=True)
-    assert shown == [[str(row[7])] for row in result.effect_rows()]
+    assert shown == [[str(row[7])] for row in result.finding.cells("effects")]
     means = page.column("arm-table", "Mean", values=True)
-    assert means == [[str(row[3])] for row in result.mean_rows()]
-    assert page.column("between-table", "Arm") == [row[1] for row in result.between_rows()]
+    assert means == [[str(row[3])] for row in result.finding.mean_rows()]
+    assert page.column("between-table", "Arm") == [
+        row[1] for row in result.finding.cells("between_sites")
+    ]
     assert NAME in page.texts["main"]  # as text, hence escaped
     assert "<b>cured</b>" not in result.page()
 
@@ -74,7 +76,7 @@ def test_the_scatter_between_sites_is_shown_no_finer_than_sites_move_it(result):
     assert BETWEEN_PERTURBED in result.report.limits
     assert BETWEEN_PERTURBED in page_of(result).texts["main"]
     page, text = page_of(result), "\n".join(result.lines())
-    rows = result.between_rows()
+    rows = result.finding.cells("between_sites")
     assert page.column("between-table", "p", values=True) == [[str(row[7])] for row in rows]
     assert page.column("between-table", "p") == [f"{row[7]:.2g}" for row in rows]
     assert page.column("between-table", "I²") == [
@@ -93,10 +95,10 @@ def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(resul
 
 
 def test_of_a_first_set_without_an_estimate_the_number_is_missing_not_made_up(result):
-    first = replace(result.sets[0], contrasts=(), why="not identified")
-    bare = replace(result, sets=(first, *result.sets[1:]))
-    assert math.isnan(bare.estimate)
-    assert bare.by_graph.loc[0, "note"] == "not identified"
+    first = replace(result.finding.sets[0], contrasts=(), why="not identified")
+    bare = replace(result, finding=replace(result.finding, sets=(first, *result.finding.sets[1:])))
+    assert math.isnan(bare.finding.estimate)
+    assert bare.table("effects").loc[0, "note"] == "not identified"
     assert "not identified" in bare.page()
 
 
@@ -126,9 +128,9 @@ def test_a_cause_as_strong_as_the_e_value_explains_just_this_ratio(ratio):
 
 
 def test_the_page_and_the_terminal_say_how_strong_an_unmeasured_cause_must_be(result):
-    said = result.unmeasured_lines()
+    said = result.finding.unmeasured_lines
     assert len(said) == 2  # the graph leaves two sets with an effect
-    ratios = [one for own in result.sets for one in own.contrasts if one.scale == "ratio"]
+    ratios = [one for own in result.finding.sets for one in own.contrasts if one.scale == "ratio"]
     for line, one in zip(said, ratios, strict=True):
         assert shown(one.e_values[0]) in line
     assert result.page().count("(E-value)") == 2

@@ -10,10 +10,11 @@ import pytest
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.federation.simulated import Federation
+from cipherdag.findings.edge_table import edge_differences
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
-from cipherdag.results.comparing import edge_differences
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 
 FEDERATION = Federation.split(asia().sample(1500, np.random.default_rng(0)), 3, device="cpu")
 RESULT = FEDERATION.run(FedPC(reveal="sums"))
@@ -27,7 +28,8 @@ def test_what_is_printed_is_one_short_line():
     ))  # fmt: skip
     assert len(repr(many)) < 100
     assert repr(RESULT) == (
-        f"Result(fedpc over 3 sites, masking: 8 variables, {len(RESULT.graph.edges)} edges, "
+        "Run[LearntGraph](fedpc over 3 sites, masking: 8 variables, "
+        f"{len(RESULT.finding.graph.edges)} edges, "
         f"{len(RESULT.rounds)} rounds)"
     )
 
@@ -36,48 +38,50 @@ def test_edges_are_a_table_that_makes_the_graph_again():
     status = ["status", "why"]
     effect = ["effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of"]
     tested = ["p_value", "given", *effect, *status]
-    assert list(RESULT.edges.columns) == ["from", "to", "mark", *tested]
-    rows = RESULT.edges[["from", "to", "mark"]].itertuples(index=False, name=None)
-    assert CausalGraph.from_marked(RESULT.graph.nodes, rows) == RESULT.graph
-    assert list(BY_BITS.edges.columns) == ["from", "to", "mark", *status]
+    assert list(RESULT.table("edges").columns) == ["from", "to", "mark", *tested]
+    rows = RESULT.table("edges")[["from", "to", "mark"]].itertuples(index=False, name=None)
+    assert CausalGraph.from_marked(RESULT.finding.graph.nodes, rows) == RESULT.finding.graph
+    assert list(BY_BITS.table("edges").columns) == ["from", "to", "mark", *status]
     again = FEDERATION.run(FedPC(bootstrap=3, reveal="sums"))
     shares = ["confidence", "any_edge", "consensus"]
-    assert list(again.edges.columns) == ["from", "to", "mark", *shares, *tested]
-    assert again.consensus(0.01).skeleton().sum() >= again.consensus().skeleton().sum()
+    assert list(again.table("edges").columns) == ["from", "to", "mark", *shares, *tested]
+    assert (
+        again.finding.consensus(0.01).skeleton().sum() >= again.finding.consensus().skeleton().sum()
+    )
     with pytest.raises(ParameterError, match="replicates"):
-        RESULT.consensus()
-    assert again.edges["p_value"].equals(RESULT.edges["p_value"])
-    undone = RESULT.edges["p_value"].isna()
-    assert (RESULT.edges["status"][undone].isin(["undone", "untested"])).all()
-    assert (RESULT.edges["status"][~undone] == "tested").all()
-    assert (RESULT.edges["why"] != "")[undone].all()
-    voted = FEDERATION.run(FedPC(evidence="vote")).edges
+        RESULT.finding.consensus()
+    assert again.table("edges")["p_value"].equals(RESULT.table("edges")["p_value"])
+    undone = RESULT.table("edges")["p_value"].isna()
+    assert (RESULT.table("edges")["status"][undone].isin(["undone", "untested"])).all()
+    assert (RESULT.table("edges")["status"][~undone] == "tested").all()
+    assert (RESULT.table("edges")["why"] != "")[undone].all()
+    voted = FEDERATION.run(FedPC(evidence="vote")).table("edges")
     assert list(voted.columns) == ["from", "to", "mark", "strength", *status]
     assert voted["strength"][voted["status"] == "tested"].between(0.3, 1).all()
     assert voted["strength"][voted["status"] != "tested"].isna().all()
-    assert list(again.edges["from"]) == list(RESULT.edges["from"])
+    assert list(again.table("edges")["from"]) == list(RESULT.table("edges")["from"])
 
 
 def test_a_loaded_result_is_the_same_in_the_hand(tmp_path):
-    loaded = Result.load(RESULT.save(tmp_path / "result"))
+    loaded = Run.load(RESULT.save(tmp_path / "result"), LearntGraph)
     assert repr(loaded) == repr(RESULT)
-    assert loaded.edges.equals(RESULT.edges)
-    assert RESULT.compare(loaded)["same"].all()
+    assert loaded.table("edges").equals(RESULT.table("edges"))
+    assert RESULT.finding.compare(loaded.finding)["same"].all()
 
 
 def test_a_saved_graph_that_is_not_what_it_claims_is_refused(tmp_path):
     file = RESULT.save(tmp_path / "out") / "result.json"
     saved = json.loads(file.read_text("utf-8"))
     assert saved["graph_kind"] == "cpdag"
-    names = list(RESULT.graph.nodes)[:3]
+    names = list(RESULT.finding.graph.nodes)[:3]
     turns = zip(names, [*names[1:], names[0]], strict=True)
     saved["edges"] = [{"from": a, "to": b, "mark": "-->"} for a, b in turns]
     file.write_text(json.dumps(saved), "utf-8")
     with pytest.raises(GraphError, match="the directed edges form a cycle"):
-        Result.load(tmp_path / "out")
+        Run.load(tmp_path / "out", LearntGraph)
     del saved["graph_kind"]  # as earlier revisions wrote it: nothing is claimed
     file.write_text(json.dumps(saved), "utf-8")
-    assert Result.load(tmp_path / "out").graph.kind == "pdag"
+    assert Run.load(tmp_path / "out", LearntGraph).finding.graph.kind == "pdag"
 
 
 def graph(*edges):
@@ -99,15 +103,15 @@ def test_two_graphs_pair_by_pair():
     turned = [(x, y, two, one, same) for x, y, one, two, same in edge_differences(there, here)]
     assert turned == edge_differences(here, there)
     assert all(row[-1] for row in edge_differences(here, here))
-    frame = RESULT.compare(CausalGraph.empty(RESULT.graph.nodes))
+    frame = RESULT.finding.compare(CausalGraph.empty(RESULT.finding.graph.nodes))
     assert list(frame.columns) == ["from", "to", "here", "there", "same"]
-    assert len(frame) == len(RESULT.edges)
+    assert len(frame) == len(RESULT.table("edges"))
     assert not frame["same"].any()
 
 
 @pytest.mark.parametrize("name", ["fedpc", "FedPC", " fedpc "])
 def test_an_algorithm_may_be_named(name):
-    assert FEDERATION.run(name).graph == BY_BITS.graph
+    assert FEDERATION.run(name).finding.graph == BY_BITS.finding.graph
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,19 @@ import pytest
 from labelled_runs import LABELS, discrete_table
 from oracle import random_dag
 from pages import Page
-from report_run import TRUTH, asia_run, page_of
+from report_run import TRUTH, altered, asia_run, page_of
 
 from cipherdag import FedCMFS, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.findings.curves import Curves, Series
-from cipherdag.findings.heat_map import HeatMap
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.panels.curves import Curves, Series
+from cipherdag.findings.panels.heat_map import HeatMap
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.protocol.progress import DropOut
-from cipherdag.results.result import Result
+from cipherdag.results.run import Run
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -52,12 +53,12 @@ def selection():
 
 def test_every_number_of_a_graph_report_is_the_results(result):
     page = page_of(result, truth=TRUTH, written=datetime(2026, 5, 4, 3, 2, tzinfo=UTC))
-    edges = result.graph.edges
+    edges = result.finding.graph.edges
     assert page.column("edge-table", "From") == [edge.source for edge in edges]
     assert page.column("edge-table", "To") == [edge.target for edge in edges]
     arrows = {"-->": "→", "---": "—"}
     assert page.column("edge-table", "Mark") == [arrows[edge.mark] for edge in edges]
-    known = [result.evidence.of(edge.source, edge.target) for edge in edges]
+    known = [result.finding.evidence.of(edge.source, edge.target) for edge in edges]
     assert page.column("edge-table", "Strength", values=True) == [
         [str(own.strength)] if own.status == "tested" else [] for own in known
     ]
@@ -76,7 +77,9 @@ def test_every_number_of_a_graph_report_is_the_results(result):
     assert page.column("site-table", "Ledger") == ["unbroken and signed"] * 3
     accuracy = next(rows for rows in page.tables.values() if rows[0][0][0] == "Compared")
     for row, metrics in zip(
-        accuracy[1:], (result.metrics_cpdag(TRUTH), result.metrics(TRUTH)), strict=True
+        accuracy[1:],
+        (result.finding.metrics_cpdag(TRUTH), result.finding.metrics(TRUTH)),
+        strict=True,
     ):
         own = asdict(metrics)
         names = "shd reverse extra miss correct precision recall f1".split()
@@ -99,21 +102,21 @@ def test_every_edge_is_drawn_once_and_leads_to_its_row(result):
     page = page_of(result)
     drawn = [own for tag, own in page.elements if "cd-edge" in own.get("class", "")]
     assert [own["href"] for own in drawn] == [
-        f"#edge-{number}" for number in range(1, len(result.graph.edges) + 1)
+        f"#edge-{number}" for number in range(1, len(result.finding.graph.edges) + 1)
     ]
     assert [json.loads(own["data-ends"]) for own in drawn] == [
-        [edge.source, edge.target] for edge in result.graph.edges
+        [edge.source, edge.target] for edge in result.finding.graph.edges
     ]
     boxes = [own["data-node"] for _, own in page.elements if "data-node" in own]
-    assert sorted(boxes) == sorted(result.graph.nodes)
+    assert sorted(boxes) == sorted(result.finding.graph.nodes)
     heads = [own for _, own in page.elements if own.get("class") == "cd-head"]
-    assert len(heads) == len(result.graph.directed)
+    assert len(heads) == len(result.finding.graph.directed)
 
 
 def test_the_truth_is_told_edge_by_edge(result):
     page = page_of(result, truth=TRUTH)
     verdicts = page.column("edge-table", "Truth")
-    metrics = result.metrics_cpdag(TRUTH)
+    metrics = result.finding.metrics_cpdag(TRUTH)
     assert verdicts.count("as in the truth") == metrics.correct
     assert verdicts.count("not in the truth") == metrics.extra
     assert sum(verdict.startswith("truth: ") for verdict in verdicts) == metrics.reverse
@@ -125,7 +128,7 @@ def test_the_truth_is_told_edge_by_edge(result):
 
 def test_every_number_of_a_feature_report_is_the_results(selection):
     page = page_of(selection)
-    rows = [(label, own) for label, chosen in selection.features.items() for own in chosen]
+    rows = [(label, own) for label, chosen in selection.finding.features.items() for own in chosen]
     assert rows
     assert page.column("feature-table", "Label") == [label for label, _ in rows]
     assert page.column("feature-table", "Feature") == [own.feature for _, own in rows]
@@ -137,18 +140,20 @@ def test_every_number_of_a_feature_report_is_the_results(selection):
 
 
 def test_numbers_of_numpy_are_saved_as_what_they_are(result, tmp_path):
-    edge, *others = result.evidence.edges
-    evidence = replace(result.evidence, edges=(replace(edge, strength=np.float32(0.5)), *others))
-    replace(result, evidence=evidence).save(tmp_path / "run")
-    assert Result.load(tmp_path / "run").evidence.edges[0].strength == 0.5
+    edge, *others = result.finding.evidence.edges
+    evidence = replace(
+        result.finding.evidence, edges=(replace(edge, strength=np.float32(0.5)), *others)
+    )
+    altered(result, evidence=evidence).save(tmp_path / "run")
+    assert Run.load(tmp_path / "run", LearntGraph).finding.evidence.edges[0].strength == 0.5
 
 
 def hostile(result):
-    names = dict(zip(result.graph.nodes, HOSTILE, strict=True))
-    return replace(
+    names = dict(zip(result.finding.graph.nodes, HOSTILE, strict=True))
+    return altered(
         result,
-        graph=result.graph.relabel(names),
-        dag=result.dag.relabel(names),
+        graph=result.finding.graph.relabel(names),
+        dag=result.finding.dag.relabel(names),
         dag_note=HOSTILE[0],
         identifiers={names[name]: own for name, own in result.identifiers.items()},
         parameters={HOSTILE[0]: HOSTILE[1]} | dict(result.parameters),
@@ -157,7 +162,7 @@ def hostile(result):
             measure=HOSTILE[0],
             edges=tuple(
                 EdgeEvidence(names[e.source], names[e.target], e.strength, HOSTILE[1], HOSTILE[:3])
-                for e in result.evidence.edges
+                for e in result.finding.evidence.edges
             ),
             support=HOSTILE[1],
             separations=(Separation(HOSTILE[0], HOSTILE[1], HOSTILE[2:4], 0.5),),
@@ -191,7 +196,7 @@ HOSTILE_PANELS = (
 
 def test_hostile_names_are_text_wherever_they_stand(result):
     attacked = hostile(result)
-    truth = TRUTH.relabel(dict(zip(result.graph.nodes, HOSTILE, strict=True)))
+    truth = TRUTH.relabel(dict(zip(result.finding.graph.nodes, HOSTILE, strict=True)))
     page = page_of(attacked, truth=truth, panels=HOSTILE_PANELS)
     plain = page_of(result, truth=TRUTH, panels=HOSTILE_PANELS)
     tags = {tag for tag, _ in plain.elements}
@@ -205,22 +210,22 @@ def test_hostile_names_are_text_wherever_they_stand(result):
 
 def test_every_effect_is_answered_as_the_graph_answers_it(result):
     page = page_of(result)
-    nodes = result.graph.nodes
+    nodes = result.finding.graph.nodes
     pairs = list(itertools.permutations(nodes, 2))
     asked = [page.column("query-table", heading) for heading in ("Cause", "Outcome")]
     assert list(zip(*asked, strict=True)) == pairs
     for (cause, outcome), said in zip(pairs, page.column("query-table", "Answer"), strict=True):
-        lines = str(result.graph.identify(cause, outcome)).split("\n")
+        lines = str(result.finding.graph.identify(cause, outcome)).split("\n")
         assert said == "; ".join(line.strip() for line in lines)
 
 
 def test_no_effect_is_answered_of_many_variables_or_of_what_is_no_class(result):
     many = CausalGraph.empty([f"v{number}" for number in range(21)])
     cycle = [("VisitToAsia", "Smoking"), ("Smoking", "XRay"), ("XRay", "VisitToAsia")]
-    wrong = CausalGraph.from_edges(result.graph.nodes, cycle)
+    wrong = CausalGraph.from_edges(result.finding.graph.nodes, cycle)
     for own in (many, wrong):
         known = {name: str(number) for number, name in enumerate(own.nodes)}
-        changed = replace(
+        changed = altered(
             result, graph=own, dag=own, evidence=GraphEvidence(), identifiers=known, details={}
         )
         assert "query-table" not in page_of(changed).tables
@@ -255,7 +260,7 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
     dag = random_dag(130, 2.0, np.random.default_rng(3))
     graph = CausalGraph.from_arcs([f"gene{i}" for i in range(130)], dag)
     names = {name: str(k) for k, name in enumerate(graph.nodes, start=1)}
-    large = replace(result, graph=graph, dag=graph, identifiers=names, evidence=GraphEvidence())
+    large = altered(result, graph=graph, dag=graph, evidence=GraphEvidence(), identifiers=names)
     page = page_of(large)
     links = [own for tag, own in page.elements if tag == "a" and "data-edge" in own]
     joined = [[edge.source, edge.target] for edge in graph.edges]
@@ -272,11 +277,11 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
 
 
 def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
-    monkeypatch.setattr("cipherdag.results.graph_sections.MOST_DRAWN", 110)
+    monkeypatch.setattr("cipherdag.findings.graph_page.MOST_DRAWN", 110)
     names = [f"gene{i}" for i in range(120)]
     chain = CausalGraph.from_edges(names, directed=list(itertools.pairwise(names)))
     identifiers = {name: str(k) for k, name in enumerate(names, start=1)}
-    large = replace(
+    large = altered(
         result, graph=chain, dag=chain, identifiers=identifiers, evidence=GraphEvidence()
     )
     page = page_of(large)
@@ -290,8 +295,8 @@ def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
 
 
 def test_a_result_without_edges_or_evidence_has_a_report(result):
-    empty = CausalGraph.empty(result.graph.nodes)
-    page = page_of(replace(result, graph=empty, dag=empty, evidence=GraphEvidence()))
+    empty = CausalGraph.empty(result.finding.graph.nodes)
+    page = page_of(altered(result, graph=empty, dag=empty, evidence=GraphEvidence()))
     assert "No edge was found." in page.texts["main"]
 
 
@@ -312,7 +317,7 @@ def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(res
 
 
 def test_the_ways_of_tests_over_all_sites_are_counted(result):
-    skeleton, arcs = result.graph.skeleton(), result.graph.arcs
+    skeleton, arcs = result.finding.graph.skeleton(), result.finding.graph.arcs
     outcome = FedPCOutcome(
         skeleton=skeleton,
         arcs=arcs,
@@ -320,9 +325,9 @@ def test_the_ways_of_tests_over_all_sites_are_counted(result):
         support={},
         tests={"pooled": 41, "withheld: stratified": 7},
     )
-    facts = Facts(len(arcs), 3, names=result.graph.nodes)
+    facts = Facts(len(arcs), 3, names=result.finding.graph.nodes)
     found = FedPC(evidence="pooled").conclude(outcome, facts)
-    page = page_of(replace(result, **vars(found)))
+    page = page_of(replace(result, finding=found))
     assert "Tests over all sites: 41 pooled, 7 withheld: stratified." in page.texts["main"]
 
 
@@ -345,18 +350,19 @@ def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
     result.save(tmp_path, truth=TRUTH)
     Page((tmp_path / "report.html").read_text("utf-8")).check_offline()
     saved = json.loads((tmp_path / "result.json").read_text("utf-8"))
-    assert Result.load(tmp_path).evidence == result.evidence
+    assert Run.load(tmp_path, LearntGraph).finding.evidence == result.finding.evidence
     untested = ("p_value", "given", "effect", "known", "consensus")  # is not written
-    edges = [asdict(own) for own in result.evidence.edges]
+    edges = [asdict(own) for own in result.finding.evidence.edges]
     told = [{key: own[key] for key in own if key not in untested} for own in edges]
     assert saved["evidence"]["edges"] == json.loads(json.dumps(told))
 
 
 def test_a_p_value_that_the_grid_rounds_to_0_is_told_as_below_what_it_can_tell(selection):
-    label, chosen = next((name, own) for name, own in selection.features.items() if own)
-    rounded = replace(
+    label, chosen = next((name, own) for name, own in selection.finding.features.items() if own)
+    rounded = altered(
         selection,
-        features=dict(selection.features) | {label: (replace(chosen[0], p_value=0.0), *chosen[1:])},
+        features=dict(selection.finding.features)
+        | {label: (replace(chosen[0], p_value=0.0), *chosen[1:])},
     )
     page = page_of(rounded)
     assert page.column("feature-table", "p-value")[0] == "< 4.8e-07"
@@ -367,9 +373,10 @@ def test_a_p_value_that_the_grid_rounds_to_0_is_told_as_below_what_it_can_tell(s
 def test_what_was_known_and_what_few_replicates_have_is_drawn_so(result):
     marks = {0: {"consensus": ""}, 1: {"consensus": "---"}, 2: {"known": "edge"}}
     edges = tuple(
-        replace(own, **marks.get(number, {})) for number, own in enumerate(result.evidence.edges)
+        replace(own, **marks.get(number, {}))
+        for number, own in enumerate(result.finding.evidence.edges)
     )
-    page = page_of(replace(result, evidence=replace(result.evidence, edges=edges)))
+    page = page_of(altered(result, evidence=replace(result.finding.evidence, edges=edges)))
     drawn = [own["class"] for _, own in page.elements if "cd-edge" in own.get("class", "")]
     assert [("cd-doubtful" in own, "cd-known" in own) for own in drawn[:3]] == [
         (True, False),

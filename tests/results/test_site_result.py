@@ -58,11 +58,11 @@ def test_every_site_comes_to_the_coordinator_s_graph_by_its_own_names(hospitals)
     graph = found.graph
     for name, folder in hospitals.folders.items():
         own = site_result(folder)
-        names = dict(zip(graph.nodes, own.graph.nodes, strict=True))
-        assert set(own.graph.nodes) == set(own.identifiers)
-        assert len(graph.edges) == len(own.graph.edges) > 0
+        names = dict(zip(graph.nodes, own.finding.graph.nodes, strict=True))
+        assert set(own.finding.graph.nodes) == set(own.identifiers)
+        assert len(graph.edges) == len(own.finding.graph.edges) > 0
         assert {(names[e.source], names[e.target], e.mark) for e in graph.edges} == {
-            (e.source, e.target, e.mark) for e in own.graph.edges
+            (e.source, e.target, e.mark) for e in own.finding.graph.edges
         }
         assert own.parameters == msgspec.to_builtins(ALGORITHM)
         assert [r.aggregate for r in own.rounds] == [r.aggregate for r in session.rounds]
@@ -197,7 +197,7 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
     assert [r.n_sites for r in own.rounds] == [r.n_sites for r in session.rounds]
     assert {r.n_sites for r in own.rounds} == {3, 4}
     found = ALGORITHM.conclude(outcome, facts).graph
-    assert len(found.edges) == len(own.graph.edges)
+    assert len(found.edges) == len(own.finding.graph.edges)
     with pytest.raises(OutputError):
         site_result(made.folders["hospital-3"])
     made.close()
@@ -258,7 +258,7 @@ def test_each_site_learns_alone_by_what_it_stands_out(hospitals, algorithm):
     assert OWN_DETAIL not in found.details
     assert all(own["differs"] or own["coded"] for own in found.details[DETAIL] if not own["given"])
     said = {name: site_result(own) for name, own in hospitals.folders.items()}
-    apart = {name: dict(own.details[OWN_DETAIL]) for name, own in said.items()}
+    apart = {name: dict(own.finding.details[OWN_DETAIL]) for name, own in said.items()}
     assert {name: list(own) for name, own in apart.items()} == {
         NAMES[0]: ["bmi"],
         NAMES[1]: ["pulse"],
@@ -276,5 +276,5 @@ def test_a_site_without_its_data_still_has_its_result(hospitals, caplog):
     compared_run(hospitals)
     (hospitals.folders[NAMES[0]].path / "data.csv").unlink()
     own = site_result(hospitals.folders[NAMES[0]])
-    assert OWN_DETAIL not in own.details
+    assert OWN_DETAIL not in own.finding.details
     assert "not compared with the other sites" in caplog.text

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from followed_patients import EDGES, wards
-from report_run import page_of
+from report_run import altered, page_of
 
-from cipherdag import Federation, Survival, SurvivalResult
+from cipherdag import Federation, Survival, SurvivalAnalysis
 from cipherdag.sites.drafts.inference import infer_schema
 
 HOSTILE = "<script>alert(1)</script>"
@@ -23,9 +24,9 @@ def result():
 
 
 def test_its_tables_have_every_group_and_ratio(result):
-    assert result.group_names == ("new", "old")
-    assert list(result.table["time"]) == [*EDGES] * 2
-    assert list(result.hazard_ratios["of"]) == ["arm old rather than new", "age"]
+    assert result.finding.group_names == ("new", "old")
+    assert list(result.table("curves")["time"]) == [*EDGES] * 2
+    assert list(result.table("hazard_ratios")["of"]) == ["arm old rather than new", "age"]
     assert result._repr_html_().count("<table") == 2
 
 
@@ -33,12 +34,12 @@ def test_everything_says_which_category_is_the_event(result):
     assert "event: died = yes" in "\n".join(result.lines())
     assert "(died = yes)" in repr(result)
     assert "(event: died = yes)" in result.page()
-    assert replace(result, schema="").event_name == "died, category 2"
-    saved = result.to_dict()
-    assert SurvivalResult._read(saved)["event_category"] == saved.pop("event_category") == 2
-    assert SurvivalResult._read(saved)["event_category"] == 2  # saved before it was told
+    assert replace(result, schema="").finding.event_name == "died, category 2"
+    saved = json.loads(json.dumps(result.to_dict()))
+    assert SurvivalAnalysis.from_json(saved).event_category == saved.pop("event_category") == 2
+    assert SurvivalAnalysis.from_json(saved).event_category == 2  # saved before it was told
     saved["parameters"] = {"event_category": 1}
-    assert SurvivalResult._read(saved)["event_category"] == 1
+    assert SurvivalAnalysis.from_json(saved).event_category == 1
 
 
 def test_the_first_category_can_be_the_event():
@@ -54,22 +55,22 @@ def test_every_number_of_the_page_is_the_result_s(result):
     page = page_of(result)
     assert page.column("group-table", "Group") == ["new", "old"]
     for heading, numbers in (
-        ("Events", [sum(own.events) for own in result.curves]),
-        ("Observed", [int(own) for own in result.test.observed]),
-        ("Expected", result.test.expected),
+        ("Events", [sum(own.events) for own in result.finding.curves]),
+        ("Observed", [int(own) for own in result.finding.test.observed]),
+        ("Expected", result.finding.test.expected),
     ):
         shown = page.column("group-table", heading, values=True)
         assert shown == [[str(own)] for own in numbers]
     assert page.column("ratio-table", "Of") == ["arm old rather than new", "age"]
     for heading, name in (("Ratio", "ratio"), ("from", "low"), ("p", "p_value")):
         shown = page.column("ratio-table", heading, values=True)
-        assert shown == [[str(own)] for own in result.hazard_ratios[name]]
+        assert shown == [[str(own)] for own in result.table("hazard_ratios")[name]]
     assert "truth" not in page.texts["main"].lower()
 
 
 def test_curves_are_drawn_in_steps_within_their_intervals(result):
     (panel,) = result.report.panels
-    for own, series in zip(result.curves, panel.series, strict=True):
+    for own, series in zip(result.finding.curves, panel.series, strict=True):
         assert series.points == ((0.0, 1.0), *zip(EDGES, own.survival, strict=True))
         course = panel.course(series).removeprefix("M").split("L")
         assert len(course) == 2 * len(series.points)
@@ -86,38 +87,48 @@ def test_curves_are_drawn_in_steps_within_their_intervals(result):
 
 def test_the_terminal_has_every_group_and_the_test(result):
     text = "\n".join(result.lines())
-    counted = result.table.groupby("group")["events"].sum()
-    tested = zip(result.group_names, result.test.observed, result.test.expected, strict=True)
+    counted = result.table("curves").groupby("group")["events"].sum()
+    tested = zip(
+        result.finding.group_names,
+        result.finding.test.observed,
+        result.finding.test.expected,
+        strict=True,
+    )
     for name, own, expected in tested:
         assert f"  {name}  " in text
         assert f" sites, {counted[name]:,} events, " in text
         assert f"over all follow-up {own:,.0f} events, {expected:.1f} expected" in text
     assert "Log-rank test within sites, 3 of them: chi-square" in text
-    ratio = result.hazard_ratios["ratio"][0]
+    ratio = result.table("hazard_ratios")["ratio"][0]
     assert f"arm old rather than new  {ratio:.4g} (" in text
-    assert f"chi-square {result.test.statistic:.2f} with 1 degree of freedom" in text
+    assert f"chi-square {result.finding.test.statistic:.2f} with 1 degree of freedom" in text
 
 
 def test_events_beyond_the_last_edge_are_those_of_the_test_alone():
     asked = Survival(time="months", event="died", by="arm", edges=EDGES[:3])
     found = Federation.simulate(wards()).run(asked)
     text, page = "\n".join(found.lines()), page_of(found)
-    events = found.table.groupby("group")["events"].sum()
-    tested = zip(found.group_names, found.test.observed, found.test.expected, strict=True)
+    events = found.table("curves").groupby("group")["events"].sum()
+    tested = zip(
+        found.finding.group_names,
+        found.finding.test.observed,
+        found.finding.test.expected,
+        strict=True,
+    )
     for name, observed, expected in tested:
         assert observed > events[name] + 100
         assert f" sites, {events[name]:,} events, " in text
         assert f"over all follow-up {observed:,.0f} events, {expected:.1f} expected" in text
     assert page.column("group-table", "Events", values=True) == [[str(own)] for own in events]
-    assert sum(found.test.observed) == pytest.approx(sum(found.test.expected))
+    assert sum(found.finding.test.observed) == pytest.approx(sum(found.finding.test.expected))
 
 
 def test_where_only_sites_know_the_names_groups_have_numbers(result):
-    assert replace(result, schema="").group_names == ("1", "2")
-    assert replace(result, schema="").ratio_names == ("arm 2 rather than 1", "age")
+    assert replace(result, schema="").finding.group_names == ("1", "2")
+    assert replace(result, schema="").finding.ratio_names == ("arm 2 rather than 1", "age")
 
 
 def test_hostile_names_are_text_wherever_they_stand(result):
-    attacked = replace(result, time=HOSTILE, event=HOSTILE, by=HOSTILE, schema="")
+    attacked = altered(result, time=HOSTILE, event=HOSTILE, by=HOSTILE, schema="")
     assert HOSTILE not in attacked.page()
     assert "<script>alert" not in attacked._repr_html_()

@@ -13,7 +13,7 @@ from scripted import Installed, Scripts, about
 from site_logs import refused
 
 from cipherdag.federation import in_process
-from cipherdag.federation.one_run import carry_out
+from cipherdag.federation.run import carry_out
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import decode, encode, pack

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from functools import cache
 
 import numpy as np
@@ -20,6 +21,13 @@ def asia_run():
     return Federation.split(data, 3, seed=2).run(
         FedPC(evidence="vote"), seed=4, source={"command": "simulate"}
     )
+
+
+def altered(result, **changes):
+    """A result with other fields of its own, or of its finding."""
+    of_run = {own.name for own in fields(result)}
+    inner = {name: changes.pop(name) for name in changes.keys() - of_run}
+    return replace(result, finding=replace(result.finding, **inner), **changes)
 
 
 def page_of(result, **options):

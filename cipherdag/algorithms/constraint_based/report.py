@@ -19,10 +19,12 @@ from cipherdag.algorithms.constraint_based.untested import (
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.arrays import BoolMatrix
-from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Report
 from cipherdag.findings.confidence import Confidences
-from cipherdag.findings.edge_status import undone_warnings
-from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
+from cipherdag.findings.edge_table import undone_warnings
+from cipherdag.findings.finding import Report
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.pag import LearntPAG
+from cipherdag.findings.row_warnings import few_rows_detail, few_rows_warnings
 from cipherdag.findings.site_differences import (
     DETAIL,
     OWN_DETAIL,

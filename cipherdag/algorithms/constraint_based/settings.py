@@ -24,8 +24,10 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.findings.conclusion import Finding, LearntGraph, LearntPAG
 from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.findings.finding import Finding
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.pag import LearntPAG
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import (

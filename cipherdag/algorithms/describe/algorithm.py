@@ -13,6 +13,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
+from cipherdag.algorithms.describe.data_quality import remarks
 from cipherdag.algorithms.describe.summaries import Spreads, summaries_of
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
@@ -23,10 +24,9 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.parameters import row_bound
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.conclusion import Note, Report
-from cipherdag.findings.data_quality import remarks
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.finding import Note, Report
+from cipherdag.findings.panels.panel import Rows
 from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL, own_note, own_panel
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts

@@ -23,13 +23,9 @@ from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_
 from cipherdag.algorithms.parameters import check_parameters, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
-from cipherdag.findings.conclusion import Report
-from cipherdag.findings.effect import (
-    NO_EFFECT,
-    AdjustedEffect,
-    EstimatedEffect,
-    LeftOut,
-)
+from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, LeftOut
+from cipherdag.findings.estimated_effect import EstimatedEffect
+from cipherdag.findings.finding import Report
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer
 from cipherdag.questions.encodings import pack_integers

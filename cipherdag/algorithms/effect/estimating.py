@@ -30,13 +30,14 @@ from cipherdag.questions.estimation.effect_stages import (
     Stage,
     Variance,
 )
-from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
+from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.hazard_fits import CONVERGED
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
+from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]
 Opening = Generator["Question", "FloatVector", "FloatVector"]
@@ -233,7 +234,7 @@ class Estimation:
     def _cut(self, arms: Arms) -> str:
         """Why truncated weights do not adjust, where nothing but these does."""
         least, counts = self.question.truncate, arms.overlap
-        bins = sum(edge <= least for edge in OVERLAP[1:])
+        bins = sum(edge <= least for edge in PROPENSITY_EDGES[1:])
         if self.question.estimator != "ipw" or not counts.size or not bins:
             return ""
         cut = float(counts[..., :bins].sum() + counts[..., -bins:].sum()) / max(counts.sum(), 1.0)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from cipherdag.findings.conclusion import Report
-from cipherdag.findings.effect import AdjustedEffect, EstimatedEffect
-from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
+from cipherdag.findings.effect import AdjustedEffect
+from cipherdag.findings.estimated_effect import EstimatedEffect
+from cipherdag.findings.finding import Report
+from cipherdag.findings.refutation import contrasts_after, left_out_p_value, normal_p_value
 
 LIMITS = (
     (
@@ -178,17 +179,17 @@ def _refuted(effect: AdjustedEffect) -> Iterator[str]:
     for one in effect.contrasts:
         if one.scale != "difference":
             continue
-        for placebo in found_by(effect.refutations, "placebo treatment", one.arm):
+        for placebo in contrasts_after(effect.refutations, "placebo treatment", one.arm):
             if (chance := normal_p_value(placebo)) < DIFFER:
                 yield (
                     f"A placebo, dealt out by chance at every site, seems to act (p {chance:.2g}): "
                     "sites differ in treatment and outcome for other reasons than what is "
                     "adjusted for, or the model is wrong."
                 )
-        for changed in found_by(effect.refutations, "random common cause", one.arm):
+        for changed in contrasts_after(effect.refutations, "random common cause", one.arm):
             if abs(changed.estimate - one.estimate) > RANDOM_CAUSE_SE * one.error:
                 yield "A random number that is adjusted for, too, moves the estimate."
-        parts = found_by(effect.refutations, "rows left out", one.arm)
+        parts = contrasts_after(effect.refutations, "rows left out", one.arm)
         if (chance := left_out_p_value(parts, one.error)) < DIFFER:
             yield (
                 "Without a fifth of the rows the estimate changes by more than its standard error "

@@ -32,7 +32,8 @@ from cipherdag.algorithms.fedboss.set_sources import LikelihoodScores, TableScor
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import DataError, MixedTypesError
-from cipherdag.findings.conclusion import LearntGraph, Report
+from cipherdag.findings.finding import Report
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, members, topological
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.knowledge import Knowledge

@@ -13,11 +13,16 @@ from typing import Any
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE
 from cipherdag.arrays import BoolMatrix
-from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, EdgeCounts
-from cipherdag.findings.curves import Curves, Series
-from cipherdag.findings.few_rows import few_rows_detail, few_rows_warnings
-from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
+from cipherdag.findings.finding import Note, Report
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.panels.curves import Curves, Series
+from cipherdag.findings.row_warnings import (
+    few_rows_detail,
+    few_rows_warnings,
+    incomplete_detail,
+    scores_warnings,
+)
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of

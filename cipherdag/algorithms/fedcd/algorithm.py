@@ -20,7 +20,8 @@ from cipherdag.algorithms.fedcd.report import FedCDOutcome, concluded, reported
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
-from cipherdag.findings.conclusion import LearntGraph, Report
+from cipherdag.findings.finding import Report
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.local_beliefs import (
     LEAST_WEIGHT,

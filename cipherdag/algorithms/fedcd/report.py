@@ -12,11 +12,11 @@ from typing import Any
 
 from cipherdag.algorithms.fedcd.cycles import CutEdge
 from cipherdag.arrays import BoolMatrix, FloatMatrix
-from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.findings.curves import Curves, Series
-from cipherdag.findings.heat_map import HeatMap
-from cipherdag.findings.panel import Panel
-from cipherdag.findings.rows import Rows
+from cipherdag.findings.finding import Report
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.panels.curves import Curves, Series
+from cipherdag.findings.panels.heat_map import HeatMap
+from cipherdag.findings.panels.panel import Panel, Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 

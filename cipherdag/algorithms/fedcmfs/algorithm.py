@@ -34,7 +34,7 @@ from cipherdag.algorithms.fedcmfs.report import RANKED, least_p, measure
 from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
-from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
+from cipherdag.findings.features import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
 from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import subsets

@@ -42,8 +42,9 @@ from cipherdag.algorithms.fedpc.voting import (
 )
 from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.findings.finding import Report
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import triples_over
 from cipherdag.questions.presence import Measured

@@ -19,8 +19,8 @@ from cipherdag.algorithms.fedpc.graph_evidence import (
     votes_evidence,
 )
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.unresolved import contradicted, unresolved_details
 
 

@@ -21,7 +21,7 @@ from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
 from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
-from cipherdag.findings.conclusion import Report
+from cipherdag.findings.finding import Report
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.graph import CausalGraph

@@ -24,7 +24,8 @@ from cipherdag.algorithms.rfcd.objectives import (
 from cipherdag.algorithms.rfcd.report import RFcdOutcome, concluded, reported
 from cipherdag.algorithms.rfcd.searches import Found, Progress, Search
 from cipherdag.arrays import FloatVector
-from cipherdag.findings.conclusion import LearntGraph, Report
+from cipherdag.findings.finding import Report
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.encodings import require_possible

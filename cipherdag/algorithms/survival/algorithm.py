@@ -26,7 +26,7 @@ from cipherdag.algorithms.survival.outcome import (
 from cipherdag.algorithms.survival.report import disclosed, reported
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
-from cipherdag.findings.conclusion import Report
+from cipherdag.findings.finding import Report
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.estimation.survival import (
     MOST_BINS,

@@ -6,8 +6,8 @@ Leaks:
 
 from __future__ import annotations
 
-from cipherdag.findings.conclusion import Report
-from cipherdag.findings.curves import MOST_SERIES, Curves, Series
+from cipherdag.findings.finding import Report
+from cipherdag.findings.panels.curves import MOST_SERIES, Curves, Series
 from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
 from cipherdag.questions.estimation.survival import FEWEST_GROUPS
 
@@ -161,7 +161,9 @@ def _model_warnings(analysis: SurvivalAnalysis) -> list[str]:
     if model is None:
         return []
     if model.few:
-        named = ", ".join(f"{one} {analysis.category_name(one, code)}" for one, code in model.few)
+        named = ", ".join(
+            f"{one} {analysis.dictionary.category(one, code)}" for one, code in model.few
+        )
         return [f"There is no Cox model, as {FEW_HAVE} {named}. {JOIN_CATEGORIES}"]
     if not model.sites:
         return [NO_MODEL]

@@ -38,7 +38,7 @@ from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import meek
 
 MEEK = (1, 2, 3, 4)
-CLOSE_BY = "Correct the edges; of a learnt graph, `Result.dag` is a DAG close to it."
+CLOSE_BY = "Correct the edges; of a learnt graph, `finding.dag` is a DAG close to it."
 MOST_IN_A_BUCKET = 32  # of more it could take minutes
 
 

@@ -34,7 +34,8 @@ class ArmMeans(_Stage, frozen=True, tag="means"):
     Arm by arm its rows; the sums of numerators and denominators, whose ratio is the mean; the
     weights and their squares; the derivatives of the numerators by the coefficients of the arm's
     outcome, and of numerators and of denominators by those of the treatment. Then how many rows of
-    every arm have a propensity in each bin of `OVERLAP`, for every category of the treatment but 0.
+    every arm have a propensity in each bin of `PROPENSITY_EDGES`, for every category of the
+    treatment but 0.
 
     Attributes:
         coefficients: Packed 64-bit floats of all models.

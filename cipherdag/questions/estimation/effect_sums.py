@@ -37,13 +37,11 @@ from cipherdag.questions.pooled_data import (
 )
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
-from cipherdag.statistics.regression_models import Regression, coefficient_count
+from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression, coefficient_count
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
 Refutation = Literal["", "placebo", "random-cause", "subset"]
 
-OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
-"""Lower edges of the bins of propensities; the last bin ends at 1."""
 TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
 """Least propensities, few of them: two runs that differed a little would differ by one row."""
 MOST_CELLS = 1 << 16
@@ -302,7 +300,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
         """Shape of the counts: categories but 0, arms, bins; no bin without propensities."""
         counted = isinstance(self.stage, ArmMeans) and self.stage.overlap
         counted = counted and TREATMENT in self.needed
-        return self.arms - 1, self.arms, len(OVERLAP) if counted else 0
+        return self.arms - 1, self.arms, len(PROPENSITY_EDGES) if counted else 0
 
     @property
     def label(self) -> str:

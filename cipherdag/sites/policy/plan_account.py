@@ -10,11 +10,6 @@ import msgspec
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
-from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
-from cipherdag.findings.description import Description
-from cipherdag.findings.effect import EstimatedEffect
-from cipherdag.findings.graph_check import CheckedGraph
-from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
@@ -22,20 +17,6 @@ from cipherdag.protocol.plan import Plan
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
-
-_RESULTS = {
-    LearntGraph: "a graph that says which of the study's variables probably cause which.",
-    LearntPAG: "a graph that says which of the study's variables probably cause which, and which "
-    "may share a cause that nobody measured.",
-    SelectedFeatures: "for every variable that the schema marks as a label, its probable causes "
-    "and effects.",
-    SurvivalAnalysis: "how long it takes until an event, over all sites' rows together.",
-    EstimatedEffect: "how much one variable of the study changes another, if the graph that says "
-    "what to adjust for is right.",
-    Description: "for every variable of the study, how its values are distributed over all sites' "
-    "rows together.",
-    CheckedGraph: "which of the independences that a given graph implies the rows contradict.",
-}
 
 
 def plan_lines(
@@ -69,10 +50,9 @@ def plan_lines(
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
         algorithm.check_measured(plan.measured)
-        result = _RESULTS.get(
-            algorithm.concludes, f"what {algorithm.title} computes from the sums below."
-        )
-        lines.insert(2, f"The result: {result} Rows of data stay at the sites.")
+        promise = algorithm.concludes.promise
+        promise = promise or f"what {algorithm.title} computes from the sums below."
+        lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
         lines += _parameter_lines(plan)
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
@@ -174,9 +154,9 @@ def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
         if other.algorithm != plan.algorithm:
             lines.append(f"{when}: it ran {other.algorithm}.")
             continue
-        changed = _changes(_settings(other), _settings(plan))
-        difference = printable("; ".join(changed)) or "no difference but its date and purpose"
-        lines.append(f"{when}: {difference}.")
+        changed = _changes(_told(other), _told(plan))
+        told = printable("; ".join(changed)) or "no difference but its date and purpose"
+        lines.append(f"{when}: {told}.")
     return lines
 
 
@@ -185,7 +165,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _settings(plan: Plan) -> dict[str, Any]:
+def _told(plan: Plan) -> dict[str, Any]:
     return {
         **plan.parameters,
         "seed": plan.seed,

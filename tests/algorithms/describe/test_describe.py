@@ -11,6 +11,7 @@ from driving import drive, plain_sum
 
 from cipherdag import Describe, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.describe.data_quality import remarks
 from cipherdag.algorithms.describe.summaries import (
     TICKS,
     Spreads,
@@ -19,7 +20,6 @@ from cipherdag.algorithms.describe.summaries import (
     summaries_of,
 )
 from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
-from cipherdag.findings.data_quality import remarks
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, segments
@@ -69,14 +69,14 @@ def described(data, *, least=0, schema=None, **policy):
 
 def test_without_restrictions_it_is_pandas_over_all_rows():
     found, whole = described(CLINICS), pd.concat(CLINICS.values())
-    assert found.rows == len(whole)
-    table = found.table.set_index("column")
+    assert found.finding.rows == len(whole)
+    table = found.table("columns").set_index("column")
     for name in ("age", "crp", "year"):
         own = table.loc[name]
         assert (own["values"], own["missing"]) == (whole[name].count(), whole[name].isna().sum())
         assert own["mean"] == pytest.approx(whole[name].mean(), rel=1e-14)
         assert own["sd"] == pytest.approx(whole[name].std(), rel=1e-6 if name == "year" else 1e-12)
-    shares = found.categories.set_index(["column", "category"])
+    shares = found.table("categories").set_index(["column", "category"])
     for name in ("sex", "stage"):
         for category, share in whole[name].value_counts(normalize=True).items():
             assert shares.loc[name, category]["share"] == share
@@ -88,7 +88,7 @@ def test_without_restrictions_it_is_pandas_over_all_rows():
 def test_quantiles_lie_within_the_marks_about_the_true_ones(least):
     found, whole = described(CLINICS, least=least), pd.concat(CLINICS.values())
     for name in ("age", "crp"):
-        own = found.columns[name]
+        own = found.finding.columns[name]
         (marks,) = marks_about(np.array([own.mean]), np.array([own.deviation]))
         values = np.sort(whole[name].dropna())
         slack = 3 * (least or 1) / len(values)  # a site moves fewer than 11 values past a mark
@@ -101,15 +101,15 @@ def test_quantiles_lie_within_the_marks_about_the_true_ones(least):
 
 def test_small_counts_stay_at_the_sites_and_everything_else_is_near():
     found, whole = described(CLINICS, least=11), pd.concat(CLINICS.values())
-    table = found.table.set_index("column")
+    table = found.table("columns").set_index("column")
     assert table.loc["age", "mean"] == pytest.approx(whole["age"].mean(), rel=1e-14)
     assert table.loc["crp", "mean"] == pytest.approx(whole["crp"].mean(), rel=0.01)
-    assert (table["values"] + table["missing"] == found.rows).all()
-    counts = found.categories.set_index(["column", "category"])["rows"]
+    assert (table["values"] + table["missing"] == found.finding.rows).all()
+    counts = found.table("categories").set_index(["column", "category"])["rows"]
     truth = whole["stage"].value_counts()
     for stage in STAGES:
         assert counts["stage", stage] <= truth[stage]
-        least, most = found.columns["stage"].shares[STAGES.index(stage)]
+        least, most = found.finding.columns["stage"].shares[STAGES.index(stage)]
         assert least - 0.02 <= truth[stage] / truth.sum() <= most + 0.02
 
 
@@ -136,7 +136,7 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     scales = {"origins": counts.origins, "units": counts.units}
     sums = ColumnSums(categories=counts.categories, **scales)
     totals = segments(sums.encodings, third_of(sums, answers))[-1]
-    rows = whole.rows - sum(len(data[name]) for name in ("north", "south"))
+    rows = whole.finding.rows - sum(len(data[name]) for name in ("north", "south"))
     assert rows == 259  # the patient without a measurement is in no sum
     parts = np.split(rest[:-5], np.cumsum(counts.widths())[:-1])
     assert parts[schema.names.index("stage")].tolist() == [0, 160, 0, 0]
@@ -148,8 +148,8 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
         assert left == 0 or left >= 11
         assert total == rows or total <= rows - 11
     # of all that the run opened nothing says 1
-    assert whole.columns["crp"].missing >= 11
-    assert whole.columns["stage"].merged >= 11
+    assert whole.finding.columns["crp"].missing >= 11
+    assert whole.finding.columns["stage"].merged >= 11
 
 
 def opened(data, schema):
@@ -203,7 +203,9 @@ def told_of(values, schema=None):
     }
     schema = loose(infer_schema([own.assign(x=own["other"]) for own in data.values()]))
     found = described(data, schema=schema, least=11)
-    return found.columns["x"], [said for name, said in remarks(found) if name == "x"]
+    return found.finding.columns["x"], [
+        said for name, said in remarks(found.finding) if name == "x"
+    ]
 
 
 def test_a_patient_who_differs_from_all_others_moves_no_sum():
@@ -262,8 +264,8 @@ def test_the_true_share_lies_between_the_two(seed):
     )
     found = described({f"s{k}": table[k::3] for k in range(3)}, least=11)
     truth = table["stage"].value_counts(normalize=True)
-    assert len(found.categories) == 4
-    for own in found.categories.itertuples():
+    assert len(found.table("categories")) == 4
+    for own in found.table("categories").itertuples():
         assert own.share - 1e-12 <= truth[own.category] <= own.share_at_most + 1e-12
 
 
@@ -275,7 +277,7 @@ def _at_three(values):
 @pytest.mark.parametrize("sigma", [1.0, 2.0, 2.5])
 def test_quartiles_of_skewed_numbers_are_told_to_a_tenth(sigma, sign):
     own = sign * np.random.default_rng(0).lognormal(0.0, sigma, 3000)
-    (found,) = described(_at_three(own)).columns.values()
+    (found,) = described(_at_three(own)).finding.columns.values()
     right = np.quantile(own, [0.25, 0.5, 0.75])
     assert np.allclose(found.quantiles[1:4], right, rtol=0.12)
     assert (np.array(found.quantiles) * sign > 0.0).all()
@@ -284,7 +286,7 @@ def test_quartiles_of_skewed_numbers_are_told_to_a_tenth(sigma, sign):
 def test_quartiles_of_numbers_many_of_which_are_zero():
     rng = np.random.default_rng(0)
     own = np.where(rng.random(3000) < 0.4, 0.0, rng.exponential(3.0, 3000))
-    (found,) = described(_at_three(own)).columns.values()
+    (found,) = described(_at_three(own)).finding.columns.values()
     assert found.quantiles[:2] == (0.0, 0.0)
     assert np.allclose(found.quantiles[2:4], np.quantile(own, [0.5, 0.75]), rtol=0.12)
 
@@ -307,10 +309,10 @@ def test_a_column_that_too_few_sites_have_is_not_told_of():
     data["north"]["crp"] = np.nan
     schema = loose(infer_schema(list(CLINICS.values())))
     found = described(data, schema=schema)
-    assert found.columns["crp"].told is None
-    assert np.isnan(found.table.set_index("column").loc["crp", "mean"])
-    assert ("crp", "not told of: too few sites have enough values") in remarks(found)
-    assert found.columns["age"].told == found.rows
+    assert found.finding.columns["crp"].told is None
+    assert np.isnan(found.table("columns").set_index("column").loc["crp", "mean"])
+    assert ("crp", "not told of: too few sites have enough values") in remarks(found.finding)
+    assert found.finding.columns["age"].told == found.finding.rows
 
 
 def test_sites_that_leave_end_it_by_name():
@@ -343,7 +345,9 @@ def odd(**columns):
     )
     schema = loose(infer_schema(rows))
     data = {f"s{k}": rows[k::3] for k in range(3)}
-    return [said for name, said in remarks(described(data, schema=schema)) if name != "other"]
+    return [
+        said for name, said in remarks(described(data, schema=schema).finding) if name != "other"
+    ]
 
 
 def test_plain_columns_have_nothing_odd():
@@ -406,7 +410,7 @@ def test_a_site_that_differs_is_noticed_but_not_named():
     data = {name: own.copy() for name, own in CLINICS.items()}
     data["south"]["age"] += 8.0
     found = described(data, least=11)
-    said = dict(remarks(found))
+    said = dict(remarks(found.finding))
     assert said["age"].startswith("distributed differently at the sites")
     assert not any(name in said["age"] for name in CLINICS)
 

@@ -15,7 +15,7 @@ from cipherdag.sites.policy.policy import QUESTION_KINDS
 @pytest.mark.parametrize("policy", [EXACT, Policy(questions=QUESTION_KINDS)])
 def test_every_column_is_described_by_the_rows_that_have_it(policy):
     frames = sites_of(np.random.default_rng(12), discrete=range(0, 12, 2))
-    found = simulated(frames, policy=policy).run(Describe()).columns
+    found = simulated(frames, policy=policy).run(Describe()).finding.columns
     rows = pd.concat(frames)
     for v, name in enumerate(NAMES):
         own = rows[name].dropna()

@@ -24,13 +24,14 @@ from cipherdag.questions.estimation.effect_stages import (
     PerSite,
     Variance,
 )
-from cipherdag.questions.estimation.effect_sums import OVERLAP, EffectSums
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.table.site_table import load_table
+from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
 ARMS = ("ipw", "regression", "aipw")
 ADJUST = "age,sex,stage"
@@ -101,7 +102,7 @@ def test_it_is_m_estimation_on_all_rows(estimator, outcome, arms, site_effect):
     means, covariance = plain_effects.arm_means(
         y, codes(whole["drug"]), X, estimator, truncate=0.01, binary=binary
     )
-    (own,) = found.sets
+    (own,) = found.finding.sets
     assert own.rows == len(rows)
     assert own.sites == 3
     assert [one.mean for one in own.means] == pytest.approx(means, rel=1e-7)
@@ -129,9 +130,9 @@ def test_it_is_what_statsmodels_estimates(estimator, theirs):
     found = estimated(
         rows, treatment="drug", outcome="cost", adjust=ADJUST, estimator=estimator, truncate=1e-4
     )
-    assert found.estimate == pytest.approx(wanted.effect[0], rel=1e-6)
+    assert found.finding.estimate == pytest.approx(wanted.effect[0], rel=1e-6)
     near = 1e-5 if estimator == "ipw" else 0.02  # theirs takes residuals as they are
-    assert found.standard_error == pytest.approx(wanted.results_gmm.bse[0], rel=near)
+    assert found.finding.standard_error == pytest.approx(wanted.results_gmm.bse[0], rel=near)
 
 
 @pytest.mark.parametrize("treatment", ["age", "drug"])
@@ -146,7 +147,7 @@ def test_linear_is_ordinary_least_squares_with_robust_errors(treatment, outcome)
     X = plain_design(rows, [*others, treatment])
     known = sm.OLS(np.asarray(y, float), X).fit(cov_type="HC3")
     k = X.shape[1] - (1 if treatment == "age" else 2)
-    contrasts = found.sets[0].contrasts
+    contrasts = found.finding.sets[0].contrasts
     assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
     assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
 
@@ -161,7 +162,7 @@ def test_a_constant_of_every_site_is_an_indicator_of_every_site(treatment):
     whole = pd.concat([rows.assign(site=name) for name, rows in data.items()])
     X = plain_design(whole, ["site", "sex", treatment])
     known = sm.OLS(whole["cost"].to_numpy(), X).fit(cov_type="HC3")
-    contrasts = found.sets[0].contrasts
+    contrasts = found.finding.sets[0].contrasts
     k = X.shape[1] - len(contrasts)
     assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
     assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
@@ -181,8 +182,8 @@ def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator
         answers = SiteView.of_table(site.table, min_cell_size=0, device="cpu")
         facts = Facts(6, 1, names=site.table.names)
         alone.append(drive(effect.ask(facts), [answers])[0].effects[0].contrasts)
-    assert [one.arm for one in found.sets[0].between] == [0, 2]
-    for place, one in enumerate(found.sets[0].between):
+    assert [one.arm for one in found.finding.sets[0].between] == [0, 2]
+    for place, one in enumerate(found.finding.sets[0].between):
         effects = np.array([told[place].estimate for told in alone])
         weights = np.array([told[place].error for told in alone]) ** -2.0
         mean = weights @ effects / weights.sum()
@@ -203,12 +204,12 @@ def test_sites_whose_effects_differ_are_warned_of_and_others_are_not():
     found = federated(data).run(own)
     (said,) = found.report.warnings
     assert "differ by more than chance" in said
-    assert found.between_sites["i2"][0] > 0.8
+    assert found.table("between_sites")["i2"][0] > 0.8
     silent = federated(data).run(
         Effect(treatment="drug", outcome="cost", adjust="age,sex", between=False)
     )
-    assert silent.sets[0].between == ()
-    assert silent.estimate == found.estimate
+    assert silent.finding.sets[0].between == ()
+    assert silent.finding.estimate == found.finding.estimate
     assert len(silent.disclosures) < len(found.disclosures)
 
 
@@ -218,7 +219,7 @@ def test_of_two_sites_that_tell_their_own_effect_nothing_is_opened():
     first = data["site-0"]
     data["site-0"] = first[(first["sex"] == "f") | (first["drug"] == "one")]
     own = Effect(treatment="drug", outcome="cost", adjust="sex")
-    assert federated(data).run(own).sets[0].between == ()
+    assert federated(data).run(own).finding.sets[0].between == ()
 
 
 @pytest.mark.parametrize("arms", [2, 3])
@@ -235,7 +236,7 @@ def test_standardising_is_a_saturated_regression_within_sites(outcome, arms):
     means, covariance = plain_effects.arm_means(
         y, codes(whole["drug"]), plain_effects.design(both), "regression"
     )
-    (own,) = found.sets
+    (own,) = found.finding.sets
     assert (own.rows, own.doubts) == (len(rows), ())
     assert [one.mean for one in own.means] == pytest.approx(means, rel=1e-9)
     errors = np.sqrt(covariance.diagonal())
@@ -257,7 +258,7 @@ def test_rows_in_strata_where_their_site_lacks_an_arm_are_left_out_and_said():
     cells = left.pivot_table("cost", ["site", "stage"], "drug")
     sizes = left.groupby(["site", "stage"]).size()
     expected = (cells["one"] - cells["none"]) @ sizes / sizes.sum()
-    assert found.estimate == pytest.approx(expected, rel=1e-9)
+    assert found.finding.estimate == pytest.approx(expected, rel=1e-9)
     (warned,) = found.report.warnings
     assert f"{1 - len(left) / len(whole):.0%} of the rows are in strata" in warned
 
@@ -271,8 +272,8 @@ def test_a_site_that_lacks_an_arm_is_named_as_a_cause_and_can_be_left_out():
     ):
         federated(data).run(Effect(**own))
     found = federated(data).run(Effect(**own, withheld="leave-out"))
-    assert found.sets[0].sites == 3
-    assert federated(data).run(Effect(**own, site_effect=False)).sets[0].sites == 4
+    assert found.finding.sets[0].sites == 3
+    assert federated(data).run(Effect(**own, site_effect=False)).finding.sets[0].sites == 4
 
 
 def test_ratios_and_their_intervals_follow_by_the_delta_method():
@@ -282,7 +283,7 @@ def test_ratios_and_their_intervals_follow_by_the_delta_method():
         codes(rows["well"]).astype(float), codes(rows["drug"]), plain_design(rows), "aipw",
         truncate=0.01, binary=True,
     )  # fmt: skip
-    table = found.by_graph.set_index("scale")
+    table = found.table("effects").set_index("scale")
     for scale, slope in (("ratio", 1 / means), ("odds ratio", 1 / (means * (1 - means)))):
         log = np.log(means if scale == "ratio" else means / (1 - means)) @ [-1.0, 1.0]
         error = np.sqrt((slope * [-1, 1]) @ covariance @ (slope * [-1, 1]))
@@ -298,9 +299,9 @@ def test_ratios_and_their_intervals_follow_by_the_delta_method():
 def test_another_reference_turns_the_effect_round():
     one = estimated(patients(), treatment="drug", outcome="cost", adjust=ADJUST)
     other = estimated(patients(), treatment="drug", outcome="cost", adjust=ADJUST, reference=2)
-    assert other.estimate == -one.estimate
-    assert other.interval == (-one.interval[1], -one.interval[0])
-    assert other.by_graph.loc[0, ["arm", "against"]].tolist() == ["none", "one"]
+    assert other.finding.estimate == -one.finding.estimate
+    assert other.finding.interval == (-one.finding.interval[1], -one.finding.interval[0])
+    assert other.table("effects").loc[0, ["arm", "against"]].tolist() == ["none", "one"]
 
 
 def test_rows_that_miss_a_value_are_left_out():
@@ -310,12 +311,12 @@ def test_rows_that_miss_a_value_are_left_out():
         rows.loc[rng.random(len(rows)) < 0.05, name] = np.nan if name in ("age", "cost") else None
     whole = estimated(rows, treatment="drug", outcome="cost", adjust="age,sex")
     complete = rows.dropna(subset=["age", "sex", "drug", "cost"])
-    assert whole.sets[0].rows == len(complete)
+    assert whole.finding.sets[0].rows == len(complete)
     assert f"{len(complete):,} of {len(rows):,} rows of 3 sites" in "\n".join(whole.lines())
     assert any("rows are not in it" in own for own in whole.report.limits)
     again = estimated(complete, treatment="drug", outcome="cost", adjust="age,sex")
-    assert whole.estimate == pytest.approx(again.estimate, rel=1e-9)
-    assert whole.standard_error == pytest.approx(again.standard_error, rel=1e-9)
+    assert whole.finding.estimate == pytest.approx(again.finding.estimate, rel=1e-9)
+    assert whole.finding.standard_error == pytest.approx(again.finding.standard_error, rel=1e-9)
 
 
 def test_where_small_counts_stay_all_runs_are_of_the_same_rows():
@@ -324,7 +325,7 @@ def test_where_small_counts_stay_all_runs_are_of_the_same_rows():
     rows.loc[rows.index[7], "age"] = np.nan
     with_age = estimated(rows, least=11, treatment="drug", outcome="cost", adjust="age")
     without = estimated(rows, least=11, treatment="drug", outcome="cost", adjust="sex")
-    assert with_age.sets[0].rows == without.sets[0].rows == len(rows) - 1
+    assert with_age.finding.sets[0].rows == without.finding.sets[0].rows == len(rows) - 1
 
 
 def test_overlap_counts_every_row_by_its_propensity():
@@ -332,9 +333,9 @@ def test_overlap_counts_every_row_by_its_propensity():
     found = estimated(rows, treatment="drug", outcome="cost", adjust=ADJUST)
     X, t = plain_design(rows), codes(rows["drug"])
     chance = sm.Logit(t, X).fit(disp=0, method="newton", tol=1e-13).predict()
-    own = found.overlap.set_index(["arm", "from"])["rows"]
+    own = found.table("overlap").set_index(["arm", "from"])["rows"]
     for arm, name in enumerate(("none", "one")):
-        counts, _ = np.histogram(chance[t == arm], [*OVERLAP, 1.0])
+        counts, _ = np.histogram(chance[t == arm], [*PROPENSITY_EDGES, 1.0])
         assert own.loc[name].tolist() == counts.tolist()
 
 
@@ -342,8 +343,8 @@ def test_a_site_s_small_counts_of_propensities_are_left_out():
     found = estimated(
         patients(n=4000), least=11, treatment="drug", outcome="cost", adjust="age,sex"
     )
-    counts = found.overlap["rows"]
-    assert counts.sum() < found.sets[0].rows
+    counts = found.table("overlap")["rows"]
+    assert counts.sum() < found.finding.sets[0].rows
     assert not ((counts > 0) & (counts < 11)).any()
 
 
@@ -363,8 +364,8 @@ def test_a_query_says_what_to_adjust_for():
         min_cell_size=0, questions=QUESTION_KINDS), device="cpu")  # fmt: skip
     by_query = federation.run(own)
     by_name = federation.run(Effect(treatment="drug", outcome="cost", adjust=ADJUST))
-    assert by_query.sets == by_name.sets
-    assert by_query.sets[0].adjust == ("age", "sex", "stage")
+    assert by_query.finding.sets == by_name.finding.sets
+    assert by_query.finding.sets[0].adjust == ("age", "sex", "stage")
 
 
 def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds():
@@ -375,11 +376,13 @@ def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds(
     query = graph.to_cpdag().identify("drug", "cost")
     rows = patients().drop(columns=["sex", "stage", "well"])
     found = estimated(rows, **_fields(Effect(query, estimator="regression")))
-    assert len(found.sets) == len(query.possibilities) > 1
-    assert [own.parents for own in found.sets] == [own.parents for own in query.possibilities]
-    assert [own.n_dags for own in found.sets] == [own.n_dags for own in query.possibilities]
+    assert len(found.finding.sets) == len(query.possibilities) > 1
+    assert [own.parents for own in found.finding.sets] == [
+        own.parents for own in query.possibilities
+    ]
+    assert [own.n_dags for own in found.finding.sets] == [own.n_dags for own in query.possibilities]
     alone = {}
-    for own, possible in zip(found.sets, query.possibilities, strict=True):
+    for own, possible in zip(found.finding.sets, query.possibilities, strict=True):
         if possible.answer.method == "no effect":
             assert own.why == "no effect"
             continue
@@ -388,11 +391,11 @@ def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds(
             rows, treatment="drug", outcome="cost", adjust=",".join(own.adjust),
             estimator="regression",
         )  # fmt: skip
-        assert own.contrasts == alone[own.adjust].sets[0].contrasts
-    told = [0.0 if own.why else own.contrasts[0].estimate for own in found.sets]
-    assert found.range == (min(told), max(told))
+        assert own.contrasts == alone[own.adjust].finding.sets[0].contrasts
+    told = [0.0 if own.why else own.contrasts[0].estimate for own in found.finding.sets]
+    assert found.finding.range == (min(told), max(told))
     assert len(found.rounds) == max(len(own.rounds) for own in alone.values())
-    assert sorted(set(found.by_graph["estimate"])) == sorted(set(told))
+    assert sorted(set(found.table("effects")["estimate"])) == sorted(set(told))
 
 
 def _fields(effect):
@@ -444,7 +447,7 @@ def test_what_cannot_be_asked_is_named(changes, said):
 def test_names_with_commas_are_written_in_json():
     rows = patients().rename(columns={"age": "age, in years"})
     found = estimated(rows, treatment="drug", outcome="cost", adjust='["age, in years", "sex"]')
-    assert found.sets[0].adjust == ("age, in years", "sex")
+    assert found.finding.sets[0].adjust == ("age, in years", "sex")
 
 
 # what the rows do not tell
@@ -473,8 +476,8 @@ def test_variables_that_say_the_same_change_nothing_but_a_warning():
     rows["months"] = rows["age"] * 12.0
     twice = estimated(rows, treatment="drug", outcome="cost", adjust="age,months")
     once = estimated(rows, treatment="drug", outcome="cost", adjust="age")
-    assert twice.estimate == pytest.approx(once.estimate, rel=1e-6)
-    assert twice.standard_error == pytest.approx(once.standard_error, rel=1e-5)
+    assert twice.finding.estimate == pytest.approx(once.finding.estimate, rel=1e-6)
+    assert twice.finding.standard_error == pytest.approx(once.finding.standard_error, rel=1e-5)
     assert any("unless two variables say the same" in said for said in twice.report.warnings)
 
 
@@ -498,10 +501,10 @@ def test_rows_with_hardly_any_overlap_are_warned_of():
     plain, covariance = plain_effects.arm_means(
         rows["y"].to_numpy(), codes(drug), plain_design(rows, ["x"]), "ipw", truncate=0.001
     )
-    assert found.estimate == pytest.approx(plain[1] - plain[0], rel=1e-7)
+    assert found.finding.estimate == pytest.approx(plain[1] - plain[0], rel=1e-7)
     error = np.sqrt([-1, 1] @ covariance @ [-1, 1])
     # some rows lie where the truncated weight has a corner
-    assert found.standard_error == pytest.approx(error, rel=1e-3)
+    assert found.finding.standard_error == pytest.approx(error, rel=1e-3)
 
 
 # sites with few rows
@@ -529,11 +532,11 @@ def test_a_site_with_few_rows_of_an_arm_stops_it_or_is_left_out():
     found = federated(rare(4)).run(Effect(**own, withheld="leave-out"))
     rest = {name: rows for name, rows in rare(4).items() if name != "site-0"}
     alone = federated(rest).run(Effect(**own))
-    assert found.sets[0].sites == 3
+    assert found.finding.sets[0].sites == 3
     assert found.report.warnings[0].startswith("1 of 4 sites are left out")
     assert "less one another" in found.disclosures[-1]
-    assert found.estimate == pytest.approx(alone.estimate, rel=1e-9)
-    assert found.standard_error == pytest.approx(alone.standard_error, rel=1e-9)
+    assert found.finding.estimate == pytest.approx(alone.finding.estimate, rel=1e-9)
+    assert found.finding.standard_error == pytest.approx(alone.finding.standard_error, rel=1e-9)
     with pytest.raises(DataError, match="2 sites may tell of these rows, and 3 have to"):
         federated(rare(3)).run(Effect(**own, withheld="leave-out"))
 

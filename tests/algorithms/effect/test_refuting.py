@@ -20,7 +20,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.algorithm import Effect as Asking
 from cipherdag.errors import DataError
 from cipherdag.findings.effect import Contrast, Refutation
-from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
+from cipherdag.findings.refutation import contrasts_after, left_out_p_value, normal_p_value
 from cipherdag.questions.estimation.effect_stages import (
     ArmMeans,
     Contribution,
@@ -30,7 +30,7 @@ from cipherdag.questions.estimation.effect_stages import (
 )
 from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.questions.threshold import ContributorCounts
-from cipherdag.results.kinds import load_run
+from cipherdag.results.run import Run
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.effects.answer import effect_answer
@@ -70,7 +70,7 @@ OWN = {"treatment": "drug", "outcome": "cost", "adjust": "age,sex", "site_effect
 
 
 def changes(found, change):
-    return [own for own in found.sets[0].refutations if own.change == change]
+    return [own for own in found.finding.sets[0].refutations if own.change == change]
 
 
 def drawn(federation):
@@ -238,10 +238,12 @@ def test_with_constants_of_their_own_it_is_weighted_least_squares():
     X = plain_effects.design(*(whole[v].to_numpy(float) for v in ("age", "sex", "drug")))
     X = np.column_stack([X, whole["site"] == 1, whole["site"] == 2]).astype(float)
     known = sm.WLS(whole["cost"], X, weights=np.concatenate(weights)).fit(cov_type="HC3")
-    assert found.estimate == pytest.approx(known.params.iloc[3], rel=1e-7)
-    assert found.standard_error == pytest.approx(known.bse.iloc[3], rel=1e-6)
-    assert found.sets[0].rows == before.sets[0].rows == len(whole)
-    assert abs(found.estimate - before.estimate) < 0.3 * before.standard_error
+    assert found.finding.estimate == pytest.approx(known.params.iloc[3], rel=1e-7)
+    assert found.finding.standard_error == pytest.approx(known.bse.iloc[3], rel=1e-6)
+    assert found.finding.sets[0].rows == before.finding.sets[0].rows == len(whole)
+    assert (
+        abs(found.finding.estimate - before.finding.estimate) < 0.3 * before.finding.standard_error
+    )
 
 
 @pytest.mark.parametrize("estimator", ["ipw", "regression", "aipw", "standardise"])
@@ -250,18 +252,22 @@ def test_within_sites_small_counts_are_of_rows_that_weigh_differently(estimator)
     own = {"treatment": "drug", "outcome": "cost", "adjust": "sex", "estimator": estimator}
     data = three(patients())
     before, found = (federated(data, least=least).run(Effect(**own)) for least in (0, 11))
-    assert 1e-6 < abs(found.estimate - before.estimate) < 0.3 * before.standard_error
-    assert found.standard_error == pytest.approx(before.standard_error, rel=0.05)
-    assert found.sets[0].rows == before.sets[0].rows == 3000
+    assert (
+        1e-6
+        < abs(found.finding.estimate - before.finding.estimate)
+        < 0.3 * before.finding.standard_error
+    )
+    assert found.finding.standard_error == pytest.approx(before.finding.standard_error, rel=0.05)
+    assert found.finding.sets[0].rows == before.finding.sets[0].rows == 3000
 
 
 def test_it_takes_no_more_rounds_and_leaves_the_estimate_as_it_is():
     federation = federated(three(patients()), least=5)
     plain, refuted = (federation.run(Effect(**OWN, refute=own)) for own in (False, True))
     assert len(refuted.rounds) <= len(plain.rounds) + 1
-    assert refuted.by_graph.equals(plain.by_graph)
-    assert [own.change for own in plain.sets[0].refutations] == ["placebo treatment"]
-    assert len(refuted.sets[0].refutations) == 2 + FOLDS + 2
+    assert refuted.table("effects").equals(plain.table("effects"))
+    assert [own.change for own in plain.finding.sets[0].refutations] == ["placebo treatment"]
+    assert len(refuted.finding.sets[0].refutations) == 2 + FOLDS + 2
     assert "fifth of the rows" in " ".join(refuted.disclosures)
     assert "fifth of the rows" not in " ".join(plain.disclosures)
 
@@ -269,22 +275,26 @@ def test_it_takes_no_more_rounds_and_leaves_the_estimate_as_it_is():
 def test_strata_are_refuted_without_a_random_number():
     own = {"treatment": "drug", "outcome": "cost", "adjust": "sex"}
     found = federated(three(patients())).run(Effect(**own, estimator="standardise", refute=True))
-    made = {one.change for one in found.sets[0].refutations}
+    made = {one.change for one in found.finding.sets[0].refutations}
     assert made == {"placebo treatment", "rows left out", "variable left out"}
-    assert all(one.contrasts for one in found.sets[0].refutations)
+    assert all(one.contrasts for one in found.finding.sets[0].refutations)
 
 
 def test_every_set_of_a_graph_is_refuted():
     sets = '[{"adjust": ["age"], "parents": ["age"]}, {"adjust": [], "parents": []}]'
     own = {"treatment": "drug", "outcome": "cost", "adjust": sets}
     found = federated(three(patients())).run(Effect(**own, refute=True))
-    left_out = [[one.left_out for one in own.refutations if one.left_out] for own in found.sets]
+    left_out = [
+        [one.left_out for one in own.refutations if one.left_out] for own in found.finding.sets
+    ]
     parts = [str(part + 1) for part in range(FOLDS)]
     assert left_out == [[*parts, "age"], parts]
-    assert set(found.refutations["set"]) == {1, 2}
+    assert set(found.table("refutations")["set"]) == {1, 2}
     # without its one variable the first set is the second
-    last = found.refutations[found.refutations["left_out"] == "age"]["estimate"].item()
-    assert last == pytest.approx(found.sets[1].contrasts[0].estimate, rel=1e-9)
+    last = found.table("refutations")[found.table("refutations")["left_out"] == "age"][
+        "estimate"
+    ].item()
+    assert last == pytest.approx(found.finding.sets[1].contrasts[0].estimate, rel=1e-9)
 
 
 # what they say
@@ -305,9 +315,9 @@ def test_placebos_and_parts_are_no_more_often_extreme_than_chance_makes_them():
             federation, sites, **OWN, estimator="linear", refute=True, between=False
         )
         own, (whole,) = outcome.effects[0].refutations, outcome.effects[0].contrasts
-        placebos.append(normal_p_value(found_by(own, "placebo treatment", 1)[0]))
-        parts.append(left_out_p_value(found_by(own, "rows left out", 1), whole.error))
-        (beside,) = found_by(own, "random common cause", 1)
+        placebos.append(normal_p_value(contrasts_after(own, "placebo treatment", 1)[0]))
+        parts.append(left_out_p_value(contrasts_after(own, "rows left out", 1), whole.error))
+        (beside,) = contrasts_after(own, "random common cause", 1)
         assert abs(beside.estimate - whole.estimate) < 0.5 * whole.error
     assert stats.kstest(placebos, "uniform").pvalue > 1e-3
     assert stats.kstest(parts, "uniform").pvalue > 1e-3
@@ -360,8 +370,10 @@ def test_it_is_said_on_the_page_in_the_terminal_and_in_a_table(tmp_path):
     assert "Refutations" in page
     assert "<b>age" not in page
     table = pd.read_csv(tmp_path / "effect" / "refutations.csv")
-    assert table["estimate"].to_numpy() == pytest.approx(found.refutations["estimate"].to_numpy())
-    assert load_run(tmp_path / "effect").sets == found.sets
+    assert table["estimate"].to_numpy() == pytest.approx(
+        found.table("refutations")["estimate"].to_numpy()
+    )
+    assert Run.load(tmp_path / "effect").finding.sets == found.finding.sets
 
 
 # what they open
@@ -418,7 +430,7 @@ def test_two_runs_with_other_seeds_open_the_same():
     """Else each run would be another equation in single rows."""
     federation = federated(three(patients()), least=5)
     first, second = (federation.run(Effect(**OWN, refute=True), seed=own) for own in (1, 2))
-    assert first.refutations.equals(second.refutations)
+    assert first.table("refutations").equals(second.table("refutations"))
 
 
 @st.composite
@@ -485,7 +497,7 @@ def test_where_fewer_sites_tell_of_a_change_than_of_the_effect_it_is_not_told():
     own = {"treatment": "drug", "outcome": "cost", "adjust": "age"}
     for more in ({}, {"withheld": "leave-out"}):
         found = federation.run(Effect(**own, refute=True, **more))
-        assert found.sets[0].sites == 5
+        assert found.finding.sets[0].sites == 5
         parts = changes(found, "rows left out")
         assert {one.why for one in parts} == {"4 of 5 sites have enough rows that are changed so"}
         assert not any(one.contrasts for one in parts)
@@ -521,9 +533,9 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
 
 def test_refutations_have_their_kind():
     own = Refutation(change="rows left out", left_out="1", contrasts=(one(1.0, 1.0, arm=2),))
-    assert found_by([own], "rows left out", 2) == own.contrasts
-    assert not found_by([own], "rows left out", 1)
-    assert not found_by([own], "placebo treatment", 2)
+    assert contrasts_after([own], "rows left out", 2) == own.contrasts
+    assert not contrasts_after([own], "rows left out", 1)
+    assert not contrasts_after([own], "placebo treatment", 2)
     assert normal_p_value(one(1.96, 1.0)) == pytest.approx(0.05, abs=1e-4)
     assert normal_p_value(one(1.0, 0.0)) == 1.0
 

@@ -55,15 +55,17 @@ def partial(frame, x, y, given):
 def test_numbers_have_the_partial_correlation_of_the_test_that_is_named(kind):
     frame = numbers()
     result = run(frame, evidence=kind)
-    assert len(result.evidence.edges) == 3
-    for own in result.evidence.edges:
+    assert len(result.finding.evidence.edges) == 3
+    for own in result.finding.evidence.edges:
         expected = partial(frame, own.source, own.target, own.given)
         found = [own.effect.value, own.effect.low, own.effect.high]
         # within the sites, and with constants of their own, not quite that of all rows
         assert found == pytest.approx(expected, abs=1e-6 if kind == "pooled" else 0.01)
         assert own.effect.measure == "partial correlation"
     turned = run(frame.assign(d=-frame["d"]), evidence=kind)
-    for own, other in zip(result.evidence.edges, turned.evidence.edges, strict=True):
+    for own, other in zip(
+        result.finding.evidence.edges, turned.finding.evidence.edges, strict=True
+    ):
         sign = -1 if "d" in (own.source, own.target) else 1
         assert other.effect.value == pytest.approx(sign * own.effect.value, abs=1e-6)
 
@@ -75,7 +77,7 @@ def strata(frame, x, y, given):
 
 def test_categories_have_the_common_odds_ratio_of_the_pooled_tables():
     frame = words()
-    for own in run(frame, evidence="pooled").evidence.edges:
+    for own in run(frame, evidence="pooled").finding.evidence.edges:
         tables = strata(frame, own.source, own.target, own.given)
         known = sm.stats.StratifiedTable([own.astype(float) for own in tables])
         expected = [known.oddsratio_pooled, *known.oddsratio_pooled_confint()]
@@ -87,7 +89,7 @@ def test_within_the_sites_they_have_the_one_step_odds_ratio():
     frame = words()
     federation = Federation.split(frame, 3, device="cpu", policy=OPEN)
     seen = 0
-    for own in federation.run(FedPC(evidence="stratified", reveal="sums")).evidence.edges:
+    for own in federation.run(FedPC(evidence="stratified", reveal="sums")).finding.evidence.edges:
         difference = variance = 0.0
         for site in federation.sites:
             names = list(site.table.names)
@@ -116,7 +118,7 @@ def test_mixed_columns_have_the_odds_ratio_of_a_logistic_regression():
     age = rng.normal(620, 90, 4000)
     ill = rng.random(4000) < 1 / (1 + np.exp(-(age - 620) * 0.004))
     frame = pd.DataFrame({"age": age, "ill": np.where(ill, "yes", "no")})
-    (own,) = run(frame, evidence="glm").evidence.edges
+    (own,) = run(frame, evidence="glm").finding.evidence.edges
     fit = sm.Logit(ill.astype(float), sm.add_constant(age)).fit(disp=0)
     expected = np.exp(100.0 * np.array([fit.params[1], *fit.conf_int()[1]]))
     found = [own.effect.value, own.effect.low, own.effect.high]
@@ -137,9 +139,9 @@ def test_mixed_columns_have_the_odds_ratio_of_a_logistic_regression():
 def test_where_nothing_opened_tells_a_sign_nothing_is_said(choices):
     for frame in (numbers(), words()):
         result = run(frame, **choices)
-        assert len(result.edges)
-        assert all(own.effect is None for own in result.evidence.edges)
-        assert "effect" not in result.edges
+        assert len(result.table("edges"))
+        assert all(own.effect is None for own in result.finding.evidence.edges)
+        assert "effect" not in result.table("edges")
 
 
 def test_more_than_two_categories_have_no_sign():
@@ -148,7 +150,7 @@ def test_more_than_two_categories_have_no_sign():
     y = (x + (rng.random(900) < 0.3)) % 3
     frame = pd.DataFrame({"x": x, "y": y}).astype(str)
     for kind in ("pooled", "stratified", "glm"):
-        (own,) = run(frame, evidence=kind).evidence.edges
+        (own,) = run(frame, evidence=kind).finding.evidence.edges
         assert own.effect is None
 
 
@@ -159,7 +161,7 @@ def test_an_interval_covers_as_often_as_it_says():
         x = rng.normal(size=400)
         y = true * x + math.sqrt(1 - true**2) * rng.normal(size=400)
         frame = pd.DataFrame({"x": x, "y": y})
-        (own,) = run(frame, evidence="pooled", alpha=0.2).evidence.edges
+        (own,) = run(frame, evidence="pooled", alpha=0.2).finding.evidence.edges
         covered += own.effect.low <= true <= own.effect.high
     assert binom.ppf(1e-5, trials, 0.95) <= covered <= binom.ppf(1 - 1e-5, trials, 0.95)
 
@@ -173,25 +175,29 @@ def test_a_graph_by_scores_has_the_correlation_given_the_other_causes():
     frame = numbers()
     pooled = FedBOSS(within_sites=False)
     result = Federation.split(frame, 3, device="cpu").run(pooled)
-    assert len(result.evidence.edges) == 3
-    for own in result.evidence.edges:
+    assert len(result.finding.evidence.edges) == 3
+    for own in result.finding.evidence.edges:
         expected, *_ = partial(frame, own.source, own.target, own.given)
         assert own.effect.value == pytest.approx(expected, abs=1e-5)
         # the search chose the edge by the same rows, so that no interval holds
         assert own.effect.low is own.effect.high is None
-    assert list(result.edges["given"]) == ["; ".join(own.given) for own in result.evidence.edges]
+    assert list(result.table("edges")["given"]) == [
+        "; ".join(own.given) for own in result.finding.evidence.edges
+    ]
 
 
 @pytest.mark.parametrize("algorithm", [FedPC, FedBOSS])
 def test_what_was_known_before_is_marked(algorithm):
     known = Knowledge(required=(("a", "b"),), tiers=(("c",), ("d",)))
     result = Federation.split(numbers(), 3, device="cpu").run(algorithm(knowledge=known))
-    marks = {(own.source, own.target): own.known for own in result.evidence.edges}
+    marks = {(own.source, own.target): own.known for own in result.finding.evidence.edges}
     assert marks["a", "b"] == "edge"
     assert marks["c", "d"] == "direction"
     assert set(marks.values()) <= {"edge", "direction", ""}
-    assert list(result.edges["known"]) == [*marks.values()]
-    assert "known" not in Federation.split(numbers(), 3, device="cpu").run(algorithm()).edges
+    assert list(result.table("edges")["known"]) == [*marks.values()]
+    assert "known" not in Federation.split(numbers(), 3, device="cpu").run(algorithm()).table(
+        "edges"
+    )
 
 
 MATRICES = st.lists(

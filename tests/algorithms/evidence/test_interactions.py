@@ -52,7 +52,7 @@ def test_the_graph_has_no_edge_between_copies_of_a_difference():
         frame = pd.DataFrame(data.astype(int), columns=["s1", "s2", "x", "y"])
         federation = Federation.split(frame, 3, seed=seed, device="cpu", policy=ALL_KINDS)
         for interactions in wrong:
-            graph = federation.run(FedPC(evidence="glm", interactions=interactions)).graph
+            graph = federation.run(FedPC(evidence="glm", interactions=interactions)).finding.graph
             x, y = graph.nodes.index("x"), graph.nodes.index("y")
             wrong[interactions] += int(graph.skeleton()[x, y])
     assert wrong[False] == 8
@@ -104,7 +104,7 @@ def test_a_site_whose_cells_are_small_falls_back_with_interactions_too():
     data = copies_of_a_difference(3, 600, share=0.3)
     frame = pd.DataFrame(data.astype(int), columns=["s1", "s2", "x", "y"])
     federation = Federation.split(frame, 3, device="cpu", policy=ALL_KINDS)
-    tests = federation.run(FedPC(evidence="glm", interactions=True)).details["tests"]
+    tests = federation.run(FedPC(evidence="glm", interactions=True)).finding.details["tests"]
     assert tests["withheld: statistic"] > 0
     assert tests["regression"] > 0
 
@@ -151,7 +151,7 @@ def test_small_mixed_data_give_the_graph_of_all_rows_at_one_place(draw, rows):
         algorithm = FedPC(evidence="glm", alpha=0.05)
         sites = {f"site{k}": data[k::3] for k in range(3)}
         found = Federation.simulate(sites, device="cpu", policy=ALL_KINDS).run(algorithm)
-        if "withheld: statistic" not in found.details["tests"]:
+        if "withheld: statistic" not in found.finding.details["tests"]:
             compared += 1
-            assert found.graph == at_one_place(data, algorithm)
+            assert found.finding.graph == at_one_place(data, algorithm)
     assert compared == 12 or rows == 240

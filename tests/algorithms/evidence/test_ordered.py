@@ -303,9 +303,9 @@ def test_every_protection_gives_the_same(effect):
         )
         results.append(federation.run(FedPC(evidence="glm", max_cond_size=1, site_effect=effect)))
     assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
-    assert len({result.graph for result in results}) == 1
-    assert results[0].graph.edges
-    assert list(results[0].details["tests"]) == ["regression"]
+    assert len({result.finding.graph for result in results}) == 1
+    assert results[0].finding.graph.edges
+    assert list(results[0].finding.details["tests"]) == ["regression"]
 
 
 def test_withheld_tables_and_statistics_use_the_order_too():
@@ -324,7 +324,7 @@ def test_withheld_tables_and_statistics_use_the_order_too():
             result = federation.run(own)
             aggregates.append([r.aggregate for r in result.rounds])
             if evidence == "glm":
-                assert result.details["tests"]["withheld: statistic"] > 0
+                assert result.finding.details["tests"]["withheld: statistic"] > 0
         assert aggregates[0] != aggregates[1]
 
 
@@ -336,7 +336,7 @@ def test_tables_take_no_notice_of_an_order(evidence):
         schema = graded_schema(data, ordered=ordered)
         federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS, schema=schema)
         result = federation.run(FedPC(evidence=evidence, max_cond_size=1))
-        runs.append((result.graph, [r.aggregate for r in result.rounds]))
+        runs.append((result.finding.graph, [r.aggregate for r in result.rounds]))
     assert runs[0] == runs[1]
 
 

@@ -137,7 +137,7 @@ def test_a_run_by_verdicts_over_what_sites_measured_learns_the_graph_of_sums(alg
     opened, closed = (federation.run(algorithm(reveal=own), seed=0) for own in ("sums", "bits"))
     pairs = [{frozenset((e.source, e.target)) for e in own.graph.edges} for own in (opened, closed)]
     assert pairs[0] == pairs[1]
-    assert opened.details["untested_edges"] == closed.details["untested_edges"]
+    assert opened.finding.details["untested_edges"] == closed.finding.details["untested_edges"]
 
 
 @pytest.mark.parametrize("algorithm", [FedPC, FedFCI])

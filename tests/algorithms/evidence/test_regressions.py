@@ -108,8 +108,8 @@ def test_withheld_tables_fall_back_to_the_sum_of_the_sites_own_ratios():
     data = frame(np.random.default_rng(5), 240)
     federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS)
     result = federation.run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.details["tests"]["withheld: statistic"] > 0
-    assert result.details["tests"]["regression"] > 0
+    assert result.finding.details["tests"]["withheld: statistic"] > 0
+    assert result.finding.details["tests"]["regression"] > 0
 
 
 def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
@@ -122,7 +122,9 @@ def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
     for found, own in zip(queries.found, central(alone, tests), strict=True):
         np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
     federation = Federation.split(frame(rng, 600), 3, device="cpu")
-    assert federation.run(FedPC(evidence="vote", test="regression", max_cond_size=1)).graph.edges
+    assert federation.run(
+        FedPC(evidence="vote", test="regression", max_cond_size=1)
+    ).finding.graph.edges
 
 
 def test_a_site_answers_regressions_only_if_its_policy_names_them():
@@ -212,8 +214,8 @@ def test_a_model_with_too_many_coefficients_is_not_fitted_and_said_to_be_none():
     federation = Federation.split(data, 3, schema=schema, device="cpu", policy=own)
     result = federation.run(FedPC(evidence="glm", max_cond_size=1))
     # 65 logits on 65 indicators and a constant
-    assert result.details["tests"]["too many coefficients: none"] == 1
-    assert result.graph.skeleton()[0, 1]
+    assert result.finding.details["tests"]["too many coefficients: none"] == 1
+    assert result.finding.graph.skeleton()[0, 1]
     alone = RegressionTest((66, 66, 0), [*codes.T.astype(float), z].__getitem__)
     found = alone.evaluate(np.array([0, 0]), np.array([1, 2]), np.zeros((2, 0), dtype=int))
     assert np.isnan(found.p_value[0])

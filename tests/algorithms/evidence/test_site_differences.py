@@ -472,12 +472,12 @@ def test_the_graph_is_the_same_and_no_round_is_added():
         compare: Federation.simulate(frames()).run(FedPC(reveal="sums", compare_sites=compare))
         for compare in (True, False)
     }
-    assert found[True].graph == found[False].graph
+    assert found[True].finding.graph == found[False].finding.graph
     assert len(found[True].rounds) == len(found[False].rounds)
-    table = found[True].site_differences
+    table = found[True].table("site_differences")
     assert table["variable"].tolist() == ["age", "pressure", "weight"]
     assert not table["differs"].any()
-    assert found[False].site_differences.empty
+    assert found[False].table("site_differences").empty
     assert found[True].report.warnings == ()
 
 
@@ -504,7 +504,7 @@ def test_evidence_that_takes_differences_for_edges_warns_by_name(algorithm, warn
     tables = frames()
     tables["s2"]["weight"] *= 10.0
     result = Federation.simulate(tables).run(algorithm)
-    differs = result.site_differences
+    differs = result.table("site_differences")
     assert differs[differs["differs"]]["variable"].tolist() == ["weight"]
     said = "weight is distributed differently at the sites"
     terminal = "\n".join(result.lines())
@@ -524,7 +524,7 @@ def test_a_saved_result_warns_again(tmp_path):
     result = Federation.simulate(tables).run(FedPC(evidence="pooled"))
     loaded = type(result).load(result.save(tmp_path / "result"))
     assert loaded.report.warnings == result.report.warnings
-    assert loaded.site_differences.equals(result.site_differences)
+    assert loaded.table("site_differences").equals(result.table("site_differences"))
 
 
 def test_replicates_compare_nothing_more():

@@ -104,7 +104,7 @@ def test_what_only_the_sites_have_in_common_is_no_dependence():
     wards = {f"ward{k}": data[250 * k : 250 * k + 250] for k in range(3)}
     federation = Federation.simulate(wards, device="cpu", policy=ALL_KINDS)
     edges = {
-        effect: federation.run(FedPC(evidence="glm", site_effect=effect)).graph.edges
+        effect: federation.run(FedPC(evidence="glm", site_effect=effect)).finding.graph.edges
         for effect in (False, True)
     }
     assert [(edge.source, edge.target) for edge in edges[False]] == [("dose", "pain")]

@@ -49,13 +49,13 @@ def test_edges_that_fall_untested_are_told_without_support(
 ):
     federation = Federation.simulate(sites_of(silent=silent))
     result = federation.run(FedPC(evidence=evidence, reveal=reveal), seed=0)
-    assert [{e.source, e.target} for e in result.graph.edges] == [{"a", "c"}]
-    assert result.details["tests"][CONSTANT] == 2
-    assert sum(result.details["tests"].values()) == 3
-    assert result.separations["support"].isna().all()
-    assert set(result.separations["given"]) == {""}
+    assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "c"}]
+    assert result.finding.details["tests"][CONSTANT] == 2
+    assert sum(result.finding.details["tests"].values()) == 3
+    assert result.table("separations")["support"].isna().all()
+    assert set(result.table("separations")["given"]) == {""}
     assert "Too few sites could test a and b; b and c: at the others b does" in caplog.text
-    assert result.details[REMOVED_DETAIL]["variables"] == ["b"]
+    assert result.finding.details[REMOVED_DETAIL]["variables"] == ["b"]
     folder = result.save(tmp_path / "result")
     assert "not tested" in (folder / "report.html").read_text(encoding="utf-8")
 
@@ -65,8 +65,8 @@ def test_by_bits_the_sites_that_can_test_a_pair_decide(evidence, caplog):
     """No number of them is needed, as none of their sums is opened."""
     federation = Federation.simulate(sites_of(silent=np.nan))
     result = federation.run(FedPC(evidence=evidence, reveal="bits"), seed=0)
-    assert [{e.source, e.target} for e in result.graph.edges] == [{"a", "b"}, {"b", "c"}]
-    assert CONSTANT not in result.details["tests"]
+    assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "b"}, {"b", "c"}]
+    assert CONSTANT not in result.finding.details["tests"]
     assert "Too few sites could test" not in caplog.text
 
 
@@ -74,9 +74,9 @@ def test_by_bits_the_sites_that_can_test_a_pair_decide(evidence, caplog):
 def test_fci_tells_edges_that_fall_untested(discrete, caplog):
     federation = Federation.simulate(sites_of(silent=np.nan, discrete=discrete))
     result = federation.run(FedFCI(reveal="sums"), seed=0)
-    assert [{e.source, e.target} for e in result.graph.edges] == [{"a", "c"}]
-    assert result.details["tests"][CONSTANT] == 2
-    assert [own.support for own in result.evidence.separations] == [None, None]
+    assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "c"}]
+    assert result.finding.details["tests"][CONSTANT] == 2
+    assert [own.support for own in result.finding.evidence.separations] == [None, None]
     assert "Too few sites could test a and b; b and c: at the others b does" in caplog.text
 
 
@@ -84,16 +84,16 @@ def test_fci_tells_edges_that_fall_untested(discrete, caplog):
 def test_what_falls_to_tests_has_support_and_no_warning(evidence, caplog):
     federation = Federation.simulate(sites_of(silent=None))
     result = federation.run(FedPC(evidence=evidence, reveal="sums"), seed=0)
-    assert result.separations["support"].between(0.01, 1.0).all()
-    assert REMOVED_DETAIL not in result.details
-    assert CONSTANT not in result.details["tests"]
+    assert result.table("separations")["support"].between(0.01, 1.0).all()
+    assert REMOVED_DETAIL not in result.finding.details
+    assert CONSTANT not in result.finding.details["tests"]
     assert "Too few sites could test" not in caplog.text
 
 
 def test_incomplete_numbers_of_pooled_moments_are_told(caplog):
     federation = Federation.simulate(sites_of(silent=np.nan))
     result = federation.run(FedPC(evidence="pooled"), seed=0)
-    assert result.details["tests"] == {"pooled": 1, "incomplete: stouffer": 0, CONSTANT: 2}
+    assert result.finding.details["tests"] == {"pooled": 1, "incomplete: stouffer": 0, CONSTANT: 2}
     assert "Too few sites could test a and b; b and c: at the others b does" in caplog.text
 
 
@@ -101,7 +101,7 @@ def test_pairs_known_to_have_no_edge_were_not_to_be_tested(caplog):
     known = Knowledge(forbidden=(("a", "b"), ("b", "a")))
     federation = Federation.simulate(sites_of(silent=np.nan))
     result = federation.run(FedPC(knowledge=known, reveal="sums"), seed=0)
-    assert result.details[REMOVED_DETAIL]["shown"] == [["b", "c"]]
+    assert result.finding.details[REMOVED_DETAIL]["shown"] == [["b", "c"]]
     assert "Too few sites could test b and c: at the others b does" in caplog.text
 
 

@@ -544,12 +544,12 @@ def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, a
     federation = Federation.split(rows(), 4, seed=0, device="cpu")
     bits = federation.run(FedPC(reveal="bits", alpha=1e-4))
     sums = federation.run(FedPC(reveal="sums", alpha=1e-4))
-    assert {(e.source, e.target) for e in bits.graph.edges if e.mark == "-->"} == arrows
-    assert bits.graph == sums.graph
+    assert {(e.source, e.target) for e in bits.finding.graph.edges if e.mark == "-->"} == arrows
+    assert bits.finding.graph == sums.finding.graph
     assert {own.kind for own in bits.rounds} == {
         "columns", "category-sizes", "score-bits+score-sums",
     }  # fmt: skip
-    assert all(own.p_value is None for own in bits.evidence.edges)
+    assert all(own.p_value is None for own in bits.finding.evidence.edges)
 
 
 def test_sites_whose_slopes_differ_draw_no_edge():
@@ -560,4 +560,4 @@ def test_sites_whose_slopes_differ_draw_no_edge():
         x = np.where(slope * s + rng.logistic(size=400) > 0, "yes", "no")
         parts[name] = pd.DataFrame({"s": s, "x": x, "y": slope * s + rng.normal(size=400)})
     found_ = Federation.simulate(parts, device="cpu").run(FedPC(alpha=0.01, reveal="bits"))
-    assert not any({e.source, e.target} == {"x", "y"} for e in found_.graph.edges)
+    assert not any({e.source, e.target} == {"x", "y"} for e in found_.finding.graph.edges)

@@ -93,10 +93,10 @@ def test_every_protection_gives_the_graph_of_all_rows_at_one_place(data, search)
             rows, 3, seed=2, policy=policy, protection=protection, device="cpu"
         )
         result = federation.run(algorithm, seed=3)
-        assert result.details["score_curve"] == list(alone.curve)
+        assert result.finding.details["score_curve"] == list(alone.curve)
         assert len(result.rounds) == len(asked)
         names = federation.sites[0].table.names
-        assert {(names.index(a), names.index(b)) for a, b in result.dag.directed} == {
+        assert {(names.index(a), names.index(b)) for a, b in result.finding.dag.directed} == {
             tuple(edge) for edge in np.argwhere(alone.dag).tolist()
         }
 
@@ -106,13 +106,13 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
     assert federation.sites[0].policy.min_cell_size == 11
     found = federation.run(FedBOSS())
     (note,) = found.report.notes
-    count = found.details["sets"]["sites"]
+    count = found.finding.details["sets"]["sites"]
     assert any(
         line.startswith(f"{count} sets") and "own likelihoods" in line for line in note.lines
     )
     left_out = federation.run(replace(POOLED, withheld="leave-out"))
     (note,) = left_out.report.notes
-    count = left_out.details["sets"]["withheld"]
+    count = left_out.finding.details["sets"]["withheld"]
     assert count > 0
     assert any(line.startswith(f"{count} sets were not") for line in note.lines)
 
@@ -120,8 +120,8 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
 def test_the_order_of_columns_does_not_matter_and_the_chain_is_found():
     found = Federation.split(numbers(), 3, seed=0).run(FedBOSS())
     other = Federation.split(numbers()[list("edcab")], 3, seed=0).run(FedBOSS())
-    assert str(found.graph) == str(other.graph)
-    assert {frozenset(own) for own in found.graph.undirected} == {
+    assert str(found.finding.graph) == str(other.finding.graph)
+    assert {frozenset(own) for own in found.finding.graph.undirected} == {
         frozenset(pair) for pair in ("ab", "bc", "cd", "de")
     }
 
@@ -215,7 +215,7 @@ def test_rows_that_scores_leave_out_are_told(of, caplog):
     holes[last] = whole[last].mask(rng.random(len(whole)) < 0.1)
     policy = Policy(min_cell_size=1)
     found = Federation.split(holes, 3, seed=2, policy=policy).run(FedBOSS(bootstrap=2, restarts=0))
-    assert found.details["incomplete_columns"] == sorted([first, last])
+    assert found.finding.details["incomplete_columns"] == sorted([first, last])
     (said,) = warned(found)
     assert said.startswith(f"Some sites miss values of {', '.join(sorted([first, last]))}.")
     left = [own.getMessage() for own in caplog.records if own.name == "cipherdag.site"]
@@ -223,7 +223,7 @@ def test_rows_that_scores_leave_out_are_told(of, caplog):
     assert all("rows miss a value" in own for own in left)
     caplog.clear()
     found = Federation.split(whole, 3, seed=2).run(FedBOSS())
-    assert "incomplete_columns" not in found.details
+    assert "incomplete_columns" not in found.finding.details
     assert not warned(found)
     assert "miss a value" not in caplog.text
 
@@ -265,33 +265,33 @@ def test_differences_between_sites_are_no_evidence_within_them(kind):
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=0)
     federation = Federation.simulate(shifted(kind), policy=policy, device="cpu")
     pooled, within = federation.run(POOLED), federation.run(FedBOSS())
-    assert pooled.graph.edges
-    assert not within.graph.edges
+    assert pooled.finding.graph.edges
+    assert not within.finding.graph.edges
     between = "columns whose levels differ between sites depend on each other"
     assert any(between in own for own in pooled.report.limits)
     assert not any(between in own for own in within.report.limits)
     if kind == "categories":
-        assert not federation.run(FedBOSS(scores="sites")).graph.edges
+        assert not federation.run(FedBOSS(scores="sites")).finding.graph.edges
 
 
 def test_knowledge_is_kept_and_directs():
     federation = Federation.split(numbers(), 3, seed=0)
     known = Knowledge(tiers=(("a",), ("b", "c", "d", "e")), forbidden=(("c", "d"),))
-    graph = federation.run(FedBOSS(knowledge=known)).graph
+    graph = federation.run(FedBOSS(knowledge=known)).finding.graph
     assert ("a", "b") in graph.directed
     assert ("c", "d") not in graph.directed
     required = Knowledge(required=(("a", "e"),))
-    assert ("a", "e") in federation.run(FedBOSS(knowledge=required)).graph.directed
+    assert ("a", "e") in federation.run(FedBOSS(knowledge=required)).finding.graph.directed
     with pytest.raises(ParameterError, match="no variable"):
         federation.run(FedBOSS(knowledge=Knowledge(required=(("a", "z"),))))
 
 
 def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
     result = Federation.split(numbers(), 3, seed=0).run(FedBOSS(restarts=4))
-    assert len(result.details["score_curve"]) == 5
-    assert result.details["score_curve"][-1] == result.details["score"]
-    for edge in result.graph.edges:
-        assert result.evidence.of(edge.source, edge.target).strength > 10.0
+    assert len(result.finding.details["score_curve"]) == 5
+    assert result.finding.details["score_curve"][-1] == result.finding.details["score"]
+    for edge in result.finding.graph.edges:
+        assert result.finding.evidence.of(edge.source, edge.target).strength > 10.0
 
 
 @pytest.mark.parametrize(
@@ -300,12 +300,12 @@ def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
 def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew(algorithm):
     federation = Federation.split(numbers(), 3, seed=0)
     result = federation.run(algorithm, seed=4)
-    confidence = result.confidence
+    confidence = result.table("confidence")
     strong = confidence[confidence["any_edge"] >= 0.9]
     assert {frozenset(own) for own in zip(strong["from"], strong["to"], strict=True)} >= {
         frozenset(pair) for pair in ("ab", "bc", "cd", "de")
     }
     plain = federation.run(type(algorithm)(scores=algorithm.scores), seed=4)
     assert len(result.rounds) <= 2 * len(plain.rounds) + 6
-    assert str(plain.graph) == str(result.graph)
+    assert str(plain.finding.graph) == str(result.finding.graph)
     assert any("20 replicates" in said or "20 times" in said for said in result.disclosures)

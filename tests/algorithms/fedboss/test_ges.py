@@ -279,7 +279,7 @@ def test_knowledge_holds_whatever_the_data_say(search, scores):
             restarts=5,
         ),
         seed=1,
-    ).graph
+    ).finding.graph
     joined = {frozenset((edge.source, edge.target)) for edge in graph.edges}
     assert ("LungCancer", "VisitToAsia2") in graph.directed
     assert frozenset(("Smoking", "Bronchitis")) not in joined
@@ -292,4 +292,4 @@ def test_the_report_says_what_it_did():
     (panel, *_) = result.report.panels
     assert panel.x_label == "phases of the search"
     assert any("phases" in note.title for note in result.report.notes)
-    assert result.details["bootstrap"]["replicates"] == 2
+    assert result.finding.details["bootstrap"]["replicates"] == 2

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from label_tables import continuous_table, discrete_table
 from labelled_runs import TABLES
 
-from cipherdag import FedCMFS, Federation
+from cipherdag import FedCMFS, Federation, Run
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcmfs.ranking import EACH_WITH_EACH, Ranking, ranked
 from cipherdag.errors import ParameterError
@@ -100,16 +100,21 @@ def test_under_every_protection_and_its_result_has_no_number(kind, evidence, tmp
         sites = Federation.split(table, 4, labels=labels, protection=protection)
         closed = sites.run(FedCMFS(**chosen, reveal="bits"))
         assert {
-            label: [own.feature for own in found] for label, found in closed.features.items()
-        } == {label: [own.feature for own in found] for label, found in sums.features.items()}
-        found = [own for chosen in closed.features.values() for own in chosen]
+            label: [own.feature for own in found]
+            for label, found in closed.finding.features.items()
+        } == {
+            label: [own.feature for own in found] for label, found in sums.finding.features.items()
+        }
+        found = [own for chosen in closed.finding.features.values() for own in chosen]
         assert found
         assert all(own.strength is None and own.p_value is None for own in found)
         assert "Strengths and p-values stayed closed" in closed.page()
-        frame = closed.to_frame()
+        frame = closed.table("features")
         assert frame["strength"].isna().all()
         assert set(frame["rank"]) >= {1}
-        assert type(closed).load(closed.save(tmp_path / protection)).features == closed.features
+        assert (
+            Run.load(closed.save(tmp_path / protection)).finding.features == closed.finding.features
+        )
 
 
 def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from driving import drive, respondent
 from oracle import OracleTest, random_dag
 
-from cipherdag import Federation, FedFCI, FedPC, Knowledge, PAGResult
+from cipherdag import Federation, FedFCI, FedPC, Knowledge, LearntPAG, Run
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
@@ -252,22 +252,22 @@ def federation():
 
 
 def test_a_hidden_cause_is_a_double_arrow_where_pc_draws_one(federation, tmp_path):
-    pc = federation.run(FedPC()).graph
+    pc = federation.run(FedPC()).finding.graph
     assert {("b", "c"), ("c", "b")} & set(pc.directed)
     result = federation.run(FedFCI())
-    assert isinstance(result, PAGResult)
-    assert set(map(str, result.graph.edges)) == {"a o-> b", "b <-> c", "d o-> c"}
-    again = PAGResult.load(result.save(tmp_path / "run"))
-    assert again.graph == result.graph
-    assert again.decisions == result.decisions
+    assert isinstance(result.finding, LearntPAG)
+    assert set(map(str, result.finding.graph.edges)) == {"a o-> b", "b <-> c", "d o-> c"}
+    again = Run.load(result.save(tmp_path / "run"), LearntPAG)
+    assert again.finding.graph == result.finding.graph
+    assert again.finding.decisions == result.finding.decisions
     assert (tmp_path / "run" / "graph.svg").exists()
     assert "both have an unmeasured cause" in "\n".join(again.lines())
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "b and c share an unmeasured cause" in page
     assert 'aria-label="shares an unmeasured cause with"' in page
-    assert list(result.edges["mark"]) == ["o->", "<->", "o->"]
-    assert set(result.compare(again)["same"]) == {True}
-    assert result.metrics(again.graph).share_right == 1.0
+    assert list(result.table("edges")["mark"]) == ["o->", "<->", "o->"]
+    assert set(result.finding.compare(again.finding)["same"]) == {True}
+    assert result.finding.metrics(again.finding.graph).share_right == 1.0
     assert export(tmp_path / "run", tmp_path / "graph.dot").exit_code == 0
     assert "dir=both" in (tmp_path / "graph.dot").read_text()
 

@@ -17,10 +17,11 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, UNTESTED_DETAIL
 from cipherdag.errors import ParameterError
 from cipherdag.findings.integration import DETAIL, Integrated
+from cipherdag.findings.pag import LearntPAG
 from cipherdag.graphs.endpoints import CIRCLE, NONE
 from cipherdag.graphs.pag import PAG
 from cipherdag.questions.presence import Measured
-from cipherdag.results.pag_result import PAGResult
+from cipherdag.results.run import Run
 from cipherdag.testing import check_algorithm
 
 ALGORITHM = FedFCI(evidence="fisher", max_cond_size=None, integrate=300)
@@ -139,17 +140,17 @@ def wards(rng, rows=(700, 700), *, turned=False):
 def test_a_result_has_all_graphs_and_keeps_them(tmp_path):
     federation = Federation.simulate(wards(np.random.default_rng(1)), overlapping=True)
     result = federation.run(FedFCI(integrate=1000))
-    told = result.details[DETAIL]
+    told = result.finding.details[DETAIL]
     assert told["complete"]
-    assert len(result.fitting) == len(told["graphs"]) > 1
-    assert all(own.nodes == result.graph.nodes for own in result.fitting)
-    joined = {frozenset((e.source, e.target)) for own in result.fitting for e in own.edges}
-    assert joined == {frozenset((e.source, e.target)) for e in result.graph.edges}
+    assert len(result.finding.fitting) == len(told["graphs"]) > 1
+    assert all(own.nodes == result.finding.graph.nodes for own in result.finding.fitting)
+    joined = {frozenset((e.source, e.target)) for own in result.finding.fitting for e in own.edges}
+    assert joined == {frozenset((e.source, e.target)) for e in result.finding.graph.edges}
     assert [own["variables"] for own in told["groups"]] == [
         ["Age", "Echo", "Pressure", "Salt"],
         ["Age", "Pressure", "Salt", "Walk"],
     ]
-    facts = {frozenset((e.source, e.target)): e.facts for e in result.evidence.edges}
+    facts = {frozenset((e.source, e.target)): e.facts for e in result.finding.evidence.edges}
     assert any(
         "graphs that fit have an edge here." in own for own in facts[frozenset(("Echo", "Walk"))]
     )
@@ -157,13 +158,18 @@ def test_a_result_has_all_graphs_and_keeps_them(tmp_path):
     assert not result.report.warnings
     assert "Graphs that fit" in result.page()
     result.save(tmp_path / "out")
-    again = PAGResult.load(tmp_path / "out")
-    assert again.fitting == result.fitting
+    again = Run.load(tmp_path / "out", LearntPAG)
+    assert again.finding.fitting == result.finding.fitting
     assert "and no other" in str(again.report.notes)
     plain = federation.run(FedFCI())
-    assert plain.fitting == ()
-    sure = (result.graph.endpoints != CIRCLE) & (result.graph.endpoints != NONE)
-    assert sure.sum() >= ((plain.graph.endpoints != CIRCLE) & (plain.graph.endpoints != NONE)).sum()
+    assert plain.finding.fitting == ()
+    sure = (result.finding.graph.endpoints != CIRCLE) & (result.finding.graph.endpoints != NONE)
+    assert (
+        sure.sum()
+        >= (
+            (plain.finding.graph.endpoints != CIRCLE) & (plain.finding.graph.endpoints != NONE)
+        ).sum()
+    )
 
 
 def test_it_keeps_the_laws_of_algorithms():
@@ -175,11 +181,11 @@ def test_it_keeps_the_laws_of_algorithms():
 def test_groups_that_contradict_one_another_are_told():
     data = wards(np.random.default_rng(2), (4000, 700), turned=True)
     result = Federation.simulate(data, overlapping=True).run(FedFCI(integrate=1000))
-    assert result.details[DETAIL]["complete"]
-    assert not result.fitting
+    assert result.finding.details[DETAIL]["complete"]
+    assert not result.finding.fitting
     warned = [own for own in result.report.warnings if own.startswith("No graph over all columns")]
     assert len(warned) == 1
-    assert UNTESTED_DETAIL in result.details
+    assert UNTESTED_DETAIL in result.finding.details
 
 
 def test_a_group_that_contradicts_itself_is_named():

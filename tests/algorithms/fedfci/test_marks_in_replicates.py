@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pages import Page
 
-from cipherdag import PAG, Federation, FedFCI, PAGResult
+from cipherdag import PAG, Federation, FedFCI, LearntPAG, Run
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
 from cipherdag.findings.confidence import Confidences, EdgeConfidence, EdgeCounts
@@ -99,7 +99,7 @@ def test_what_too_few_replicates_have_is_drawn_as_a_circle():
 
 def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):
     result = Federation.split(patients(3000), 3, device="cpu").run(FedFCI(bootstrap=10), seed=1)
-    frame = result.confidence.set_index(["from", "to"])
+    frame = result.table("confidence").set_index(["from", "to"])
     assert list(frame.columns) == ["mark", "no_edge", *ENDS]
     for end in ("from", "to"):
         shares = frame[[f"{end}_{own}" for own in ("arrow", "tail", "circle")]].sum(axis=1)
@@ -107,17 +107,20 @@ def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):
     # the pair with the unmeasured cause: strong, and arrows at both ends in nearly all
     pair = frame.loc["Allergy", "Asthma"]
     assert pair["no_edge"] == 0.0
-    assert result.consensus().skeleton().any()
-    assert result.consensus(1.0).skeleton().sum() <= result.consensus(0.05).skeleton().sum()
-    table = result.edges
+    assert result.finding.consensus().skeleton().any()
+    assert (
+        result.finding.consensus(1.0).skeleton().sum()
+        <= result.finding.consensus(0.05).skeleton().sum()
+    )
+    table = result.table("edges")
     assert list(table.columns[:12]) == [
         *("from", "to", "mark", "confidence", "any_edge", "consensus"),
         *ENDS,
     ]
     folder = result.save(tmp_path / "out")
-    again = PAGResult.load(folder)
-    assert again.confidence.equals(result.confidence)
-    assert again.consensus() == result.consensus()
+    again = Run.load(folder, LearntPAG)
+    assert again.table("confidence").equals(result.table("confidence"))
+    assert again.finding.consensus() == result.finding.consensus()
     assert json.loads((folder / "result.json").read_text("utf-8"))["details"]["bootstrap"]
     assert (folder / "edges.csv").read_text("utf-8").startswith(",".join(table.columns))
     page = Page((folder / "report.html").read_text("utf-8"))
@@ -132,6 +135,6 @@ def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):
 
 def test_without_replicates_there_are_no_shares():
     result = Federation.split(patients(300), 3, device="cpu").run(FedFCI())
-    assert result.confidence.empty
+    assert result.table("confidence").empty
     with pytest.raises(ParameterError, match="replicates"):
-        result.consensus()
+        result.finding.consensus()

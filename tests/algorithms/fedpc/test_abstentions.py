@@ -164,12 +164,18 @@ def uneven(policy, reference="paper"):
 
 def test_a_small_hospital_does_not_keep_edges_that_the_others_remove():
     found = uneven(Policy(min_sites=2))
-    assert [{e.source, e.target} for e in found.graph.edges] == [set(p) for p in pairs("uvwxyz")]
-    assert len(uneven(Policy(min_sites=2), "code").graph.edges) == 15  # all that there can be
+    assert [{e.source, e.target} for e in found.finding.graph.edges] == [
+        set(p) for p in pairs("uvwxyz")
+    ]
+    assert (
+        len(uneven(Policy(min_sites=2), "code").finding.graph.edges) == 15
+    )  # all that there can be
 
 
 def test_edges_that_too_few_sites_can_test_stay_and_the_result_says_so():
     found = uneven(Policy(min_sites=3))
-    (stays,) = [own for own in found.evidence.remarks if "not put to the vote" in own]
+    (stays,) = [own for own in found.finding.evidence.remarks if "not put to the vote" in own]
     assert int(stays.split()[0]) == 15
-    assert "not put to the vote" not in " ".join(uneven(Policy(min_sites=2)).evidence.remarks)
+    assert "not put to the vote" not in " ".join(
+        uneven(Policy(min_sites=2)).finding.evidence.remarks
+    )

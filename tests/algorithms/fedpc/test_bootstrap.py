@@ -160,8 +160,8 @@ def test_strong_edges_come_back_and_weak_ones_less():
     joined = {pair: sum(marks.values()) for pair, marks in outcome.bootstrap.pairs.items()}
     assert joined[0, 1] == 60
     assert joined[0, 1] > joined[0, 2] > joined[0, 3]
-    assert result.details["bootstrap"]["replicates"] == 60
-    strongest = result.confidence.sort_values("any_edge").iloc[-1]
+    assert result.finding.details["bootstrap"]["replicates"] == 60
+    strongest = result.table("confidence").sort_values("any_edge").iloc[-1]
     assert {strongest["from"], strongest["to"]} == {"a", "b"}
     assert strongest["any_edge"] == 1.0
 
@@ -273,15 +273,15 @@ def test_rounds_with_too_many_values_are_asked_in_several():
 def test_result_tells_the_confidence_everywhere(tmp_path):
     federation = Federation.split(patients(), 3)
     result = federation.run(FedPC(evidence="vote", bootstrap=10), seed=1)
-    frame = result.confidence
+    frame = result.table("confidence")
     assert list(frame.columns) == ["from", "to", "mark", "confidence", "any_edge"]
-    assert len(frame) == len(result.graph.edges)
-    sure = frame[[own.stands_on_evidence for own in result.evidence.edges]]
+    assert len(frame) == len(result.finding.graph.edges)
+    sure = frame[[own.stands_on_evidence for own in result.finding.evidence.edges]]
     assert len(sure)
     assert sure["confidence"].between(0, 1).all()
     assert (sure["any_edge"] >= sure["confidence"]).all()
-    for edge in result.graph.edges:
-        own = result.evidence.of(edge.source, edge.target)
+    for edge in result.finding.graph.edges:
+        own = result.finding.evidence.of(edge.source, edge.target)
         if own.stands_on_evidence:
             assert own.shown.endswith("/10")
             assert any("replicates over rows drawn anew" in fact for fact in own.facts)
@@ -291,13 +291,13 @@ def test_result_tells_the_confidence_everywhere(tmp_path):
     folder = result.save(tmp_path / "out")
     edges = (folder / "edges.csv").read_text("utf-8")
     assert edges.startswith("from,to,mark,confidence,any_edge,consensus,status,why\n")
-    assert CausalGraph.from_csv(edges, nodes=result.graph.nodes) == result.graph
+    assert CausalGraph.from_csv(edges, nodes=result.finding.graph.nodes) == result.finding.graph
     page = (folder / "report.html").read_text("utf-8")
     assert "Strength is the share of replicates" in page
     assert "once more for each of 10 replicates" in page
     plain = federation.run(FedPC(evidence="vote"))
-    assert plain.confidence.empty
-    assert "bootstrap" not in plain.details
+    assert plain.table("confidence").empty
+    assert "bootstrap" not in plain.finding.details
 
 
 def test_the_command_prints_and_repeats_it(call, tmp_path):

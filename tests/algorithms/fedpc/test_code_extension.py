@@ -8,7 +8,7 @@ from enumeration import arcs_of
 from oracle import random_dag
 
 from cipherdag import Federation, FedPC
-from cipherdag.findings.conclusion import LearntGraph
+from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
@@ -52,7 +52,7 @@ def test_the_rule_is_that_of_plain_loops_where_arrows_contradict_each_other(seed
 def test_the_dag_of_a_code_run_is_that_of_the_rule():
     data = asia().sample(2000, np.random.default_rng(0))
     result = Federation.split(data, 3, seed=0, device="cpu").run(FedPC(reference="code"))
-    assert (result.dag.arcs == plain_rule(result.graph.arcs)).all()
+    assert (result.finding.dag.arcs == plain_rule(result.finding.graph.arcs)).all()
 
 
 def test_a_cycle_is_kept_and_said():

@@ -248,14 +248,18 @@ def test_an_edge_that_stands_for_want_of_sites_turns_no_true_arrow(evidence):
     patients = asia().sample(6000, np.random.default_rng(1))
     sites = {"north": patients[:2500], "south": patients[2500:4000], "west": patients[4000:]}
     result = Federation.simulate(sites).run(FedPC(evidence=evidence, reveal="sums"), seed=0)
-    edges = {frozenset(own) for own in (*result.graph.directed, *result.graph.undirected)}
+    edges = {
+        frozenset(own) for own in (*result.finding.graph.directed, *result.finding.graph.undirected)
+    }
     assert {"LungCancer", "XRay"} in edges
-    open_triples = [own for own in result.details["unresolved"] if own["tests_say"] == "open"]
+    open_triples = [
+        own for own in result.finding.details["unresolved"] if own["tests_say"] == "open"
+    ]
     ends = [(own["first"], own["middle"], own["last"]) for own in open_triples]
     assert ("LungCancer", "XRay", "Tuberculosis") in ends
-    assert not {(b, a) for a, b in truth.directed} & set(result.graph.directed)
-    assert result.evidence.of("LungCancer", "XRay").status == "undone"
-    assert ("LungCancer", "TubOrCancer") in result.graph.directed
+    assert not {(b, a) for a, b in truth.directed} & set(result.finding.graph.directed)
+    assert result.finding.evidence.of("LungCancer", "XRay").status == "undone"
+    assert ("LungCancer", "TubOrCancer") in result.finding.graph.directed
 
 
 def test_votes_do_not_support_them():
@@ -274,13 +278,13 @@ def test_result_and_report_name_the_open_triples():
         )
         for name in ("masking", "bfv")
     ]
-    assert runs[0].graph == runs[1].graph
-    triples = runs[0].details["unresolved"]
+    assert runs[0].finding.graph == runs[1].finding.graph
+    triples = runs[0].finding.details["unresolved"]
     assert triples
-    assert triples == runs[1].details["unresolved"]
+    assert triples == runs[1].finding.details["unresolved"]
     for own in triples:
         x, y, z = own["first"], own["middle"], own["last"]
-        edges = {frozenset((e.source, e.target)) for e in runs[0].graph.edges}
+        edges = {frozenset((e.source, e.target)) for e in runs[0].finding.graph.edges}
         assert {frozenset((x, y)), frozenset((y, z))} <= edges
         assert frozenset((x, z)) not in edges
 

@@ -87,6 +87,6 @@ def test_permuted_names_give_the_same_graph_and_dag_under_other_names(parameters
             Federation.split(own, 3, seed=seed, device="cpu", policy=EVERY_COUNT).run(algorithm)
             for own in (data, data.rename(columns=others))
         )
-        assert found.graph.relabel(others) == again.graph
-        assert found.dag.relabel(others) == again.dag
-        assert found.dag.is_dag
+        assert found.finding.graph.relabel(others) == again.finding.graph
+        assert found.finding.dag.relabel(others) == again.finding.dag
+        assert found.finding.dag.is_dag

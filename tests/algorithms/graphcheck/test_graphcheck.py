@@ -90,8 +90,8 @@ def test_by_bits_a_p_value_is_the_next_level_above():
 def test_a_missing_edge_is_named_first():
     wrong = CausalGraph.from_edges("abcd", [("a", "b"), ("c", "d")])
     found = Federation.simulate(numbers(), device="cpu").run(GraphCheck(wrong, reveal="sums"))
-    assert {own.first + own.second for own in found.failing} == {"ac", "ad", "bc", "bd"}
-    assert found.failing[0].p_value == min(own.p_value for own in found.tests)
+    assert {own.first + own.second for own in found.finding.failing} == {"ac", "ad", "bc", "bd"}
+    assert found.finding.failing[0].p_value == min(own.p_value for own in found.finding.tests)
     (said,) = found.report.warnings
     assert said.startswith("4 of 4 independences that the graph implies fail")
     told = "\n".join(found.lines())
@@ -116,7 +116,7 @@ def test_all_tests_are_asked_at_once_whatever_their_number(reveal, before):
     assert len(outcome_of(data, large, reveal=reveal)[1]) == 3 + before
     by_site = Federation.simulate(data, device="cpu").run(GraphCheck(large, reveal=reveal))
     assert len(by_site.rounds) == 3 + before
-    assert len(by_site.tests) == 28 - len(large.edges)
+    assert len(by_site.finding.tests) == 28 - len(large.edges)
 
 
 def test_a_graph_over_some_columns_is_tested_over_these():
@@ -131,15 +131,15 @@ def test_what_too_few_sites_can_test_is_said_and_counts_for_none():
     data = {f"site-{k}": rows[k::3] for k in range(3)}
     data["site-0"] = data["site-0"].assign(XRay="no")
     found = Federation.simulate(data, device="cpu").run(GraphCheck(asia().graph, reveal="sums"))
-    undone = [own for own in found.tests if own.p_value is None]
-    assert undone == list(found.undone)
+    undone = [own for own in found.finding.tests if own.p_value is None]
+    assert undone == list(found.finding.undone)
     assert {"XRay"} <= {name for own in undone for name in (own.first, own.second)}
     assert any("could not be tested" in said for said in found.report.warnings)
     assert all(own.adjusted is None and not own.fails for own in undone)
-    done = [own for own in found.tests if own.p_value is not None]
+    done = [own for own in found.finding.tests if own.p_value is not None]
     least = min(done, key=lambda own: own.p_value)
     assert least.adjusted == pytest.approx(min(1.0, least.p_value * len(done)))
-    assert found.table["p_value"].isna().sum() == len(undone)
+    assert found.table("independences")["p_value"].isna().sum() == len(undone)
 
 
 def test_the_share_of_false_alarms_can_be_bounded_instead():
@@ -160,9 +160,9 @@ def test_it_is_saved_shown_and_read_again(tmp_path):
     found.save(tmp_path / "checked")
     page = (tmp_path / "checked" / "report.html").read_text("utf-8")
     assert "<b>a</b>" not in page
-    assert page.count("<strong>fails</strong>") == len(found.failing)
+    assert page.count("<strong>fails</strong>") == len(found.finding.failing)
     table = pd.read_csv(tmp_path / "checked" / "independences.csv")
-    assert table["fails"].sum() == len(found.failing)
+    assert table["fails"].sum() == len(found.finding.failing)
     assert "1 of " not in found._repr_html_()[:10]
 
 

@@ -57,12 +57,12 @@ def known(rows, ties, times=None, ended=None, strata=None):
 
 
 def same(result, expected):
-    table = result.hazard_ratios
+    table = result.table("hazard_ratios")
     assert np.abs(table["log_ratio"] - expected.params).max() < 1e-9
     assert np.abs(table["deviation"] - expected.bse).max() < 1e-6
     assert np.abs(table["p_value"] - expected.pvalues).max() < 1e-6
     np.testing.assert_allclose(np.log(table[["low", "high"]]), expected.conf_int(), atol=1e-5)
-    assert result.model.value == pytest.approx(expected.llf, abs=1e-6)
+    assert result.finding.model.value == pytest.approx(expected.llf, abs=1e-6)
 
 
 @pytest.mark.parametrize("ties", ["efron", "breslow"])
@@ -74,8 +74,8 @@ def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, lea
     if least:  # all tables are of rows without any missing value
         whole = whole.dropna()
     same(result, known(whole, ties, strata=whole["site"]))
-    assert result.model.own_hazards
-    assert result.model.sites == 3
+    assert result.finding.model.own_hazards
+    assert result.finding.model.sites == 3
     null = PHReg(
         whole["months"],
         np.zeros((len(whole), 1)),
@@ -83,9 +83,11 @@ def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, lea
         strata=whole["site"],
         ties=ties,
     ).loglike(np.zeros(1))
-    assert result.model.null == pytest.approx(null, abs=1e-6)
-    assert result.model.statistic == pytest.approx(2 * (result.model.value - null), abs=1e-5)
-    assert result.model.dof == 4
+    assert result.finding.model.null == pytest.approx(null, abs=1e-6)
+    assert result.finding.model.statistic == pytest.approx(
+        2 * (result.finding.model.value - null), abs=1e-5
+    )
+    assert result.finding.model.dof == 4
 
 
 @pytest.mark.parametrize("ties", ["efron", "breslow"])
@@ -118,13 +120,15 @@ def test_rows_are_those_without_a_missing_value_in_any_column_that_is_used():
     expected = PHReg(
         whole["months"], whole[["crp"]], whole["died"] == "yes", strata=whole["site"], ties="efron"
     ).fit()
-    assert result.hazard_ratios["log_ratio"][0] == pytest.approx(expected.params[0], abs=1e-9)
-    assert result.curves[0].at_risk[0] == len(whole)
+    assert result.table("hazard_ratios")["log_ratio"][0] == pytest.approx(
+        expected.params[0], abs=1e-9
+    )
+    assert result.finding.curves[0].at_risk[0] == len(whole)
 
 
 def test_the_unit_of_a_number_is_that_of_the_data():
     data = {name: own.assign(age=own["age"] * 1e6 + 3e9) for name, own in wards().items()}
-    large, plain = (fitted(own, adjust=("age",)).hazard_ratios for own in (data, wards()))
+    large, plain = (fitted(own, adjust=("age",)).table("hazard_ratios") for own in (data, wards()))
     assert large["log_ratio"][0] * 1e6 == pytest.approx(plain["log_ratio"][0], rel=1e-6)
     assert large["deviation"][0] * 1e6 == pytest.approx(plain["deviation"][0], rel=1e-6)
 
@@ -135,11 +139,11 @@ def test_columns_that_follow_from_others_are_named():
         for name, own in wards().items()
     }
     result = fitted(data, adjust=("age", "arm", "copy", "double"))
-    table = result.hazard_ratios
+    table = result.table("hazard_ratios")
     plain = fitted(data, adjust=("age", "arm"))
     assert (table["fault"] == "not determined").sum() == 2
-    assert result.model.dof == 2
-    assert result.model.value == pytest.approx(plain.model.value, abs=1e-6)
+    assert result.finding.model.dof == 2
+    assert result.finding.model.value == pytest.approx(plain.finding.model.value, abs=1e-6)
     assert sum("follows from the other columns" in own for own in result.report.warnings) == 2
 
 
@@ -150,11 +154,11 @@ def test_a_likelihood_that_rises_without_end_is_named(site_effect):
         safe = np.where(own["died"] == "no", np.random.default_rng(1).random(len(own)) < 0.5, False)
         data[name] = own.assign(safe=np.where(safe, "yes", "no"))
     result = fitted(data, adjust=("age", "safe"), site_effect=site_effect)
-    table = result.hazard_ratios.set_index("of")
+    table = result.table("hazard_ratios").set_index("of")
     assert table.loc["safe yes rather than no", "fault"] == "endless down"
     assert np.isnan(table.loc["safe yes rather than no", "ratio"])
     assert table.loc["age", "fault"] == ""
-    assert result.model.statistic is None
+    assert result.finding.model.statistic is None
     assert any("rises without end" in own for own in result.report.warnings)
     assert "endless down" in result.page()
     assert "safe" not in "\n".join(result.lines()).split("Ratios of hazards")[1].split("\n\n")[0]
@@ -167,15 +171,17 @@ def test_sites_with_small_counts_stay_out_and_it_is_said():
     data["east"]["stage"] = np.where(np.arange(200) < 7, "I", "II")
     result = fitted(data, least=11, adjust=("arm", "stage"))
     others = fitted({name: data[name] for name in wards()}, least=11, adjust=("arm", "stage"))
-    assert result.model.sites == 3
-    pd.testing.assert_frame_equal(result.hazard_ratios, others.hazard_ratios, rtol=1e-9)
+    assert result.finding.model.sites == 3
+    pd.testing.assert_frame_equal(
+        result.table("hazard_ratios"), others.table("hazard_ratios"), rtol=1e-9
+    )
     assert any("1 of 4 sites tell nothing of the Cox model" in s for s in result.report.warnings)
     del data["west"]
     with_two = fitted(data, least=11, adjust=("arm", "stage"))
-    assert with_two.model.sites == 0
+    assert with_two.finding.model.sites == 0
     assert "there are no ratios" in with_two.page()
     assert "ratio-table" not in with_two.page()
-    assert (with_two.hazard_ratios["fault"] == "not told of").all()
+    assert (with_two.table("hazard_ratios")["fault"] == "not told of").all()
     assert any("Too few sites tell of the Cox model" in own for own in with_two.report.warnings)
 
 
@@ -248,8 +254,8 @@ def test_a_category_that_few_sites_have_is_named():
     result = fitted(data, schema=schema, least=11, adjust=("age", "stage"))
     (said,) = [own for own in result.report.warnings if "Cox model" in own]
     assert "stage III. Join" in said
-    assert result.model.sites == 0
-    assert (result.hazard_ratios["fault"] == "not told of").all()
+    assert result.finding.model.sites == 0
+    assert (result.table("hazard_ratios")["fault"] == "not told of").all()
 
 
 @pytest.mark.parametrize("site_effect", [True, False])
@@ -261,7 +267,7 @@ def test_a_category_that_enough_sites_have_or_none_is_in_the_model(site_effect):
     schema = infer_schema([*data.values(), ward(9, 1).assign(stage="IV")])
     schema = Schema(tuple(_constant(own) for own in schema.columns))
     result = fitted(data, schema=schema, adjust=("stage",), site_effect=site_effect)
-    assert result.hazard_ratios["fault"].tolist() == ["", "", "not determined"]
+    assert result.table("hazard_ratios")["fault"].tolist() == ["", "", "not determined"]
 
 
 def test_one_hazard_needs_sites_that_restrict_no_small_counts():
@@ -274,7 +280,7 @@ def test_a_site_answers_only_if_its_policy_names_the_kind(site_effect, kind):
     policy = Policy(min_cell_size=0)
     with pytest.raises(PolicyRefusedError, match=f"hazard-{kind}"):
         fitted(wards(), policy=policy, adjust=("arm",), site_effect=site_effect)
-    assert fitted(wards(), policy=policy).model is None
+    assert fitted(wards(), policy=policy).finding.model is None
 
 
 @pytest.mark.parametrize(
@@ -379,7 +385,7 @@ def test_one_value_far_from_all_others_ends_in_numbers_or_by_name(efron):
         result = fitted(
             data, adjust=("age",), site_effect=site_effect, ties="efron" if efron else "breslow"
         )
-        (own,) = result.model.ratios
+        (own,) = result.finding.model.ratios
         assert own.fault or 0.0 < own.low <= own.ratio <= own.high
 
 

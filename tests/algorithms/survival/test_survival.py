@@ -44,7 +44,7 @@ def result():
 def test_curves_are_those_of_all_rows_on_binned_times(result):
     whole = pd.concat(wards().values())
     times, ended = binned(whole)
-    for name, own in zip(result.group_names, result.curves, strict=True):
+    for name, own in zip(result.finding.group_names, result.finding.curves, strict=True):
         chosen = (whole["arm"] == name).to_numpy()
         known = SurvfuncRight(times[chosen], ended[chosen])
         at = np.searchsorted(EDGES, known.surv_times)
@@ -64,7 +64,7 @@ def test_curves_are_those_of_all_rows_on_binned_times(result):
 def test_curves_are_those_that_count_rows_lost_in_a_bin_by_half(edges):
     """Half of each such row is lost before the events of its bin, and half after."""
     whole = pd.concat(wards().values())
-    found = survived(wards(), edges=edges).curves[0]
+    found = survived(wards(), edges=edges).finding.curves[0]
     times, ended = binned(whole, (*edges, 100.0))
     early = np.nextafter(times, 0.0)
     weights = np.where(ended, 1.0, 0.5)
@@ -93,7 +93,8 @@ def test_coarse_edges_leave_the_exact_curve_within_its_interval(rows, edges):
         last = np.searchsorted(exact.surv_times, edges, side="right") - 1
         known = exact.surv_prob[last]
         found, before = (
-            survived(data, edges=edges, censored=own).curves[0] for own in ("within", "after")
+            survived(data, edges=edges, censored=own).finding.curves[0]
+            for own in ("within", "after")
         )
         assert found.coarse
         inside = (np.array(found.low) < known) & (known < np.array(found.high))
@@ -112,7 +113,7 @@ def test_fine_edges_give_the_exact_curve_and_its_interval():
     last = np.searchsorted(exact.surv_times, edges, side="right") - 1
     known, spread = exact.surv_prob[last], exact.surv_prob_se[last]
     reach = np.exp(stats.norm.ppf(0.975) * spread / (known * -np.log(known)))
-    own = found.curves[0]
+    own = found.finding.curves[0]
     np.testing.assert_allclose(own.survival, known, atol=5e-4)
     np.testing.assert_allclose(own.low, known**reach, atol=5e-3)
     np.testing.assert_allclose(own.high, known ** (1 / reach), atol=5e-3)
@@ -147,29 +148,35 @@ def test_the_exact_curve_lies_within_the_interval_whenever_rows_are_lost(rows, m
 def test_the_log_rank_test_is_that_of_all_rows_on_binned_times(result):
     whole = pd.concat(wards().values())
     statistic, p_value = survdiff(*binned(whole), whole["arm"])
-    assert result.together.statistic == pytest.approx(statistic, rel=1e-9)
-    assert result.together.p_value == pytest.approx(p_value, rel=1e-9)
-    assert sum(result.together.observed) == pytest.approx(sum(result.together.expected))
+    assert result.finding.together.statistic == pytest.approx(statistic, rel=1e-9)
+    assert result.finding.together.p_value == pytest.approx(p_value, rel=1e-9)
+    assert sum(result.finding.together.observed) == pytest.approx(
+        sum(result.finding.together.expected)
+    )
 
 
 def test_the_test_within_sites_is_that_of_strata_at_exact_times():
     statistic, p_value, ended = within_sites()
     found = survived(wards(), by="arm")
-    assert found.test.statistic == pytest.approx(statistic, rel=1e-9)
-    assert found.test.p_value == pytest.approx(p_value, rel=1e-9)
-    assert sum(found.test.observed) == ended.sum() == pytest.approx(sum(found.test.expected))
+    assert found.finding.test.statistic == pytest.approx(statistic, rel=1e-9)
+    assert found.finding.test.p_value == pytest.approx(p_value, rel=1e-9)
+    assert (
+        sum(found.finding.test.observed)
+        == ended.sum()
+        == pytest.approx(sum(found.finding.test.expected))
+    )
 
 
 def test_of_sites_that_restrict_small_counts_it_is_near():
     statistic, _, ended = within_sites()
     exact, found = survived(wards(), by="arm"), survived(wards(), by="arm", least=11)
-    assert found.test.observed == exact.test.observed
-    assert found.test.expected == pytest.approx(exact.test.expected, abs=3 / 32)
-    assert sum(found.test.expected) == ended.sum()
-    assert found.test.statistic == pytest.approx(statistic, rel=0.25)
-    assert found.test.statistic != pytest.approx(statistic, rel=1e-6)
-    assert found.test.dof == 1
-    assert found.together is None
+    assert found.finding.test.observed == exact.finding.test.observed
+    assert found.finding.test.expected == pytest.approx(exact.finding.test.expected, abs=3 / 32)
+    assert sum(found.finding.test.expected) == ended.sum()
+    assert found.finding.test.statistic == pytest.approx(statistic, rel=0.25)
+    assert found.finding.test.statistic != pytest.approx(statistic, rel=1e-6)
+    assert found.finding.test.dof == 1
+    assert found.finding.together is None
 
 
 def within_sites():
@@ -184,17 +191,21 @@ def test_groups_that_sites_with_other_hazards_have_more_of_do_not_differ_within_
     for k, own in enumerate(data.values()):
         own["arm"] = np.where(np.random.default_rng(k).random(2000) < 0.2 + 0.3 * k, "new", "old")
     found = survived(data, by="arm")
-    assert found.together.p_value < 1e-6
-    assert found.test.p_value > 0.01
+    assert found.finding.together.p_value < 1e-6
+    assert found.finding.test.p_value > 0.01
 
 
 def test_several_groups_have_one_test():
     data = {name: own.assign(arm=np.arange(len(own)) % 4) for name, own in wards().items()}
     whole, found = pd.concat(data.values()), survived(data, by="arm")
     statistic, p_value = survdiff(*binned(whole), whole["arm"])
-    assert (found.together.dof, found.test.dof, len(found.curves)) == (3, 3, 4)
-    assert found.together.statistic == pytest.approx(statistic, rel=1e-9)
-    assert found.together.p_value == pytest.approx(p_value, rel=1e-9)
+    assert (found.finding.together.dof, found.finding.test.dof, len(found.finding.curves)) == (
+        3,
+        3,
+        4,
+    )
+    assert found.finding.together.statistic == pytest.approx(statistic, rel=1e-9)
+    assert found.finding.together.p_value == pytest.approx(p_value, rel=1e-9)
 
 
 def test_rows_that_miss_a_value_are_left_out_and_one_group_has_no_test():
@@ -205,10 +216,10 @@ def test_rows_that_miss_a_value_are_left_out_and_one_group_has_no_test():
             own.loc[rng.random(len(own)) < 0.1, name] = None
     times, ended = binned(pd.concat(data.values()).dropna())
     found = survived(data, censored="after")
-    assert found.test is None
-    assert found.group_names == ("all",)
+    assert found.finding.test is None
+    assert found.finding.group_names == ("all",)
     known = SurvfuncRight(times, ended)
-    np.testing.assert_allclose(found.curves[0].survival, known.surv_prob, atol=1e-12)
+    np.testing.assert_allclose(found.finding.curves[0].survival, known.surv_prob, atol=1e-12)
 
 
 def test_what_is_moved_and_what_is_left_out_stands_beside_the_curves():
@@ -237,7 +248,7 @@ def test_which_category_is_the_event_is_said():
         for name, own in wards().items()
     }
     found = survived(turned, event_category=1)
-    assert found.curves == survived(wards()).curves
+    assert found.finding.curves == survived(wards()).finding.curves
 
 
 @given(
@@ -258,14 +269,14 @@ def test_edges_are_round_rising_and_not_too_many(place, unit, bins):
 def test_without_edges_the_bins_reach_most_of_the_times():
     found = survived(wards(), edges=())
     whole = pd.concat(wards().values())
-    beyond = (whole["months"] > found.edges[-1]).mean()
+    beyond = (whole["months"] > found.finding.edges[-1]).mean()
     assert 0.0 <= beyond < 0.1
-    assert 8 <= len(found.edges) <= 20
+    assert 8 <= len(found.finding.edges) <= 20
 
 
 def test_small_counts_move_the_curve_little():
     exact, near = survived(wards(), by="arm"), survived(wards(), by="arm", least=11)
-    for own, other in zip(exact.curves, near.curves, strict=True):
+    for own, other in zip(exact.finding.curves, near.finding.curves, strict=True):
         most = 3 * 11 / own.at_risk[-1]
         np.testing.assert_allclose(own.survival, other.survival, atol=most)
         assert own.at_risk[0] == other.at_risk[0]
@@ -308,8 +319,8 @@ def test_a_group_that_two_sites_have_is_not_told_of():
         by="arm",
         schema=loose(wards()),
     )
-    assert [own.told for own in found.curves] == [False, True]
-    assert found.test is None
+    assert [own.told for own in found.finding.curves] == [False, True]
+    assert found.finding.test is None
     assert any("Too few sites tell of new" in own for own in found.report.warnings)
     page = found.page()
     assert "Too few sites tell of new" in page
@@ -319,11 +330,11 @@ def test_an_empty_group_has_no_curve_and_the_others_are_compared():
     schema = infer_schema([*wards().values(), ward(9, 1).assign(arm="none")])
     found = survived(wards(), by="arm", least=11, schema=schema)
     whole = survived(wards(), by="arm", least=11)
-    assert found.not_told == ("none",)
+    assert found.finding.not_told == ("none",)
     # the codes of the arms are others, and with them what each site draws
-    assert found.test.statistic == pytest.approx(whole.test.statistic, rel=0.25)
-    assert found.test.dof == 1
-    assert [own for own in found.curves if own.told] == list(whole.curves)
+    assert found.finding.test.statistic == pytest.approx(whole.finding.test.statistic, rel=0.25)
+    assert found.finding.test.dof == 1
+    assert [own for own in found.finding.curves if own.told] == list(whole.finding.curves)
     assert "no curve of it, and the test leaves it out." in " ".join(found.report.warnings)
 
 
@@ -354,8 +365,10 @@ def test_of_a_group_at_one_site_alone_the_test_tells_nothing(least):
     ended = whole["died"] == "yes"
     statistic, _ = survdiff(whole["months"], ended, whole["arm"], strata=whole["site"])
     found = survived(data, least=least, by="arm", schema=loose(data))
-    assert found.test.dof == 1
-    assert found.test.statistic == pytest.approx(statistic, rel=0.3 if least else 1e-9, abs=0.05)
+    assert found.finding.test.dof == 1
+    assert found.finding.test.statistic == pytest.approx(
+        statistic, rel=0.3 if least else 1e-9, abs=0.05
+    )
     assert any(
         "tell of c, so there is no curve of it, and the test leaves it out. Join" in own
         for own in found.report.warnings
@@ -371,28 +384,28 @@ def test_curves_less_the_test_are_of_no_site_alone(least, fourth):
     assert (outcome.sites.tolist(), outcome.comparing) == ([3, 3, 3], 3)
     assert not (outcome.within.observed - outcome.events.sum(axis=1)).any()
     found = survived(data, least=least, by="arm", schema=loose(data))
-    assert (found.test.dof, found.test.sites) == (2, 3)
+    assert (found.finding.test.dof, found.finding.test.sites) == (2, 3)
     assert any("Some sites tell nothing" in own for own in found.report.warnings)
 
 
 def test_of_groups_that_as_few_sites_tell_of_one_is_left_out_at_a_time():
     data = three_groups(a=HAVE, b=HAVE, c=LACK, d=(0.5, 0.0, 0.5))
     found = survived(data, by="arm", schema=loose(data))
-    assert (found.test.sites, found.test.groups) == (3, (0, 1))
-    assert found.not_compared == ("c",)
+    assert (found.finding.test.sites, found.finding.test.groups) == (3, (0, 1))
+    assert found.finding.not_compared == ("c",)
 
 
 def test_a_group_that_few_of_many_sites_have_does_not_keep_the_others_from_the_test():
     few = {f"s{k}": HAVE if k < 3 else LACK for k in range(8)}
     data = three_groups(**few)
     found = survived(data, by="arm", schema=loose(data))
-    assert [own.sites for own in found.curves] == [8, 8, 3]
-    assert (found.test.sites, found.test.groups) == (8, (0, 1))
-    assert found.not_compared == ("c",)
+    assert [own.sites for own in found.finding.curves] == [8, 8, 3]
+    assert (found.finding.test.sites, found.finding.test.groups) == (8, (0, 1))
+    assert found.finding.not_compared == ("c",)
     assert any("The test leaves out c" in own for own in found.report.warnings)
-    events = {row[0]: row[-2:] for row in found.group_rows()}
+    events = {row[0]: row[-2:] for row in found.finding.group_rows()}
     assert events["c"] == (None, None)
-    assert events["a"] == (found.test.observed[0], found.test.expected[0])
+    assert events["a"] == (found.finding.test.observed[0], found.finding.test.expected[0])
     assert "The test leaves out c" in found.page()
 
 
@@ -401,8 +414,8 @@ def test_groups_that_too_few_sites_have_together_have_curves_and_no_test():
     names = {f"s{k}": (one, other, (0.5, 0.5, 0.0))[k % 3] for k in range(6)}
     data = three_groups(**names)
     found = survived(data, by="arm", schema=loose(three_groups(a=HAVE)))
-    assert [own.sites for own in found.curves] == [4, 4, 0]
-    assert found.test is None
+    assert [own.sites for own in found.finding.curves] == [4, 4, 0]
+    assert found.finding.test is None
     assert any("There is no test of the groups" in own for own in found.report.warnings)
 
 
@@ -416,17 +429,17 @@ def test_a_site_with_few_events_stays_out_and_it_is_said():
     seen = data["east"]["died"] == "yes"
     data["east"].loc[seen & (seen.cumsum() > 4), "died"] = "no"
     found = survived(data, least=11)
-    assert found.curves[0].sites == 3
-    assert found.curves[0].at_risk[0] == sum(len(own) for own in wards().values())
+    assert found.finding.curves[0].sites == 3
+    assert found.finding.curves[0].at_risk[0] == sum(len(own) for own in wards().values())
     assert any("Some sites tell nothing" in own for own in found.report.warnings)
-    assert survived(data).curves[0].sites == 4
+    assert survived(data).finding.curves[0].sites == 4
 
 
 def test_no_event_at_all_is_a_flat_curve_and_a_warning():
     data = {name: own.assign(months=own["months"] + 100.0) for name, own in wards().items()}
     found = survived(data, by="arm")
-    assert all(own.survival == (1.0,) * 7 == own.low for own in found.curves)
-    assert (found.together.dof, found.together.p_value) == (0, None)
+    assert all(own.survival == (1.0,) * 7 == own.low for own in found.finding.curves)
+    assert (found.finding.together.dof, found.finding.together.p_value) == (0, None)
     assert any("No row has the event" in own for own in found.report.warnings)
     assert "not done" in "\n".join(found.lines())
 
@@ -440,8 +453,8 @@ def test_where_all_that_are_left_have_the_event_there_is_no_number_after():
         own.loc[own["months"] > 9, ["months", "died"]] = [8.5, "yes"]
         own.loc[0, ["months", "died"]] = [1.0, "no"]
     found = survived(data)
-    assert found.curves[0].survival[3:] == (0.0, None, None, None)
-    assert np.isnan(found.table["survival"].iloc[-1])
+    assert found.finding.curves[0].survival[3:] == (0.0, None, None, None)
+    assert np.isnan(found.table("curves")["survival"].iloc[-1])
 
 
 def test_times_below_0_end_the_run_by_name():

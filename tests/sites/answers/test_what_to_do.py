@@ -48,7 +48,7 @@ def test_fedcmfs_is_told_what_it_takes_where_a_label_has_three_categories():
     error = refused(FedCMFS(), table(), labels=["hue"])
     assert "--evidence stratified (fedcmfs)" in error.remedy
     done = Federation.split(table(), 3, labels=["hue"], device="cpu")
-    assert set(done.run(FedCMFS(evidence="stratified")).features) == {"hue"}
+    assert set(done.run(FedCMFS(evidence="stratified")).finding.features) == {"hue"}
     assert (
         "likelihood-ratio (fedcmfs)"
         in refused(FedCMFS(test="g2"), table(colours=2), labels=["hue"]).remedy
@@ -68,9 +68,9 @@ def test_the_default_takes_columns_of_any_kind():
     data["tone"] = np.where(rng.random(900) < 0.8, data["hue"], data["shade"])
     for more in ({}, {"max_cells": 20}):
         found = Federation.split(data, 3, device="cpu").run(FedPC(**more))
-        pairs = {frozenset((edge.source, edge.target)) for edge in found.graph.edges}
+        pairs = {frozenset((edge.source, edge.target)) for edge in found.finding.graph.edges}
         assert {frozenset(("height", "width")), frozenset(("hue", "tone"))} <= pairs
-        assert set(found.details["tests"]) == {"within sites"}
+        assert set(found.finding.details["tests"]) == {"within sites"}
 
 
 def test_fedcmfs_names_the_column_of_three_categories():

@@ -202,7 +202,7 @@ def test_given_a_copy_nothing_can_be_tested_and_votes_keep_both():
     ).p_value == [1.0]
     columns = dict(zip("abc", codes.T.astype(str), strict=True))
     federation = Federation.split(pd.DataFrame(columns), 3, device="cpu")
-    graph = federation.run(FedPC(evidence="vote")).graph
+    graph = federation.run(FedPC(evidence="vote")).finding.graph
     assert len(graph.edges) == 3
 
 

@@ -318,8 +318,8 @@ def test_fedpc_finds_curves_that_fisher_z_does_not_see(evidence):
     federation = sites(0)
     kernel = federation.run(FedPC(test="kci", evidence=evidence))
     straight = federation.run(FedPC(test="fisherz", evidence=evidence))
-    assert kernel.metrics_cpdag(CHAIN).shd < straight.metrics_cpdag(CHAIN).shd
-    assert {frozenset((e.source, e.target)) for e in kernel.graph.edges} == {
+    assert kernel.finding.metrics_cpdag(CHAIN).shd < straight.finding.metrics_cpdag(CHAIN).shd
+    assert {frozenset((e.source, e.target)) for e in kernel.finding.graph.edges} == {
         frozenset(pair) for pair in (("a", "b"), ("b", "c"), ("c", "d"))
     }
 
@@ -331,9 +331,9 @@ def test_protections_give_the_same_graph_and_the_result_says_which_rows():
         )
         for name in ("masking", "bfv")
     ]
-    assert runs[0].graph == runs[1].graph
-    assert runs[0].details["kernel_rows"] == 60
-    assert any("no more than 60 rows of a site" in own for own in runs[0].evidence.remarks)
+    assert runs[0].finding.graph == runs[1].finding.graph
+    assert runs[0].finding.details["kernel_rows"] == 60
+    assert any("no more than 60 rows of a site" in own for own in runs[0].finding.evidence.remarks)
 
 
 def test_what_a_kernel_test_cannot_do_is_named():

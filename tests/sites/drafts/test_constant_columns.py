@@ -53,7 +53,7 @@ def test_what_one_file_holds_once_only_is_permitted_and_pointed_out(held, number
     assert not column(drafted, "age").allow_constant
     again = Schema.loads(drafted.dumps())
     found = Federation.simulate(tables, schema=again, device="cpu").run(FedPC())
-    assert "own" in found.graph.nodes
+    assert "own" in found.finding.graph.nodes
 
 
 def test_what_varies_in_no_file_is_ignored():
@@ -61,7 +61,9 @@ def test_what_varies_in_no_file_is_ignored():
     drafted = infer_schema(tables)
     assert column(drafted, "hospital").kind == "ignore"
     assert "in each file" in column(drafted, "hospital").comment
-    assert Federation.simulate(tables, schema=drafted, device="cpu").run(FedPC()).graph.nodes
+    assert (
+        Federation.simulate(tables, schema=drafted, device="cpu").run(FedPC()).finding.graph.nodes
+    )
 
 
 @pytest.mark.parametrize("text", ["5", "1.5"])
@@ -71,7 +73,7 @@ def test_a_number_beside_words_for_missing_ones_is_constant(text):
     assert own.kind == "ignore"
     assert "one value only" in own.comment
     parts = dict.fromkeys("abc", table)
-    graph = Federation.simulate(parts, device="cpu").run(FedPC()).graph
+    graph = Federation.simulate(parts, device="cpu").run(FedPC()).finding.graph
     assert graph.nodes == ("age",)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, Variance
-from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT, EffectSums
+from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
 from cipherdag.sites.compute.pooled.described import suppress_small_counts
 from cipherdag.sites.compute.pooled.effects.refuted_rows import Rows, no_contribution
 from cipherdag.sites.compute.pooled.regression.design import Expansion
@@ -30,7 +30,7 @@ from cipherdag.sites.compute.pooled.regression.site_intercepts import (
     with_site_intercepts,
 )
 from cipherdag.sites.compute.pooled.regression.steps import model_step
-from cipherdag.statistics.regression_models import Regression
+from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
 
 LEAST_WEIGHT = 0.5
 """Below that of one row."""
@@ -338,8 +338,8 @@ class _EstimatingFunctions:
         if counts.size:
             for category, arm in np.ndindex(counts.shape[:2]):
                 chance = self._propensities[self.arm == arm, category + 1]
-                bins = np.searchsorted(OVERLAP, chance, side="right") - 1
+                bins = np.searchsorted(PROPENSITY_EDGES, chance, side="right") - 1
                 counts[category, arm] = suppress_small_counts(
-                    np.bincount(bins, minlength=len(OVERLAP)), min_cell_size
+                    np.bincount(bins, minlength=len(PROPENSITY_EDGES)), min_cell_size
                 )
         return counts.ravel()

@@ -1,4 +1,4 @@
-"""One run over whatever sites, from an open session to its end and to a result.
+"""A run over whatever sites, from an open session to its end and to a result.
 
 Leaks:
     What the algorithm's questions leak: the coordinator sees sums over the sites.
@@ -10,17 +10,19 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
-from cipherdag.errors import ResultMismatchError
+from cipherdag.errors import ParameterError, ResultMismatchError
+from cipherdag.findings.finding import Finding
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import DropOut, RoundReport
 from cipherdag.protocol.session import Session
-from cipherdag.results.kinds import run_of
 from cipherdag.results.run import Run
 from cipherdag.sites.plan_facts import plan_facts, two_categories
 from cipherdag.sites.program import Program
@@ -28,6 +30,7 @@ from cipherdag.sites.record.ledger import LedgerHead
 from cipherdag.sites.table.schema import Schema
 
 Outcome = TypeVar("Outcome")
+Found = TypeVar("Found", bound=Finding)
 log = logging.getLogger("cipherdag.result")
 
 
@@ -62,17 +65,17 @@ class FinishedRun(Generic[Outcome]):
         """The variables in the order of their positions."""
         return self.facts.names
 
-    def result(self, algorithm: Algorithm[Outcome, Any], **more: Any) -> Run:
+    def result(self, algorithm: Algorithm[Outcome, Found], **more: Any) -> Run[Found]:
         """The result by name.
 
         Args:
             algorithm: The algorithm that came to the outcome.
-            more: The fields of `Run` that only the federation knows.
+            more: The fields of the result that only the federation has.
         """
         schema = more.get("schema", "")
         coded = two_categories(Schema.loads(schema)) if schema else ()
-        run = run_of(
-            algorithm.conclude(self.outcome, replace(self.facts, coded=coded)),
+        run = Run(
+            finding=algorithm.conclude(self.outcome, replace(self.facts, coded=coded)),
             algorithm=algorithm.name,
             parameters=msgspec.to_builtins(algorithm),
             made_by=algorithm,
@@ -89,8 +92,8 @@ class FinishedRun(Generic[Outcome]):
             relations=self.facts.determined.named(self.names),
             **more,
         )
-        for said in run.report.warnings:
-            log.warning("%s", said)
+        for warning in run.report.warnings:
+            log.warning("%s", warning)
         return run
 
 
@@ -141,3 +144,27 @@ def carry_out(
         seconds=time.perf_counter() - began,
         keys=plan.keys_sentence,
     )
+
+
+def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
+    """The algorithm that a caller means: it, or that of a name with its default parameters.
+
+    Raises:
+        ParameterError: There is no algorithm of this name, or something else stands for one.
+    """
+    if isinstance(given, type):
+        raise ParameterError(
+            f"{given.__name__} is a class, not an algorithm with its parameters",
+            remedy=f"Write {given.__name__}(), with parameters in the brackets if need be.",
+        )
+    if isinstance(given, Algorithm):
+        return given
+    if not isinstance(given, str):
+        raise ParameterError(f"an algorithm or its name is needed, not {given!r:.80}")
+    name = given.strip().lower()
+    try:
+        return make_algorithm(name, {})
+    except ParameterError as error:
+        close = get_close_matches(name, ALGORITHMS, n=1)
+        hint = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(ALGORITHMS)}."
+        raise ParameterError(error.message, remedy=hint) from None

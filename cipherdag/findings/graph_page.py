@@ -10,14 +10,14 @@ from itertools import permutations
 from typing import Any
 
 from cipherdag.errors import GraphError
-from cipherdag.findings.conclusion import LearntGraph, LearntPAG
 from cipherdag.findings.unresolved import unresolved_of
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
-from cipherdag.graphs.edge_evidence import EdgeEvidence
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.edges import Edge, confirmed_mark
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.pages.numerals import counted, probability
 
 ARROWS = {
@@ -70,32 +70,30 @@ class EdgeRow:
     @property
     def sureness(self) -> tuple[float, str] | None:
         """By what edges are filtered, larger for surer, and as people read it."""
-        own = self.evidence
-        if own is not None and own.known == "edge":
-            return math.inf, own.known
-        if own is not None and own.shown:
-            return own.strength, own.shown
-        if own is None or own.p_value is None:
+        evidence = self.evidence
+        if evidence is not None and evidence.known == "edge":
+            return math.inf, evidence.known
+        if evidence is not None and evidence.shown:
+            return evidence.strength, evidence.shown
+        if evidence is None or evidence.p_value is None:
             return None
-        return -own.p_value, probability(own.p_value)
+        return -evidence.p_value, probability(evidence.p_value)
 
 
-def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, Any]:
-    """What a report shows of a graph.
-
-    Args:
-        found: The graph.
-        truth: A true DAG, if there is one.
-    """
-    true = _comparable(found, truth)
-    limits = [NO_DIRECTION] if found.graph.undirected else []
-    count = len(found.graph.directed)
-    return _sections(found, true) | {
-        "queries": effect_queries(found.graph),
-        "missing": _missing(found, true),
+def graph_sections(
+    graph: CausalGraph,
+    evidence: GraphEvidence,
+    details: Mapping[str, Any],
+    truth: CausalGraph | None,
+) -> dict[str, Any]:
+    """What a report shows of a graph, its evidence and a true DAG, if there is one."""
+    true = _comparable(graph, truth)
+    count = len(graph.directed)
+    return _sections(graph, evidence, details, true) | {
+        "queries": effect_queries(graph),
+        "missing": _missing(graph, true),
         "told": f"{count} edge{'s' * (count != 1)} with a direction and "
-        f"{len(found.graph.undirected)} without",
-        "own_limits": [*limits, *([found.dag_note] if found.dag_note else [])],
+        f"{len(graph.undirected)} without",
     }
 
 
@@ -115,76 +113,79 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
     return [(a, b, "; ".join(map(str.strip, str(own).split("\n")))) for a, b, own in answers]
 
 
-def pag_sections(found: LearntPAG) -> dict[str, Any]:
-    """What a report shows of a partial ancestral graph."""
-    marks = Counter(edge.mark for edge in found.graph.edges)
+def pag_sections(
+    graph: PartialMixedGraph, evidence: GraphEvidence, details: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a report shows of a partial ancestral graph and its evidence."""
+    marks = Counter(edge.mark for edge in graph.edges)
     counts = (f"{count} {ARROWS[mark]}" for mark, count in sorted(marks.items()))
-    limits = [OPEN_END] if any("o" in mark for mark in marks) else []
-    return _sections(found, None) | {
+    return _sections(graph, evidence, details, None) | {
         "queries": [],
         "missing": [],
-        "told": counted(len(found.graph.edges), "edge")
-        + (f" ({', '.join(counts)})" if marks else ""),
-        "own_limits": limits,
+        "told": counted(len(graph.edges), "edge") + (f" ({', '.join(counts)})" if marks else ""),
     }
 
 
-def _sections(found: LearntGraph | LearntPAG, true: CausalGraph | None) -> dict[str, Any]:
+def _sections(
+    graph: MixedGraph, evidence: GraphEvidence, details: Mapping[str, Any], true: CausalGraph | None
+) -> dict[str, Any]:
     """What the reports of all kinds of graphs show."""
-    evidence = found.evidence
-    known = {(edge.source, edge.target): edge for edge in evidence.edges}
+    by_ends = {(edge.source, edge.target): edge for edge in evidence.edges}
     return {
-        **pictures(found.graph, known),
+        **pictures(graph, by_ends),
         "arrows": ARROWS,
         "verbs": VERBS,
         "evidence": evidence,
-        "edges": _edge_rows(found.graph, known, true),
-        "measured": any(own.shown for own in evidence.edges),
-        "tested": any(own.p_value is not None for own in evidence.edges),
-        "signs": {mark for own in evidence.edges for mark in _signs(own)},
+        "edges": _edge_rows(graph, by_ends, true),
+        "measured": any(edge.shown for edge in evidence.edges),
+        "tested": any(edge.p_value is not None for edge in evidence.edges),
+        "signs": {sign for edge in evidence.edges for sign in _signs(edge)},
         "separations": evidence.separations[:MOST_SEPARATIONS],
-        "remarks": evidence.remarks,
-        "unresolved": bool(unresolved_of(found.details)),
+        "unresolved": bool(unresolved_of(details)),
     }
 
 
 def pictures(
     graph: MixedGraph,
-    known: Mapping[tuple[str, str], EdgeEvidence],
+    by_ends: Mapping[tuple[str, str], EdgeEvidence],
     marked: Mapping[Edge, str] | None = None,
 ) -> dict[str, Any]:
     """The whole graph unless it is too large, and of many variables its groups, each opened too."""
-    whole = graph_picture(graph, known, marked) if len(graph.nodes) <= MOST_DRAWN else None
+    whole = graph_picture(graph, by_ends, marked) if len(graph.nodes) <= MOST_DRAWN else None
     shown = overview(graph)
     if not shown.collapsed:
         return {"picture": whole, "overview": None, "groups": {}}
     groups = [name for name, members in shown.members.items() if members[1:]]
     return {
         "picture": whole,
-        "overview": overview_picture(shown, graph, known, marked),
+        "overview": overview_picture(shown, graph, by_ends, marked),
         "groups": {
-            name: overview_picture(opened(graph, shown, name), graph, known, marked)
+            name: overview_picture(opened(graph, shown, name), graph, by_ends, marked)
             for name in groups
         },
     }
 
 
-def _signs(own: EdgeEvidence) -> tuple[str, ...]:
+def _signs(edge: EdgeEvidence) -> tuple[str, ...]:
     """What the picture's legend has to say for this edge."""
-    doubtful = ("consensus",) if own.consensus is not None else ()
-    return (*doubtful, *(("known",) if own.known else ()))
+    doubtful = ("consensus",) if edge.consensus is not None else ()
+    return (*doubtful, *(("known",) if edge.known else ()))
 
 
 def _edge_rows(
-    graph: MixedGraph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
+    graph: MixedGraph, by_ends: Mapping[tuple[str, str], EdgeEvidence], true: CausalGraph | None
 ) -> list[EdgeRow]:
     rows = []
     for number, edge in enumerate(graph.edges, start=1):
-        own = known.get((edge.source, edge.target))
-        told = None if own is None else own.consensus
-        mark = edge.mark if told is None else confirmed_mark(edge.mark, told, graph.undetermined)
+        evidence = by_ends.get((edge.source, edge.target))
+        consensus = None if evidence is None else evidence.consensus
+        mark = (
+            edge.mark
+            if consensus is None
+            else confirmed_mark(edge.mark, consensus, graph.undetermined)
+        )
         verdict = "" if true is None else _verdict(edge, true)
-        rows.append(EdgeRow(number, edge, own, verdict, mark))
+        rows.append(EdgeRow(number, edge, evidence, verdict, mark))
     return rows
 
 
@@ -199,17 +200,16 @@ def _verdict(edge: Edge, true: CausalGraph) -> str:
     return f"truth: {source} {ARROWS['---' if there and back else '-->']} {target}"
 
 
-def _comparable(found: LearntGraph, truth: CausalGraph | None) -> CausalGraph | None:
+def _comparable(graph: CausalGraph, truth: CausalGraph | None) -> CausalGraph | None:
     """The true DAG where the learnt graph tells more than a CPDAG can, else the true CPDAG."""
     if truth is None:
         return None
-    graph = found.graph
     return truth if graph.is_dag and graph.to_cpdag() != graph else truth.to_cpdag()
 
 
-def _missing(found: LearntGraph, true: CausalGraph | None) -> list[Edge]:
+def _missing(graph: CausalGraph, true: CausalGraph | None) -> list[Edge]:
     """Edges of the truth between variables that the learnt graph does not join."""
     if true is None:
         return []
-    joined = {frozenset((edge.source, edge.target)) for edge in found.graph.edges}
+    joined = {frozenset((edge.source, edge.target)) for edge in graph.edges}
     return [edge for edge in true.edges if frozenset((edge.source, edge.target)) not in joined]

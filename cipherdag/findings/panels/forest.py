@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.curves import CLOSE, Tick, round_values
+from cipherdag.findings.panels.curves import CLOSE, Tick, round_values
 from cipherdag.pages.lettering import cut, text_width
 from cipherdag.pages.numerals import shown
 

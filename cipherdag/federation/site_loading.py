@@ -1,4 +1,8 @@
-"""The tables of sites in this process, and what is odd about them, said before a run."""
+"""Loading of the tables of sites in this process, and what is odd about them, before a run.
+
+Leaks:
+    Nothing: all data lie in this process.
+"""
 
 # ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
 from __future__ import annotations
@@ -7,12 +11,15 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.errors import CohortError, ConstantColumnError, ParameterError, SchemaError
+from cipherdag.federation.site import Site
 from cipherdag.graphs.relations import LEFT_OUT
+from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
@@ -58,7 +65,7 @@ def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Dat
     return {f"site-{number:0{width}d}": own for number, own in enumerate(data, start=1)}
 
 
-def read_sites(
+def load_sites(
     data: Mapping[str, Data],
     schema: Schema | str | Path | None,
     labels: Sequence[str],
@@ -240,3 +247,39 @@ def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
         }
         said += [f"column '{variable.name}': {own}" for own in suspicious_sites(numbers)]
     return said
+
+
+def check_required_columns(algorithm: Algorithm[Any, Any], sites: Sequence[Site]) -> None:
+    """Refuse sites without what the algorithm reads.
+
+    Raises:
+        ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
+            every site, unless the schema allows it.
+        SchemaError: It reads interventions, and no row of any site names one.
+    """
+    if "labels" in algorithm.reads:
+        _check_labels(sites)
+    marks = [site.table.interventions for site in sites]
+    intervened = any(own is not None and own.any() for own in marks)
+    if "interventions" in algorithm.reads and not intervened:
+        raise no_interventions(
+            f"{algorithm.title} needs rows of known interventions, and no row of any site names one"
+        )
+
+
+def _check_labels(sites: Sequence[Site]) -> None:
+    """Refuse constant labels, and features that are constant everywhere."""
+    variables = sites[0].table.schema.variables
+    varies = [site.table.varies() for site in sites]
+    for position, column in enumerate(variables):
+        idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]
+        if not idle or column.allow_constant:
+            continue
+        if column.label:
+            raise ConstantColumnError(
+                "the label holds one value only", column=column.name, site=idle[0]
+            )
+        if len(idle) == len(sites):
+            raise ConstantColumnError(
+                "the feature holds one value only at every site", column=column.name
+            )

@@ -1,17 +1,23 @@
-"""Finished rounds of a run in this process, kept in its folder so that a stopped run goes on.
+"""Checkpoints: what is written down while a run goes on, so that a stopped run can be resumed.
+
+Of a run in this process, until its result is saved into FOLDER:
 
     FOLDER/unfinished/run.toml, schema.toml   what runs
     FOLDER/unfinished/begun.json              with what, and on which data
     FOLDER/unfinished/rounds.jsonl            each round's sum, and what had left the sites by then
     FOLDER/unfinished/SITE.pem                the key that signs SITE's ledger
 
-The keys of a session are never written down, as at real sites. A run that goes on begins a new
-session over the questions that are left: no finished round is computed again. Saving the result
-into FOLDER takes ``unfinished`` away.
+Of a run of a coordinator:
+
+    runs/NAME/started.json                    the plan
+    runs/NAME/journal.jsonl                   how far it came: see `cipherdag.protocol.journal`
+
+The keys of a session are never written down. A run in this process that is resumed begins a new
+session over the questions that are left: no finished round is computed again.
 
 Leaks:
-    Whoever reads the folder learns the sums of all rounds, and can sign for these sites' ledgers,
-    which other runs do not know.
+    Whoever reads ``unfinished`` learns the sums of all rounds, and can sign for these sites'
+    ledgers, which other runs do not know. ``started.json`` has parameters of the run only.
 """
 
 from __future__ import annotations
@@ -21,20 +27,22 @@ import shutil
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.errors import OutputError, writing
-from cipherdag.federation.one_run import FinishedRun
+from cipherdag.errors import OutputError, ParameterError, writing
+from cipherdag.federation.run import FinishedRun
 from cipherdag.federation.site import Site
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.journal import Entry, Summed
 from cipherdag.protocol.messages import content_digest
+from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import RoundReport, Watcher
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
@@ -44,16 +52,15 @@ from cipherdag.sites.program import OpenedSum, computed_with
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.table.rows.digest import row_bytes
 
-if TYPE_CHECKING:
-    from cipherdag.federation.simulated import Federation
-
 Outcome = TypeVar("Outcome")
 
 BEGUN_FILE = "begun.json"
 ROUNDS_FILE = "rounds.jsonl"
+STARTED_FILE = "started.json"
+JOURNAL_FILE = "journal.jsonl"
 
 
-class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What has to be the same for a run to go on; ``data`` is a digest of all sites' rows."""
 
     algorithm: str
@@ -64,7 +71,7 @@ class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str
 
 
-class KeptRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CheckpointRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A round's sum, None where the run was stopped before it, and the ledgers' lines since."""
 
     releases: dict[str, tuple[str, ...]]
@@ -72,52 +79,27 @@ class KeptRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(slots=True)
-class KeptRun:
-    """A run as its folder has it; a `Session` writes into it as into its journal.
+class Checkpoint:
+    """The rounds of a run in this process; a `Session` writes into it as into its journal.
 
     Attributes:
         folder: The folder of the result.
         identities: Signing key of each site.
         ledgers: Each site's ledger, which goes on where it ended.
-        rounds: What is kept, oldest first.
+        rounds: The rounds so far, oldest first.
     """
 
     folder: Path
     identities: Mapping[str, SigningIdentity] = field(repr=False)
     ledgers: dict[str, Ledger] = field(repr=False, default_factory=dict)
-    rounds: list[KeptRound] = field(repr=False, default_factory=list)
+    rounds: list[CheckpointRound] = field(repr=False, default_factory=list)
     entries: tuple[Entry, ...] = ()  # a new session takes nothing up by itself
     _before: int = 0
-
-    @classmethod
-    def of(
-        cls, folder: Path, begun: Begun, sites: Sequence[str], texts: Mapping[str, str]
-    ) -> KeptRun:
-        """The run that the folder keeps, or a new one.
-
-        Args:
-            folder: The folder of the result.
-            begun: What runs.
-            sites: Names of the sites.
-            texts: What lies beside a new run, by file name.
-
-        Raises:
-            OutputError: The folder keeps another run, or cannot be written or read.
-        """
-        inside = folder / UNFINISHED
-        if not (inside / BEGUN_FILE).exists():
-            _make(inside, begun, sites, texts)
-        same(_read(inside / BEGUN_FILE, Begun), begun, folder)
-        rounds = read_rounds(folder)
-        identities = {name: SigningIdentity.load(inside / f"{name}.pem") for name in sites}
-        lines = {name: [line for own in rounds for line in own.releases[name]] for name in sites}
-        ledgers = {n: Ledger(n, own, lines=lines[n]) for n, own in identities.items()}
-        return cls(folder, identities, ledgers, rounds, _before=sum(map(_ended, rounds)))
 
     @property
     def summed(self) -> tuple[Summed, ...]:
         """The rounds that had ended when this was read."""
-        return tuple(own.summed for own in self.rounds if own.summed is not None)[: self._before]
+        return tuple(each.summed for each in self.rounds if each.summed is not None)[: self._before]
 
     def write(self, entry: Entry) -> None:
         """Keep a round that ended; of other entries a new session has no use.
@@ -126,12 +108,12 @@ class KeptRun:
             OutputError: The file cannot be written.
         """
         if isinstance(entry, Summed):
-            self._keep(msgspec.structs.replace(entry, report=self.numbered(entry.report)))
+            self._append(msgspec.structs.replace(entry, report=self.numbered(entry.report)))
 
     def stopped(self) -> None:
         """Keep what left the sites after the last round that ended."""
         if any(self._new_releases().values()):
-            self._keep(None)
+            self._append(None)
 
     def numbered(self, report: RoundReport) -> RoundReport:
         """A report of this session, numbered among all rounds of the run."""
@@ -141,7 +123,7 @@ class KeptRun:
         """A run as if it had never been stopped: all rounds, and all that left the sites."""
         if not self._before:
             return done
-        earlier = tuple(own.report for own in self.summed)
+        earlier = tuple(each.report for each in self.summed)
         return replace(
             done,
             rounds=(*earlier, *map(self.numbered, done.rounds)),
@@ -159,13 +141,15 @@ class KeptRun:
         return progress if progress is None or not self._before else _Numbered(progress, self)
 
     def _new_releases(self) -> dict[str, tuple[str, ...]]:
-        known = {name: sum(len(own.releases[name]) for own in self.rounds) for name in self.ledgers}
-        return {name: ledger.lines[known[name] :] for name, ledger in self.ledgers.items()}
+        return {
+            name: ledger.lines[sum(len(each.releases[name]) for each in self.rounds) :]
+            for name, ledger in self.ledgers.items()
+        }
 
-    def _keep(self, summed: Summed | None) -> None:
-        kept = KeptRound(self._new_releases(), summed)
-        append(self.folder / UNFINISHED / ROUNDS_FILE, msgspec.json.encode(kept) + b"\n")
-        self.rounds.append(kept)
+    def _append(self, summed: Summed | None) -> None:
+        line = CheckpointRound(self._new_releases(), summed)
+        append(self.folder / UNFINISHED / ROUNDS_FILE, msgspec.json.encode(line) + b"\n")
+        self.rounds.append(line)
 
 
 @dataclass(slots=True)
@@ -173,42 +157,52 @@ class _Numbered:
     """Tells a callback of rounds by their numbers in the whole run."""
 
     progress: Callable[[RoundReport], None]
-    kept: KeptRun
+    checkpoint: Checkpoint
 
     def __call__(self, report: RoundReport) -> None:
-        self.progress(self.kept.numbered(report))
+        self.progress(self.checkpoint.numbered(report))
 
     def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
         if isinstance(self.progress, Watcher):
-            self.progress.asked(number + len(self.kept.summed), question, skeleton)
+            self.progress.asked(number + len(self.checkpoint.summed), question, skeleton)
 
 
-def kept_run(
-    federation: Federation,
+def open_checkpoint(
+    sites: Sequence[Site],
+    protection: str,
     algorithm: Algorithm[Any, Any],
     seed: int,
     folder: Path,
     source: Mapping[str, Any],
-) -> KeptRun:
-    """The run of an algorithm that a folder keeps, or a new one that it will keep.
+) -> Checkpoint:
+    """The checkpoint of a run of an algorithm in a folder, or a new one.
 
     Raises:
         OutputError: The folder keeps another run, or cannot be written or read.
     """
-    begun = Begun(
+    begun = Beginning(
         algorithm=algorithm.name,
         parameters=msgspec.to_builtins(algorithm),
-        protection=federation.protection,
+        protection=protection,
         seed=seed,
         versions=computed_with(),
-        data=data_digest(federation.sites),
+        data=data_digest(sites),
     )
-    schema = federation.sites[0].table.schema.dumps()
-    texts = {"run.toml": run_toml(source), "schema.toml": schema}
-    return KeptRun.of(folder, begun, [site.name for site in federation.sites], texts)
+    inside, names = folder / UNFINISHED, [site.name for site in sites]
+    if not (inside / BEGUN_FILE).exists():
+        schema = sites[0].table.schema.dumps()
+        texts = {"run.toml": run_toml(source), "schema.toml": schema}
+        _make(inside, begun, names, texts)
+    _check_same(_read(inside / BEGUN_FILE), begun, folder)
+    rounds = read_rounds(folder)
+    identities = {name: SigningIdentity.load(inside / f"{name}.pem") for name in names}
+    lines = {name: [line for each in rounds for line in each.releases[name]] for name in names}
+    ledgers = {n: Ledger(n, key, lines=lines[n]) for n, key in identities.items()}
+    ended = sum(each.summed is not None for each in rounds)
+    return Checkpoint(folder, identities, ledgers, rounds, _before=ended)
 
 
-def taken_up(
+def resume(
     asking: Generator[Question, FloatVector, Outcome],
     present: Presence,
     summed: Sequence[Summed],
@@ -228,19 +222,19 @@ def taken_up(
         return asking, ()
     try:
         question = next(asking)
-        for own in summed:
-            if own.content != content_digest(question):
+        for each in summed:
+            if each.content != content_digest(question):
                 raise OutputError("the rounds kept are of a run that asked other questions")
-            values = np.frombuffer(own.values, dtype="<f8").astype(np.float64)
-            present.n_sites = own.report.n_sites
-            opened.append((question, values, own.report.n_sites))
+            values = np.frombuffer(each.values, dtype="<f8").astype(np.float64)
+            present.n_sites = each.report.n_sites
+            opened.append((question, values, each.report.n_sites))
             question = asking.send(values)
     except StopIteration as ended:
         return _nothing_left(ended.value), tuple(opened)
     return _rest(asking, question), tuple(opened)
 
 
-def read_rounds(folder: Path) -> list[KeptRound]:
+def read_rounds(folder: Path) -> list[CheckpointRound]:
     """What a folder keeps of a run, oldest first; a last line that was cut short is left out.
 
     Raises:
@@ -250,13 +244,13 @@ def read_rounds(folder: Path) -> list[KeptRound]:
     try:
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
-        found = [msgspec.json.decode(line, type=KeptRound) for line in whole.splitlines()]
+        rounds = [msgspec.json.decode(line, type=CheckpointRound) for line in whole.splitlines()]
     except (OSError, msgspec.DecodeError, ValueError) as error:
         raise OutputError(f"{path} does not hold the rounds of a run") from error
     if len(whole) < len(content):
         with writing(path):
             path.write_bytes(whole)
-    return found
+    return rounds
 
 
 def data_digest(sites: Sequence[Site]) -> str:
@@ -272,23 +266,23 @@ def data_digest(sites: Sequence[Site]) -> str:
     return state.hexdigest()
 
 
-def same(kept: Begun, begun: Begun, folder: Path) -> None:
+def _check_same(earlier: Beginning, begun: Beginning, folder: Path) -> None:
     """Refuse to go on with another run than the one that is kept.
 
     Raises:
         OutputError: Naming what differs.
     """
     # as the file has it: parameters may hold tuples, which are read back as lists
-    now = msgspec.json.decode(msgspec.json.encode(begun), type=Begun)
-    for name in Begun.__struct_fields__:
-        if getattr(kept, name) != getattr(now, name):
+    now = msgspec.json.decode(msgspec.json.encode(begun), type=Beginning)
+    for name in Beginning.__struct_fields__:
+        if getattr(earlier, name) != getattr(now, name):
             raise OutputError(
                 f"{folder} keeps a run that was begun with other {name}",
                 remedy="Go on with what it was begun with, or begin anew with --force.",
             )
 
 
-def _make(inside: Path, begun: Begun, sites: Sequence[str], texts: Mapping[str, str]) -> None:
+def _make(inside: Path, begun: Beginning, sites: Sequence[str], texts: Mapping[str, str]) -> None:
     with writing(inside):
         shutil.rmtree(inside, ignore_errors=True)  # of a run that was stopped as it began
         inside.mkdir(mode=0o700, parents=True)
@@ -299,15 +293,11 @@ def _make(inside: Path, begun: Begun, sites: Sequence[str], texts: Mapping[str, 
     write_private(inside / BEGUN_FILE, msgspec.json.encode(begun).decode())
 
 
-def _read(path: Path, kind: type[Begun]) -> Begun:
+def _read(path: Path) -> Beginning:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=Beginning)
     except (OSError, msgspec.DecodeError, ValueError) as error:
         raise OutputError(f"{path} does not say what run was begun") from error
-
-
-def _ended(kept: KeptRound) -> bool:
-    return kept.summed is not None
 
 
 def _rest(
@@ -323,3 +313,49 @@ def _rest(
 def _nothing_left(outcome: Outcome) -> Generator[Question, FloatVector, Outcome]:
     yield from ()
     return outcome
+
+
+class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run as it was started; ``source`` is what a saved ``run.toml`` says of it."""
+
+    plan: Plan
+    source: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> StartedRun:
+        """The run of a folder under a coordinator's ``runs/``.
+
+        Raises:
+            OutputError: There is none, or it cannot be read.
+        """
+        try:
+            return msgspec.json.decode((folder / STARTED_FILE).read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError, ValueError) as error:
+            raise OutputError(
+                f"{folder} is not the folder of a run that a coordinator started",
+                remedy="Name a folder under runs/ of the coordinator's folder.",
+            ) from error
+
+    def write(self, folder: Path) -> None:
+        """Write it into the folder of the run.
+
+        Raises:
+            OutputError: The folder cannot be written.
+        """
+        text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+        with writing(folder):
+            write_private(folder / STARTED_FILE, text)
+
+    def make_algorithm(self) -> Algorithm[Any, Any]:
+        """The algorithm with its parameters.
+
+        Raises:
+            OutputError: This version does not know them.
+        """
+        try:
+            return make_algorithm(self.plan.algorithm, self.plan.parameters)
+        except ParameterError as error:
+            raise OutputError(
+                f"the run was started with parameters of '{self.plan.algorithm}' that this version "
+                "does not know"
+            ) from error

@@ -1,0 +1,290 @@
+"""A finding is what a run concludes: it declares its tables, its words, its JSON and its page.
+
+A new kind of finding is a frozen dataclass below `Finding` in a file of this folder, and the
+template of its page; nothing else lists the kinds.
+
+Leaks:
+    Nothing new: the coordinator computed all of it from opened sums.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+
+from cipherdag.errors import ParameterError
+from cipherdag.findings.panels.panel import Panel
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.sheets import csv_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_LINES = 60
+Cells = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its name, the type of its values, and what they are.
+
+    A column of floats holds NaN where there is no number.
+    """
+
+    name: str
+    type: type[str | float | int | bool | list[str]]
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table that a kind of finding declares; it is a DataFrame, and a CSV file of the folder.
+
+    Attributes:
+        name: What `Finding.table` and the CSV file call it.
+        doc: One sentence about its rows.
+        columns: All columns that it can have, in their order.
+        rows: Makes the rows of a finding, a value per column; None where there is none.
+        present: Names the columns that a finding has; all of them where this is None.
+        saved: Whether the folder of a finding has the table as a CSV file.
+    """
+
+    name: str
+    doc: str
+    columns: tuple[Column, ...]
+    rows: Callable[[Any], Cells] = field(repr=False)
+    present: Callable[[Any], Sequence[str]] | None = field(repr=False, default=None)
+    saved: Callable[[Any], bool] = field(repr=False, default=lambda _: True)
+
+    def content(self, finding: Finding) -> tuple[tuple[str, ...], Cells]:
+        """The names of the columns that a finding has, and its rows."""
+        names, rows = tuple(column.name for column in self.columns), self.rows(finding)
+        if self.present is None:
+            return names, rows
+        present = frozenset(self.present(finding))
+        indices = [k for k, name in enumerate(names) if name in present]
+        return tuple(names[k] for k in indices), [tuple(row[k] for k in indices) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class DataDictionary:
+    """The names of categories and the units of numbers, by column, as a schema has them.
+
+    It is empty where only the sites know the schema; categories are then numbers from 1.
+    """
+
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def category(self, column: str, code: int) -> str:
+        """The name of a category, of which 0 is the first."""
+        names = self.categories.get(column)
+        return names[code] if names else str(code + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How near a finding is to a true graph: entries of ``result.json``, lines of a terminal."""
+
+    entries: Mapping[str, Any]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding(ABC):
+    """What a run concludes, by name.
+
+    Attributes:
+        details: What else the algorithm found, in the form that JSON has, so that a saved result
+            can be reported on again.
+        dictionary: Names of categories and units; a result fills it from the schema.
+    """
+
+    kind: ClassVar[str]
+    """What ``result.json`` calls the kind of finding."""
+    template: ClassVar[str]
+    """The template of its report."""
+    tables: ClassVar[tuple[Table, ...]]
+    """The tables that it declares."""
+    promise: ClassVar[str] = ""
+    """What a plan tells the people who approve it that the result will be, if anything."""
+    causal: ClassVar[bool] = True
+    """Whether it says what causes what."""
+
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    dictionary: DataDictionary = field(repr=False, compare=False, default_factory=DataDictionary)
+
+    _kinds: ClassVar[dict[str, type[Finding]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" in vars(cls):
+            Finding._kinds[cls.kind] = cls
+
+    @classmethod
+    def kinds(cls) -> dict[str, type[Finding]]:
+        """Every kind by its name; those of other packages as far as they are imported."""
+        for module in iter_modules([str(Path(__file__).parent)]):
+            import_module(f"cipherdag.findings.{module.name}")
+        return dict(sorted(cls._kinds.items()))
+
+    @property
+    @abstractmethod
+    def decisions(self) -> bytes:
+        """What was decided, in one order: equal decisions, equal bytes."""
+
+    @property
+    @abstractmethod
+    def headline(self) -> str:
+        """How much was found, in a few words."""
+
+    @abstractmethod
+    def lines(self, n_sites: int) -> list[str]:
+        """What was found at so many sites, for a terminal."""
+
+    @property
+    def opens_bits(self) -> bool:
+        """Whether one bit of each test was opened, and no sum of any."""
+        return self.details.get("reveal") == "bits"
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table that this kind of finding declares, such as ``edges``.
+
+        Raises:
+            ParameterError: It declares no table of this name.
+        """
+        import pandas as pd
+
+        table = self._declared(name)
+        names, rows = table.content(self)
+        numbers = {own.name: "float64" for own in table.columns if own.type is float}
+        numbers = {column: numbers[column] for column in names if column in numbers}
+        return pd.DataFrame(rows, columns=list(names)).astype(numbers)
+
+    def content(self, name: str) -> tuple[tuple[str, ...], Cells]:
+        """The columns that a table has here, and its rows; None where there is no value."""
+        return self._declared(name).content(self)
+
+    def cells(self, name: str) -> Cells:
+        """The rows of a table."""
+        return self.content(name)[1]
+
+    def csv(self, name: str) -> str:
+        """A table as the text of its CSV file."""
+        names, rows = self.content(name)
+        return csv_text([names, *rows])
+
+    def files(self) -> dict[str, str]:
+        """The texts of the files that a result folder has of this finding, by their names."""
+        return {f"{own.name}.csv": self.csv(own.name) for own in self.tables if own.saved(self)}
+
+    def draw(self, folder: Path) -> None:
+        """Add pictures to a result folder; there are none by default."""
+        del folder
+
+    def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        """What the template of the report shows besides the finding itself."""
+        del truth
+        return {}
+
+    def limits(self) -> list[str]:
+        """What to know before this finding is used, in sentences."""
+        return []
+
+    def remarks(self) -> tuple[str, ...]:
+        """What the opened sums say besides, in sentences."""
+        return ()
+
+    def accuracy(self, truth: CausalGraph) -> Accuracy | None:
+        """How near this finding is to a true graph; None where it cannot be compared with one."""
+        del truth
+        return None
+
+    def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
+        """The entries of ``result.json`` that only this kind of finding has.
+
+        Args:
+            identifiers: The identifier of every variable.
+        """
+        del identifiers
+        names = [own.name for own in fields(self) if own.name not in {"details", "dictionary"}]
+        return {name: plain(getattr(self, name)) for name in (*names, "details")}
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> Self:
+        """The finding of a ``result.json``.
+
+        Raises:
+            ValueError: An entry is missing or of another type.
+        """
+        return msgspec.convert(dict(report), cls)
+
+    def _declared(self, name: str) -> Table:
+        for table in self.tables:
+            if table.name == name:
+                return table
+        names = ", ".join(table.name for table in self.tables)
+        raise ParameterError(
+            f"a result of the kind {self.kind} has no table '{name:.80}'",
+            remedy=f"Its tables are {names}.",
+        )
+
+    def _repr_html_(self) -> str:
+        """The tables of the folder, in a notebook."""
+        saved = (own.name for own in self.tables if own.saved(self))
+        return "".join(self.table(name).to_html(index=False) for name in saved)
+
+
+def never(_: Finding) -> bool:
+    """The table is no file of the folder."""
+    return False
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it, also where another package gives numbers of numpy."""
+    return msgspec.to_builtins(value, enc_hook=lambda number: number.item())
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The lines indented, cut after `MOST_LINES` of them."""
+    shown = [f"  {line}" for line in lines[:MOST_LINES]]
+    left = len(lines) - len(shown)
+    return [*shown, f"  ... and {left} more"] if left else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Some lines under a heading, for the end of a run and its report; `lines` may be many."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+
+    @classmethod
+    def of_columns(cls, title: str, remarks: Iterable[Sequence[str]]) -> Self:
+        """A line for every column and what is said of it; a question keeps its mark."""
+        lines = (f"{column}: {said}{'' if said.endswith('?') else '.'}" for column, said in remarks)
+        return cls(title, tuple(lines))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an algorithm adds to the account of a run.
+
+    Attributes:
+        panels: Curves, heat maps and tables of the report.
+        notes: What the terminal says below the result.
+        limits: What to know before the result is used, in sentences.
+        warnings: What makes the result doubtful: said first, in report, terminal and log.
+    """
+
+    panels: tuple[Panel, ...] = ()
+    notes: tuple[Note, ...] = ()
+    limits: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

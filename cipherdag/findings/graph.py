@@ -1,0 +1,243 @@
+"""The graph of causes that most algorithms learn.
+
+Leaks:
+    Nothing new: the coordinator computed all of it from opened sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+
+from cipherdag.arrays import BoolMatrix
+from cipherdag.errors import GraphError
+from cipherdag.findings.confidence import CONSENSUS
+from cipherdag.findings.edge_table import (
+    EDGES,
+    MARKED,
+    REPLICATED,
+    edge_rows,
+)
+from cipherdag.findings.finding import Accuracy, Cells, Table, never
+from cipherdag.findings.graph_finding import (
+    DIFFERENCE_TABLE,
+    SEPARATION_TABLE,
+    GraphFinding,
+    edges_of,
+    marked_edges,
+    saved_edge,
+)
+from cipherdag.findings.graph_page import NO_DIRECTION, graph_sections
+from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.extension import extension_in_code_order
+from cipherdag.graphs.graph import CPDAG, CausalGraph, class_of_dags, kind_named
+from cipherdag.graphs.identification.maximal import is_completed
+from cipherdag.graphs.metrics import GraphMetrics, compare
+from cipherdag.graphs.pag import PartialMixedGraph
+
+if TYPE_CHECKING:
+    pass
+
+CLASSES = {
+    "dag": "DAG",
+    "cpdag": "CPDAG",
+    "mpdag": "MPDAG: a CPDAG that background knowledge directs further",
+    "pdag": "directed in part",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntGraph(GraphFinding):
+    """A causal graph and what speaks for it.
+
+    Attributes:
+        graph: A `CPDAG`, with knowledge an `MPDAG`, or where the data tell more a DAG, with the
+            columns' names; any edges by FedPC's reference ``code``.
+        dag: A DAG of the class that the CPDAG stands for, never cyclic but by FedPC's reference
+            ``code``, whose program does not look.
+        dag_note: Empty, or what tests say that no DAG has, or that there is a cycle.
+        evidence: What speaks for the edges, as far as it was opened.
+        details: What else the algorithm found, such as RFcd's worst-case regret.
+    """
+
+    kind: ClassVar[str] = "graph"
+    compared_as: ClassVar[str] = "CPDAGs"
+    promise: ClassVar[str] = (
+        "a graph that says which of the study's variables probably cause which."
+    )
+
+    graph: CausalGraph
+    dag: CausalGraph
+    dag_note: str = ""
+
+    @property
+    def decisions(self) -> bytes:
+        return msgspec.json.encode([sorted(map(str, own.edges)) for own in (self.graph, self.dag)])
+
+    @classmethod
+    def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
+        """Edges, shape (p, p), directed to the end as the original FedPC program does."""
+        graph = CausalGraph.from_arcs(names, arcs)
+        dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
+        note = "" if dag.is_dag else "The original program's directions form a cycle here."
+        return cls(graph=graph, dag=dag, dag_note=note, **more)
+
+    @classmethod
+    def of_dag(
+        cls,
+        names: Sequence[str],
+        arcs: BoolMatrix,
+        *,
+        cpdag: BoolMatrix | None = None,
+        open_edges: BoolMatrix | None = None,
+        **more: Any,
+    ) -> Self:
+        """A DAG, shape (p, p), or where the data cannot tell its class apart, its CPDAG with it.
+
+        Args:
+            names: The variables.
+            arcs: The DAG.
+            cpdag: Its CPDAG, or with knowledge the maximal PDAG that it is in, shape (p, p).
+            open_edges: Edges of which it is open whether they are there, shape (p, p): they have no
+                direction, and where the class gives them one, no class is claimed of the graph.
+            more: Note, evidence and details.
+
+        Raises:
+            GraphError: The class is none.
+        """
+        dag = CausalGraph.from_arcs(names, arcs)
+        graph = dag if cpdag is None else class_of_dags(names, cpdag)
+        if cpdag is not None and open_edges is not None and (open_edges & ~cpdag).any():
+            graph = CausalGraph.from_arcs(names, cpdag | open_edges)
+        return cls(graph=graph, dag=dag, **more)
+
+    @property
+    def graph_kind(self) -> str:
+        return CLASSES[self.graph.kind]
+
+    def consensus(self, threshold: float = CONSENSUS) -> CausalGraph:
+        """The marks that enough replicates over drawn rows have.
+
+        Args:
+            threshold: Share of the replicates that joins two variables at least, and that has a
+                direction at least; an edge without such a direction has none.
+
+        Returns:
+            A graph that is directed in part, as a rule no CPDAG. Edges of a directed cycle have no
+            direction in it.
+
+        Raises:
+            ParameterError: There were no replicates, or the threshold is no share.
+        """
+        return self._replicates.consensus(self.graph, threshold)
+
+    def metrics(self, truth: CausalGraph) -> GraphMetrics:
+        """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
+        return compare(self.dag, truth)
+
+    def metrics_cpdag(self, truth: CausalGraph) -> GraphMetrics:
+        """Compare the CPDAG with the CPDAG of a true DAG."""
+        return compare(_as_cpdag(self.graph), truth.to_cpdag())
+
+    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics:
+        if not isinstance(other, CausalGraph):
+            raise GraphError(
+                "the other graph is a PAG, and marks of the two say different things",
+                remedy="Compare it with a graph of another algorithm than FedFCI.",
+            )
+        return compare(_as_cpdag(self.graph), _as_cpdag(other))
+
+    def read_graph(self, file: Path) -> CausalGraph:
+        return CausalGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        return (self.dag_note,)
+
+    def limits(self) -> list[str]:
+        limits = [NO_DIRECTION] if self.graph.undirected else []
+        return [*limits, *([self.dag_note] if self.dag_note else [])]
+
+    def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        metrics = {}
+        if truth is not None:
+            metrics = {"as a CPDAG": self.metrics_cpdag(truth), "as a DAG": self.metrics(truth)}
+        shown = graph_sections(self.graph, self.evidence, self.details, truth)
+        return shown | {"metrics": metrics, "against": None}
+
+    def accuracy(self, truth: CausalGraph) -> Accuracy:
+        as_dag, as_cpdag = self.metrics(truth), self.metrics_cpdag(truth)
+        return Accuracy(
+            {"metrics": asdict(as_dag), "metrics_cpdag": asdict(as_cpdag)},
+            (
+                "",
+                f"Against the truth: {as_dag}  (as a DAG)",
+                f"                   {as_cpdag}  (as a CPDAG)",
+            ),
+        )
+
+    def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
+        return super().to_json(identifiers) | {
+            "dag_edges": [saved_edge(edge, identifiers) for edge in self.dag.edges],
+            "dag_note": self.dag_note,
+        }
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> Self:
+        nodes = tuple(report["variables"])
+        return cls(
+            graph=_saved_graph(nodes, report),
+            dag=CausalGraph.from_marked(nodes, marked_edges(report["dag_edges"])),
+            dag_note=report["dag_note"],
+            evidence=msgspec.convert(report["evidence"], GraphEvidence),
+            details=report.get("details", {}),
+        )
+
+    def _edge_rows(self) -> Cells:
+        return edge_rows(EDGES, self.graph, self.evidence, self.confidences)
+
+    def _confidence_rows(self) -> Cells:
+        if self.confidences is None:
+            return []
+        return edge_rows((*MARKED, *REPLICATED), self.graph, self.evidence, self.confidences)
+
+    tables = (
+        Table(
+            name="edges",
+            doc="One row per edge, with the columns of which the run has something to say.",
+            columns=EDGES,
+            rows=_edge_rows,
+            present=edges_of,
+        ),
+        SEPARATION_TABLE,
+        Table(
+            name="confidence",
+            doc="One row per edge with its share of replicates; no row without replicates. Both "
+            "shares are NaN where the edge stands since tests were not done.",
+            columns=(*MARKED, *REPLICATED),
+            rows=_confidence_rows,
+            saved=never,
+        ),
+        DIFFERENCE_TABLE,
+    )
+
+
+def _saved_graph(nodes: tuple[str, ...], report: Mapping[str, Any]) -> CausalGraph:
+    """The graph as the kind that it was saved as; of earlier revisions a CPDAG where it is one.
+
+    Raises:
+        GraphError: It is none of that kind.
+    """
+    graph = CausalGraph.from_marked(nodes, marked_edges(report["edges"]))
+    if "graph_kind" in report:
+        return kind_named(report["graph_kind"]).from_arcs(nodes, graph.arcs)
+    return CPDAG(nodes, graph.endpoints) if is_completed(graph.arcs) and not graph.is_dag else graph
+
+
+def _as_cpdag(graph: CausalGraph) -> CausalGraph:
+    """The CPDAG of a DAG, and another graph as it is."""
+    return graph.to_cpdag() if graph.is_dag else graph

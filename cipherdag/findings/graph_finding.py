@@ -1,0 +1,224 @@
+"""What all learnt graphs have in common: their tables, their drawing and their evidence.
+
+Leaks:
+    Nothing new: the coordinator computed all of it from opened sums.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cipherdag.errors import OutputError, ParameterError
+from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.edge_table import (
+    DIFFERENCES,
+    SEPARATIONS,
+    edge_columns,
+    edge_differences,
+    edge_lines,
+    separation_rows,
+    why,
+)
+from cipherdag.findings.finding import Finding, Table, never, plain, shortened
+from cipherdag.findings.site_differences import COMPARED, DETAIL
+from cipherdag.graphs.drawing.figure import draw
+from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.edges import Edge
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
+from cipherdag.graphs.pag import PartialMixedGraph
+from cipherdag.pages.numerals import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger("cipherdag.result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphFinding(Finding):
+    """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds.
+
+    Attributes:
+        graph: The graph, with the columns' names.
+        evidence: What speaks for its edges, as far as it was opened.
+    """
+
+    kind: ClassVar[str] = "graph"
+    template: ClassVar[str] = "graph_run.html.j2"
+    compared_as: ClassVar[str]
+    """The plural of what `distance_to` compares."""
+
+    graph: CausalGraph | PartialMixedGraph
+    evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
+
+    @property
+    @abstractmethod
+    def graph_kind(self) -> str:
+        """What the graph is, in a word or two."""
+
+    @abstractmethod
+    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics | PAGMetrics:
+        """How far this graph is from another one over the same names.
+
+        Raises:
+            GraphError: The other one is of another kind, or has other names.
+        """
+
+    @abstractmethod
+    def read_graph(self, file: Path) -> CausalGraph | PartialMixedGraph:
+        """A CSV of edges as a graph over this one's variables, of which nothing more is claimed.
+
+        Raises:
+            GraphError: The file holds none.
+        """
+
+    @property
+    def headline(self) -> str:
+        return counted(len(self.graph.edges), "edge")
+
+    @property
+    def edge_lines(self) -> list[str]:
+        """Every edge, and why one stands that tests do not speak for."""
+        reasons = {(edge.source, edge.target): why(edge) for edge in self.evidence.unsupported}
+        edges = [(edge, reasons.get((edge.source, edge.target), "")) for edge in self.graph.edges]
+        return [f"{edge}   {reason}" if reason else str(edge) for edge, reason in edges]
+
+    def compare(self, other: GraphFinding | CausalGraph | PartialMixedGraph) -> pd.DataFrame:
+        """This graph and another one, pair by pair; `distance_to` counts their differences.
+
+        Args:
+            other: Another finding, or a graph.
+
+        Returns:
+            Columns ``from``, ``to``, ``here``, ``there`` (the marks, such as "-->", "<--" or "---",
+            or "" where the two are not joined) and ``same``.
+        """
+        import pandas as pd
+
+        there = other.graph if isinstance(other, GraphFinding) else other
+        columns = [column.name for column in DIFFERENCES]
+        return pd.DataFrame(edge_differences(self.graph, there), columns=columns)
+
+    @property
+    def confidences(self) -> Confidences | None:
+        """How often edges came back in replicates; None without any."""
+        counts = self.details.get("bootstrap")
+        return None if counts is None else Confidences(counts)
+
+    @property
+    def _replicates(self) -> Confidences:
+        """What replicates say.
+
+        Raises:
+            ParameterError: There were none.
+        """
+        if (confidences := self.confidences) is None:
+            raise ParameterError(
+                "a consensus needs replicates",
+                remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
+            )
+        return confidences
+
+    def lines(self, n_sites: int) -> list[str]:
+        del n_sites
+        names, rows = self.content("edges")
+        edges = edge_lines(names, rows) or ["(no edge)"]
+        lines = ["", f"Learnt graph ({self.graph_kind}):", *shortened(edges)]
+        for sentence in (*self._notes, *self.evidence.remarks):
+            lines += ["", sentence] if sentence else []
+        return lines
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        """What to know of the graph, in sentences."""
+        return ()
+
+    def remarks(self) -> tuple[str, ...]:
+        return self.evidence.remarks
+
+    def files(self) -> dict[str, str]:
+        graph = self.graph
+        return super().files() | {
+            "graph.graphml": graph.to_graphml(),
+            "graph.dot": graph.to_dot(),
+        }
+
+    def draw(self, folder: Path) -> None:
+        try:
+            draw(self.graph, folder / "graph.svg")
+        except OutputError as error:
+            # the rest of the folder is worth having without the picture
+            log.warning("%s; %s", error, error.remedy)
+        except OSError as error:
+            raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
+
+    def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
+        entries: dict[str, Any] = {
+            "edges": [saved_edge(edge, identifiers) for edge in self.graph.edges],
+            "graph_kind": self.graph.kind,
+            "evidence": _saved_evidence(self.evidence),
+        }
+        return entries | ({"details": dict(self.details)} if self.details else {})
+
+    def _repr_html_(self) -> str:
+        return self.graph._repr_html_()
+
+
+def edges_of(finding: GraphFinding) -> list[str]:
+    """The names of the columns that the table of a graph's edges has."""
+    return edge_columns(finding.evidence, finding.confidences)
+
+
+SEPARATION_TABLE = Table(
+    name="separations",
+    doc="One row per pair without an edge, and the set that separates it, as far as it was opened.",
+    columns=SEPARATIONS,
+    rows=lambda finding: separation_rows(finding.evidence),
+)
+DIFFERENCE_TABLE = Table(
+    name="site_differences",
+    doc="One row per variable, and whether it is distributed differently at the sites; no row "
+    "where that was not asked.",
+    columns=COMPARED,
+    rows=lambda finding: [
+        tuple(row[column.name] for column in COMPARED) for row in finding.details.get(DETAIL, [])
+    ],
+    saved=never,
+)
+
+
+def marked_edges(edges: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    """(source, target, mark) of edges as `result.json` has them."""
+    return [(edge["from"], edge["to"], edge["mark"]) for edge in edges]
+
+
+def saved_edge(edge: Edge, identifiers: Mapping[str, str]) -> dict[str, str]:
+    """An edge as `result.json` has it."""
+    return {
+        "from": edge.source,
+        "to": edge.target,
+        "mark": edge.mark,
+        "from_id": identifiers[edge.source],
+        "to_id": identifiers[edge.target],
+    }
+
+
+def _saved_evidence(evidence: GraphEvidence) -> dict[str, Any]:
+    """The evidence as `result.json` has it: of every edge what was opened, and no more."""
+    saved: dict[str, Any] = plain(evidence)
+    for edge in saved["edges"]:
+        if edge["p_value"] is None and edge["effect"] is None:
+            del edge["given"]
+        for name in ("p_value", "effect", "consensus", "tests"):
+            if edge[name] is None:
+                del edge[name]
+        for name in ("known", "status"):
+            if not edge[name]:
+                del edge[name]
+    return saved

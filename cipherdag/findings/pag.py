@@ -1,0 +1,164 @@
+"""A learnt partial ancestral graph: the causes that data tell of where some are unmeasured.
+
+Leaks:
+    Nothing new: the coordinator computed all of it from opened sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from cipherdag.errors import GraphError
+from cipherdag.findings.confidence import CONSENSUS
+from cipherdag.findings.edge_table import ENDS, MARKED, PAG_EDGES, edge_rows
+from cipherdag.findings.finding import Accuracy, Cells, Column, Table, never
+from cipherdag.findings.graph_finding import (
+    DIFFERENCE_TABLE,
+    SEPARATION_TABLE,
+    GraphFinding,
+    edges_of,
+    marked_edges,
+)
+from cipherdag.findings.graph_page import OPEN_END, pag_sections
+from cipherdag.findings.integration import DETAIL as INTEGRATED
+from cipherdag.findings.integration import Integrated
+from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.metrics import PAGMetrics, compare_pags
+from cipherdag.graphs.pag import PAG, PartialMixedGraph
+
+NO_EDGE = Column("no_edge", float, "The share of replicates that do not join the two.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntPAG(GraphFinding):
+    """What data tell of causes where some may be unmeasured, and what speaks for it.
+
+    Attributes:
+        graph: The `PAG`, with the columns' names; with knowledge, search ``rfci`` or sites that
+            lack variables it may be marks of which nothing more is claimed.
+        evidence: What speaks for the edges, as far as it was opened.
+        details: What else the algorithm found.
+    """
+
+    kind: ClassVar[str] = "pag"
+    compared_as: ClassVar[str] = "PAGs"
+    promise: ClassVar[str] = (
+        "a graph that says which of the study's variables probably cause which, and which "
+        "may share a cause that nobody measured."
+    )
+
+    graph: PartialMixedGraph
+
+    @property
+    def decisions(self) -> bytes:
+        return msgspec.json.encode(sorted(map(str, self.graph.edges)))
+
+    @property
+    def graph_kind(self) -> str:
+        return "PAG" if isinstance(self.graph, PAG) else "marks of a PAG, as far as they are known"
+
+    @property
+    def fitting(self) -> tuple[PAG, ...]:
+        """The graphs that fit what every group of sites tells, as far as they were found.
+
+        Empty without ``FedFCI(integrate=...)``, or where none fits. The details say whether they
+        are all.
+        """
+        integrated = self.details.get(INTEGRATED)
+        return () if integrated is None else Integrated(integrated).graphs(self.graph.nodes)
+
+    def consensus(self, threshold: float = CONSENSUS) -> PartialMixedGraph:
+        """The marks that enough replicates over drawn rows have.
+
+        Args:
+            threshold: Share of the replicates that joins two variables at least, and that has an
+                arrowhead at an end at least, or a tail; else it is a circle.
+
+        Returns:
+            Marks that no PAG may have together, as a rule.
+
+        Raises:
+            ParameterError: There were no replicates, or the threshold is no share.
+        """
+        return self._replicates.consensus(self.graph, threshold)
+
+    def metrics(self, truth: PartialMixedGraph | CausalGraph) -> PAGMetrics:
+        """Compare the graph with a true PAG over the same names, or with that of a true DAG.
+
+        Variables that only the DAG has are taken for unmeasured.
+        """
+        if isinstance(truth, CausalGraph):
+            truth = PAG.from_dag(truth, set(truth.nodes) - set(self.graph.nodes))
+        return compare_pags(self.graph, truth)
+
+    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> PAGMetrics:
+        if not isinstance(other, PartialMixedGraph):
+            raise GraphError(
+                "the other graph is no PAG, and marks of the two say different things",
+                remedy="Compare it with another result of FedFCI, or with a CSV of a PAG's edges.",
+            )
+        return self.metrics(other)
+
+    def read_graph(self, file: Path) -> PartialMixedGraph:
+        return PartialMixedGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
+
+    def limits(self) -> list[str]:
+        return [OPEN_END] if any("o" in edge.mark for edge in self.graph.edges) else []
+
+    def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        against = None if truth is None else self.metrics(truth)
+        shown = pag_sections(self.graph, self.evidence, self.details)
+        return shown | {"metrics": {}, "against": against}
+
+    def accuracy(self, truth: CausalGraph) -> Accuracy:
+        metrics = self.metrics(truth)
+        return Accuracy({"metrics": asdict(metrics)}, ("", f"Against the truth: {metrics}"))
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> Self:
+        kind = PAG if report.get("graph_kind") == "pag" else PartialMixedGraph
+        return cls(
+            graph=kind.from_marked(tuple(report["variables"]), marked_edges(report["edges"])),
+            evidence=msgspec.convert(report["evidence"], GraphEvidence),
+            details=report.get("details", {}),
+        )
+
+    def _edge_rows(self) -> Cells:
+        return edge_rows(PAG_EDGES, self.graph, self.evidence, self.confidences)
+
+    def _confidence_rows(self) -> Cells:
+        """The shares of every pair; None of an edge that stands since tests were not done."""
+        if self.confidences is None:
+            return []
+        unsupported = {frozenset((edge.source, edge.target)) for edge in self.evidence.unsupported}
+        return [
+            (*row[:3], *(None,) * (len(row) - 3)) if frozenset(row[:2]) in unsupported else row
+            for row in self.confidences.end_rows(self.graph)
+        ]
+
+    tables = (
+        Table(
+            name="edges",
+            doc="One row per edge, with the columns of which the run has something to say.",
+            columns=PAG_EDGES,
+            rows=_edge_rows,
+            present=edges_of,
+        ),
+        SEPARATION_TABLE,
+        Table(
+            name="confidence",
+            doc="One row per pair with an edge, here or in a replicate, and the marks at its ends "
+            "in replicates; no row without replicates. All shares are NaN where the edge stands "
+            "since tests were not done.",
+            columns=(*MARKED, NO_EDGE, *ENDS),
+            rows=_confidence_rows,
+            saved=never,
+        ),
+        DIFFERENCE_TABLE,
+    )

@@ -1,0 +1,1 @@
+"""Curves, heat maps, forest plots and tables that reports show."""
