@@ -105,16 +105,16 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         cls, test: CITestSpec, combination: Combination, n_variables: int, max_rows: int
     ) -> CombinedEvidence:
         """About no triplet yet; all sites together need the rows per cell of ``test``."""
-        own = test
+        site_test = test
         if combination != "weighted_p":
             least = SITE_ROWS_PER_CELL.get(test.name, 1.0)
             # no lower than a test that wants no rows at all
             least = least if test.min_rows_per_cell > 0 else 0.0
             name = SUMMED.get(test.name, test.name)
-            own = msgspec.structs.replace(test, name=name, min_rows_per_cell=least)
+            site_test = msgspec.structs.replace(test, name=name, min_rows_per_cell=least)
         return cls(
             n_variables=n_variables,
-            test=own,
+            test=site_test,
             combination=combination,
             counts=(),
             members=b"",
@@ -125,8 +125,8 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     @classmethod
     def about(cls, triplets: WeightedEvidence, combination: Combination) -> CombinedEvidence:
         """About the triplets of weighted evidence."""
-        own = cls.over_sites(triplets.test, combination, triplets.n_variables, triplets.max_rows)
-        return msgspec.structs.replace(own, counts=triplets.counts, members=triplets.members)
+        empty = cls.over_sites(triplets.test, combination, triplets.n_variables, triplets.max_rows)
+        return msgspec.structs.replace(empty, counts=triplets.counts, members=triplets.members)
 
     @property
     def label(self) -> str:

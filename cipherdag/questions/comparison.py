@@ -156,8 +156,8 @@ def secure_lowest(
         low[asked], high[asked] = bounds[rows, exceeded] + 1, bounds[rows, exceeded + 1]
         alive &= low <= _enough(high[alive], counts[alive], keep)
         first = False
-    kept = np.flatnonzero(alive)
-    return kept, low[kept]
+    groups = np.flatnonzero(alive)
+    return groups, low[groups]
 
 
 def _arity(values: int, most: int) -> int:
@@ -174,8 +174,8 @@ def _arity(values: int, most: int) -> int:
 def _enough(high: IndexArray, counts: IndexArray, keep: int) -> int:
     """The smallest bound that ``keep`` are known not to exceed; any where there are fewer."""
     order = np.argsort(high, kind="stable")
-    place = int(np.searchsorted(np.cumsum(counts[order]), keep))
-    return int(high[order[place]]) if place < len(order) else np.iinfo(np.int64).max
+    index = int(np.searchsorted(np.cumsum(counts[order]), keep))
+    return int(high[order[index]]) if index < len(order) else np.iinfo(np.int64).max
 
 
 def _around(lowest: int, highest: int, near: int, count: int) -> IndexArray:

@@ -102,6 +102,11 @@ def unpack_blocks(counts: tuple[int, ...], packed: bytes, narrowest: int) -> lis
     return blocks
 
 
+def position_sets(counts: tuple[int, ...], packed: bytes, narrowest: int) -> list[IndexArray]:
+    """As `unpack_blocks`, in 64 bits: positions that index arrays."""
+    return [block.astype(np.int64) for block in unpack_blocks(counts, packed, narrowest)]
+
+
 def check_blocks(
     counts: tuple[int, ...], packed: bytes, narrowest: int, *, most: int, n_variables: int
 ) -> None:
@@ -126,17 +131,17 @@ def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[I
     largest = max((len(sets) for _, _, sets in families), default=0)
     blocks = []
     for size in range(largest):
-        having = [own for own in families if size < len(own[2])]
-        pairs = np.array([own[:2] for own in having], dtype=np.int64)
-        lengths = [len(own[2][size]) for own in having]
-        given = np.concatenate([own[2][size] for own in having])
+        having = [family for family in families if size < len(family[2])]
+        pairs = np.array([family[:2] for family in having], dtype=np.int64)
+        lengths = [len(family[2][size]) for family in having]
+        given = np.concatenate([family[2][size] for family in having])
         blocks.append(np.column_stack([np.repeat(pairs, lengths, axis=0), given]))
     return blocks
 
 
 def by_block(blocks: Sequence[IndexArray], values: NDArray[Any]) -> list[NDArray[Any]]:
     """Values of the rows of all blocks, one block after the other, cut as the blocks are."""
-    return np.split(values, np.cumsum([len(own) for own in blocks])[:-1])
+    return np.split(values, np.cumsum([len(block) for block in blocks])[:-1])
 
 
 def by_owner(
@@ -144,10 +149,10 @@ def by_owner(
 ) -> list[list[FloatVector]]:
     """What each owner has of blocks that are joined by size; ``counts`` by owner, then by size."""
     pieces = [
-        iter(np.split(block, np.cumsum([own[size] for own in counts if size < len(own)])))
+        iter(np.split(block, np.cumsum([sizes[size] for sizes in counts if size < len(sizes)])))
         for size, block in enumerate(blocks)
     ]
-    return [[next(pieces[size]) for size in range(len(own))] for own in counts]
+    return [[next(pieces[size]) for size in range(len(sizes))] for sizes in counts]
 
 
 def subsets(n: int, size: int) -> IndexArray:

@@ -7,7 +7,7 @@ Leaks:
 from __future__ import annotations
 
 from cipherdag.arrays import IndexArray
-from cipherdag.questions.encodings import Encoding, check_ascending, check_blocks, unpack_blocks
+from cipherdag.questions.encodings import Encoding, check_ascending, check_blocks, position_sets
 from cipherdag.questions.pooled_data import check_study
 from cipherdag.questions.question import Question
 
@@ -70,8 +70,7 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
 
     def sets(self) -> list[IndexArray]:
         """The sets by size from 1: positions of shape (B_k, k)."""
-        blocks = unpack_blocks(self.counts, self.members, narrowest=1)
-        return [block.astype("int64") for block in blocks]
+        return position_sets(self.counts, self.members, narrowest=1)
 
     @property
     def label(self) -> str:

@@ -165,8 +165,10 @@ class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
     @property
     def training_steps(self) -> int:
         """Steps that a site computes to answer."""
-        own = self.training
-        return own.epochs * (own.fit_steps + (0 if self.by_dcdi else own.graph_steps))
+        training = self.training
+        return training.epochs * (
+            training.fit_steps + (0 if self.by_dcdi else training.graph_steps)
+        )
 
     @property
     def n_pairs(self) -> int:

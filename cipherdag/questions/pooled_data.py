@@ -20,9 +20,9 @@ from cipherdag.questions.encodings import (
     check_blocks,
     mean_of,
     moment_encoding,
+    position_sets,
     require_possible,
     segments,
-    unpack_blocks,
 )
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
@@ -127,7 +127,7 @@ class Columns(Question, frozen=True, tag="columns"):
     def value_mask(self, parts: BoolVector) -> BoolVector:
         lengths = [encoding.length for encoding in self.encodings]
         marks = [parts] * 5 * self.marks
-        first, last = (np.ones(own, dtype=bool) for own in (sum(lengths[:2]), lengths[-1]))
+        first, last = (np.ones(length, dtype=bool) for length in (sum(lengths[:2]), lengths[-1]))
         return np.concatenate([first, *marks, last])
 
     def read(self, sums: FloatVector) -> ColumnKinds:
@@ -144,8 +144,8 @@ class Columns(Question, frozen=True, tag="columns"):
         in_order = flags[p + 1 : 1 + p * (1 + self.order)] > 0
         few = flags[1 + p * (1 + self.order) :] > 0
         require_possible(self.label, "no site answered", holds=sites >= 1)
-        alike = (categories % sites == 0).all()
-        require_possible(self.label, "sites differ in categories", holds=alike)
+        same = (categories % sites == 0).all()
+        require_possible(self.label, "sites differ in categories", holds=same)
         kinds = ColumnKinds(
             rows=int(rows),
             categories=(categories / sites).astype(np.int64),
@@ -162,10 +162,10 @@ class Columns(Question, frozen=True, tag="columns"):
 
     def _check(self, kinds: ColumnKinds) -> None:
         """Refuse columns that no study has."""
-        most, own = kinds.categories.max(), kinds.categories[kinds.ordered]
+        most, in_order = kinds.categories.max(), kinds.categories[kinds.ordered]
         require_possible(self.label, "too many categories", holds=most <= MAX_CATEGORIES)
         require_possible(
-            self.label, "an order of two categories", holds=(own >= FEWEST_ORDERED).all()
+            self.label, "an order of two categories", holds=(in_order >= FEWEST_ORDERED).all()
         )
         marks = np.nan_to_num(np.concatenate([kinds.spread, kinds.size]))
         with np.errstate(over="ignore"):
@@ -227,8 +227,7 @@ class VariableSets(Question, frozen=True):
 
     def sets(self) -> list[IndexArray]:
         """The sets by size from 1: positions of shape (B_k, k)."""
-        blocks = unpack_blocks(self.counts, self.members, narrowest=1)
-        return [block.astype(np.int64) for block in blocks]
+        return position_sets(self.counts, self.members, narrowest=1)
 
     def cells(self) -> FloatVector:
         """Number of cells of every table, shape (sum of counts,)."""
@@ -377,7 +376,7 @@ def check_study(n_variables: int, max_rows: int) -> None:
 def check_categories(categories: tuple[int, ...], max_rows: int) -> None:
     """Raise ValueError unless a study may have these variables and a site so many rows."""
     check_study(len(categories), max_rows)
-    if not all(0 <= own <= MAX_CATEGORIES for own in categories):
+    if not all(0 <= count <= MAX_CATEGORIES for count in categories):
         raise ValueError("a variable must have 0 to 2**20 categories")
 
 

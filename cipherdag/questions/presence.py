@@ -58,27 +58,27 @@ class Measured:
     def sets(self, n_variables: int) -> tuple[tuple[int, ...], ...]:
         """The sets of variables that some site measured together, but those within another one."""
         every = frozenset(range(n_variables))
-        seen = {every.difference(own) for own in self.lacking or ((),)}
-        largest = (own for own in seen if not any(own < other for other in seen))
-        return tuple(sorted(tuple(sorted(own)) for own in largest))
+        seen = {every.difference(lacking) for lacking in self.lacking or ((),)}
+        largest = (one for one in seen if not any(one < other for other in seen))
+        return tuple(sorted(tuple(sorted(one)) for one in largest))
 
     def together(self, rows: IndexArray) -> BoolVector:
         """Whether some site measured all variables of a row, shape (B,); rows of shape (B, k)."""
-        found = np.full(len(rows), self.everywhere)
+        measured = np.full(len(rows), self.everywhere)
         for lacking in set(self.lacking):
-            found |= ~np.isin(rows, lacking).any(axis=1)
-        return found
+            measured |= ~np.isin(rows, lacking).any(axis=1)
+        return measured
 
     def has(self, variables: Sequence[int]) -> bool:
         """Whether some site measured all of some variables."""
-        return self.everywhere or any({*variables}.isdisjoint(own) for own in self.lacking)
+        return self.everywhere or any({*variables}.isdisjoint(lacking) for lacking in self.lacking)
 
     def never(self, pairs: BoolMatrix) -> BoolMatrix:
         """Those of some pairs that no site measured together, shape (p, p) as given."""
         x, y = np.nonzero(pairs)
-        found = np.zeros_like(pairs)
-        found[x, y] = ~self.together(np.column_stack([x, y]))
-        return found
+        unmeasured = np.zeros_like(pairs)
+        unmeasured[x, y] = ~self.together(np.column_stack([x, y]))
+        return unmeasured
 
 
 EVERYWHERE = Measured()

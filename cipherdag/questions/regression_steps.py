@@ -95,14 +95,16 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     def _check_coefficients(self) -> None:
         values, start = self.coefficient_array(), 0
         for model, count in zip(self.models, self.coefficient_counts, strict=True):
-            own = values[start : start + count]
+            coefficients = values[start : start + count]
             start += count
             if model.ordered:
-                thresholds, own = np.split(own, [self.categories[model.response] - 1])
+                thresholds, coefficients = np.split(
+                    coefficients, [self.categories[model.response] - 1]
+                )
                 # not a number does not rise either
                 if not (thresholds[1:] >= thresholds[:-1]).all():
                     raise ValueError("the thresholds of an ordered response must not fall")
-            if not np.isfinite(own).all():
+            if not np.isfinite(coefficients).all():
                 raise ValueError("coefficients must be finite")
 
     def _check_members(self) -> None:
@@ -123,16 +125,16 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
         """The models in order."""
         members = np.frombuffer(self.members, dtype="<u2").tolist()
         ordered = frozenset(self.ordered)
-        found, start = [], 0
-        for own, more, crossed in self._sizes().tolist():
-            middle, end = start + 1 + own, start + 1 + own + more
+        models, start = [], 0
+        for count, more, crossed in self._sizes().tolist():
+            middle, end = start + 1 + count, start + 1 + count + more
             predictors, further = members[start + 1 : middle], members[middle:end]
             in_order = members[start] in ordered
-            found.append(
+            models.append(
                 Regression(members[start], tuple(predictors), tuple(further), in_order, crossed)
             )
             start = end
-        return tuple(found)
+        return tuple(models)
 
     def _sizes(self) -> IndexArray:
         """Predictors, further variables and crossed predictors of every model, shape (M, 3)."""

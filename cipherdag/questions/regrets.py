@@ -168,7 +168,9 @@ class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
 def pack_families(families: Sequence[Family], n_variables: int) -> bytes:
     """Two bytes for the variable, then one bit per possible parent, little-endian."""
     width = (n_variables + 7) // 8
-    return b"".join(v.to_bytes(2, "little") + own.to_bytes(width, "little") for v, own in families)
+    return b"".join(
+        v.to_bytes(2, "little") + parents.to_bytes(width, "little") for v, parents in families
+    )
 
 
 def unpack_families(packed: bytes, n_variables: int) -> list[Family]:
@@ -188,22 +190,22 @@ def unpack_families(packed: bytes, n_variables: int) -> list[Family]:
 
 def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
     """Families and graphs of a `GraphRegretExceeds`."""
-    places: dict[Family, int] = {}
+    positions: dict[Family, int] = {}
     counts: list[int] = []
     changed: list[int] = []
     before: Dag = ()
     for dag in graphs:
         start = len(changed)
         changed += [
-            places.setdefault((v, own), len(places))
-            for v, own in enumerate(dag)
-            if not before or own != before[v]
+            positions.setdefault((v, parents), len(positions))
+            for v, parents in enumerate(dag)
+            if not before or parents != before[v]
         ]
         counts.append(len(changed) - start)
         before = dag
     n_variables = len(graphs[0]) if graphs else 0
     packed = np.array([*counts, *changed], dtype="<u4").tobytes()
-    return pack_families(list(places), n_variables), packed
+    return pack_families(list(positions), n_variables), packed
 
 
 def pack_thresholds(thresholds: IndexArray) -> bytes:
@@ -240,8 +242,8 @@ def _thresholds(packed: bytes, rows: int) -> IndexArray:
     numbers = (len(packed) - 8) // 8
     if count < 1 or numbers not in (count, count * rows):
         raise ValueError("packed thresholds are neither one row nor one row per group")
-    own = unpack_integers(packed[8:], (numbers // count, count))
-    return np.broadcast_to(own, (rows, count)) if len(own) == 1 else own
+    thresholds = unpack_integers(packed[8:], (numbers // count, count))
+    return np.broadcast_to(thresholds, (rows, count)) if len(thresholds) == 1 else thresholds
 
 
 def _check_grid(n_variables: int, grid_bits: int) -> None:

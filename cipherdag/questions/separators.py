@@ -139,27 +139,27 @@ class Candidates:
         self, pairs: IndexArray, sides: Sequence[Sequence[IndexArray]], size: int
     ) -> IndexArray:
         """The sets of one size, pools of one length at a time."""
-        found = [np.zeros((0, 2 + size), dtype=np.int64)]
+        blocks = [np.zeros((0, 2 + size), dtype=np.int64)]
         for side, pools in enumerate(sides):
-            lengths = np.array([len(own) for own in pools], dtype=np.int64)
+            lengths = np.array([len(pool) for pool in pools], dtype=np.int64)
             for length in np.unique(lengths[lengths >= size]).tolist():
-                alike = np.flatnonzero(lengths == length)
+                same_length = np.flatnonzero(lengths == length)
                 chosen = self._choose(length, size)
-                given = np.array([pools[own] for own in alike.tolist()])[:, chosen]
-                owners = np.repeat(pairs[alike], len(chosen), axis=0)
+                given = np.array([pools[index] for index in same_length.tolist()])[:, chosen]
+                owners = np.repeat(pairs[same_length], len(chosen), axis=0)
                 rows = np.column_stack([owners, given.reshape(len(owners), size)])
                 if side:
                     rows = rows[~self._adjacency[rows[:, :1], rows[:, 2:]].all(axis=1)]
-                found.append(rows)
-        return np.concatenate(found)
+                blocks.append(rows)
+        return np.concatenate(blocks)
 
-    def _counted(self, group: int, ways: Callable[[int], int]) -> int:
+    def _counted(self, group: int, count: Callable[[int], int]) -> int:
         """Number of sets of which a pool of n variables gives so many, each counted once."""
         first, *rest = self._pools(group)
-        total = ways(first.size)
+        total = count(first.size)
         for pool in rest:
             common = int(np.count_nonzero(self._adjacency[self._pairs[group, 0], pool]))
-            total += ways(pool.size) - ways(common)
+            total += count(pool.size) - count(common)
         return total
 
     def _most(self, n: int) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, unpack_blocks
+from cipherdag.questions.encodings import Encoding, check_blocks, finest_grid, position_sets
 from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
 from cipherdag.questions.question import Question
 
@@ -89,14 +89,13 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
 
     def sets(self) -> list[IndexArray]:
         """The sets by how many variables are given: positions of shape (B_l, 1 + l)."""
-        blocks = unpack_blocks(self.counts, self.members, narrowest=1)
-        return [block.astype(np.int64) for block in blocks]
+        return position_sets(self.counts, self.members, narrowest=1)
 
     def sides(self) -> IndexArray:
         """Strata of every set, and shares of each of them, shape (B, 2)."""
-        own = np.array(self.categories, dtype=np.int64)
+        sides = np.array(self.categories, dtype=np.int64)
         parts = [
-            np.column_stack([own[rows[:, 1:]].prod(axis=1), shares_of(own[rows[:, 0]])])
+            np.column_stack([sides[rows[:, 1:]].prod(axis=1), shares_of(sides[rows[:, 0]])])
             for rows in self.sets()
         ]
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *parts])
@@ -110,8 +109,7 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         """Where distributions of continuous variables are looked at, ascending, shape (p, 13)."""
         with np.errstate(over="ignore"):
             steps = np.ldexp(np.array(MARKS), self.unit_array()[:, None])
-            found: FloatVector = self.origin_array()[:, None] + steps
-        return found
+            return self.origin_array()[:, None] + steps
 
     @property
     def label(self) -> str:

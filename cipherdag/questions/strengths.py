@@ -74,13 +74,13 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
     def words(self, answer: FloatVector) -> IndexArray:
         """By how much its second pair is stronger, shape (B,); 0 where it cannot say."""
         first, second = self.pair_array().T
-        *told, weight = segments(self.question.encodings, answer)
+        *amounts_of, weight = segments(self.question.encodings, answer)
         if isinstance(self.question, WeightedEvidence):
-            strength, there = told[1], (weight[first] > 0) & (weight[second] > 0)
+            strength, valid = amounts_of[1], (weight[first] > 0) & (weight[second] > 0)
         else:
-            strength, there = told[0], (weight[first] > 0) | (weight[second] > 0)
+            strength, valid = amounts_of[0], (weight[first] > 0) | (weight[second] > 0)
         amounts = on_grid(strength[second] - strength[first], self.grid_bits, self.largest)
-        return np.where(there, amounts, 0)
+        return np.where(valid, amounts, 0)
 
     def predicates(self, n_sites: int) -> Predicates:
         """The sum is above 0."""

@@ -162,7 +162,9 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
             raise ValueError(f"amounts and their grid have less than {SUM_BITS} bits")
         if self._fisher != bool(self.critical) or (self._fisher and self.both):
             raise ValueError("sums of logarithms have critical values, and others both ends")
-        if any(not 0 <= own <= self.largest * k for k, own in enumerate(self.critical, start=1)):
+        if any(
+            not 0 <= value <= self.largest * k for k, value in enumerate(self.critical, start=1)
+        ):
             raise ValueError("critical values lie in what so many sites can have")
 
     @property

@@ -81,7 +81,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         falling = sorted(set(self.levels), reverse=True) == list(self.levels)
         if not 1 <= len(self.levels) <= MOST_LEVELS or not falling:
             raise ValueError(f"there are 1 to {MOST_LEVELS} levels, which fall")
-        if not all(LEAST_LEVEL <= own < 1.0 for own in self.levels):
+        if not all(LEAST_LEVEL <= level < 1.0 for level in self.levels):
             raise ValueError(f"levels lie between {LEAST_LEVEL:g} and 1")
         if not 1 <= self.rows < 1 << 40:
             raise ValueError("there are rows, and fewer than 2**40")
@@ -110,7 +110,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     @cached_property
     def thresholds(self) -> tuple[Thresholds, ...]:
         """What scores are compared with at each level."""
-        return tuple(Thresholds.at(own, self.components) for own in self.levels)
+        return tuple(Thresholds.at(level, self.components) for level in self.levels)
 
     def words(self, answer: FloatVector) -> IndexArray:
         """A site's whole numbers from its answer: U, z^2 V, its own scores, and 1 for each.
@@ -133,7 +133,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     def predicates(self, n_sites: int) -> Predicates:
         """The tests as comparisons of sums over so many sites."""
         lowest, highest = self._bounds(n_sites)
-        blocks = [self._at_level(own, n_sites, highest) for own in self.thresholds]
+        blocks = [self._at_level(each, n_sites, highest) for each in self.thresholds]
         if self.able:
             blocks.append(self._of_able())
         forms = np.cumsum([0, *(block.sizes.sum() for block in blocks)])[:-1]
@@ -141,13 +141,13 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         return Predicates(
             lowest,
             highest,
-            np.concatenate([own.sizes for own in blocks]),
-            _in_order([own.quadratic + np.array([at, 0, 0, 0]) for own, at in placed]),
-            _in_order([own.linear + np.array([at, 0, 0]) for own, at in placed]),
-            np.concatenate([own.constants for own in blocks]),
+            np.concatenate([block.sizes for block in blocks]),
+            _in_order([block.quadratic + np.array([at, 0, 0, 0]) for block, at in placed]),
+            _in_order([block.linear + np.array([at, 0, 0]) for block, at in placed]),
+            np.concatenate([block.constants for block in blocks]),
         )
 
-    def _at_level(self, found: Thresholds, n_sites: int, highest: IndexArray) -> _Block:
+    def _at_level(self, thresholds: Thresholds, n_sites: int, highest: IndexArray) -> _Block:
         """The comparisons of one level; of a test its components, its trace and the sites' own."""
         tests, first_level = self.components, self.thresholds[0]
         owner, count, n_tests = tests.owner, len(tests.expected), len(tests.sizes)
@@ -159,17 +159,17 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         at = first[owner[each]] + np.arange(len(each))
         at -= np.repeat(np.cumsum(n_alone) - n_alone, n_alone)
         # the words of V are multiplied by z^2 of the first level already
-        finer = 0 if found is first_level else LEVEL_BITS
-        relative = np.ldexp(found.squared / first_level.squared, finer)[owner[each]]
-        least = np.ldexp(found.constant[owner[each]], 2 * SCORE_BITS + finer)
+        finer = 0 if thresholds is first_level else LEVEL_BITS
+        relative = np.ldexp(thresholds.squared / first_level.squared, finer)[owner[each]]
+        least = np.ldexp(thresholds.constant[owner[each]], 2 * SCORE_BITS + finer)
         constants[at] = -np.ceil(least).astype(np.int64)
         weights = self._trace_weights(highest)
         traced = np.flatnonzero(tests.several[owner])
         of_trace = (first + n_alone)[owner[traced]]
-        ratio = np.ldexp(found.quantile / first_level.squared, TRACE_BITS)[owner[traced]]
+        ratio = np.ldexp(thresholds.quantile / first_level.squared, TRACE_BITS)[owner[traced]]
         line = (first + n_alone + tests.several)[done]
         tested = np.flatnonzero(done)
-        constant, slope = np.ldexp(site_line(found.site, n_sites), 2 * SITE_BITS).tolist()
+        constant, slope = np.ldexp(site_line(thresholds.site, n_sites), 2 * SITE_BITS).tolist()
         constants[line] = -math.ceil(constant)
         steep, unit = np.full(len(line), -math.ceil(slope)), np.full(len(line), 1 << SITE_BITS)
         return _Block(
@@ -220,20 +220,20 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
         question = self.question
         most = np.minimum(2.0 * self._category_rows, float(self.rows))
         of_variable = np.split(most, np.cumsum(question.categories)[:-1])
-        found = [np.zeros(0)]
-        known: dict[tuple[int, int, int, int], FloatVector] = {}
+        most_rows = [np.zeros(0)]
+        by_layout: dict[tuple[int, int, int, int], FloatVector] = {}
         tests = np.column_stack([question.pairs, question.shapes])
         for test, table in zip(map(tuple, tests.tolist()), question.by_table, strict=True):
             x, y, rows, columns = test
             if not rows:
                 continue
-            if test not in known:
-                known[test] = np.full(rows * columns, float(self.rows))
+            if test not in by_layout:
+                by_layout[test] = np.full(rows * columns, float(self.rows))
                 if table:
                     sides = (_side_rows(of_variable[v]) for v in (x, y))
-                    known[test] = np.minimum.outer(*sides).ravel()
-            found.append(known[test])
-        return np.concatenate(found)
+                    by_layout[test] = np.minimum.outer(*sides).ravel()
+            most_rows.append(by_layout[test])
+        return np.concatenate(most_rows)
 
     def _bounds(self, n_sites: int) -> tuple[IndexArray, IndexArray]:
         """Least and largest sum of every word over so many sites; of one, what it may say."""
@@ -330,7 +330,7 @@ class CategorySizes(Verdicts, frozen=True, tag="category-sizes"):
     @property
     def _powers(self) -> IndexArray:
         exponents = range(FIRST_SIZE, max(self.rows.bit_length(), FIRST_SIZE + 1))
-        return np.array([1 << own for own in exponents], dtype=np.int64)
+        return np.array([1 << exponent for exponent in exponents], dtype=np.int64)
 
 
 def _at_least_one(values: FloatVector) -> IndexArray:
@@ -345,6 +345,6 @@ def _side_rows(most: FloatVector) -> FloatVector:
 
 def _in_order(terms: Sequence[IndexArray]) -> IndexArray:
     """Terms by comparison and words."""
-    found = np.concatenate(terms)
-    order = np.lexsort(found[:, -2::-1].T)
-    return found[order]
+    joined_terms = np.concatenate(terms)
+    order = np.lexsort(joined_terms[:, -2::-1].T)
+    return joined_terms[order]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.encodings import Encoding, segments, unpack_blocks
+from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import check_ordered
@@ -119,8 +119,7 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
 
     def rows(self) -> list[IndexArray]:
         """The triplets by size of S: positions of shape (B_l, 2 + l)."""
-        blocks = unpack_blocks(self.counts, self.members, narrowest=2)
-        return [block.astype(np.int64) for block in blocks]
+        return position_sets(self.counts, self.members, narrowest=2)
 
     @cached_property
     def by_table(self) -> BoolVector:
@@ -135,29 +134,29 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         ordered = frozenset(self.ordered)
         tests = (row for block in self.rows() for row in block.tolist())
         return {
-            place: scored_model(row, self.categories, ordered)
-            for place, row in enumerate(tests)
-            if not self.by_table[place]
+            test: scored_model(row, self.categories, ordered)
+            for test, row in enumerate(tests)
+            if not self.by_table[test]
         }
 
     @cached_property
     def pairs(self) -> IndexArray:
         """The variables whose categories are the rows and columns of components, shape (B, 2)."""
         empty = np.zeros((0, 2), dtype=np.int64)
-        found: IndexArray = np.concatenate([empty, *(rows[:, :2] for rows in self.rows())])
-        for place, model in self.models.items():
-            found[place] = model.response, model.predictors[-1]
-        return found
+        pairs: IndexArray = np.concatenate([empty, *(rows[:, :2] for rows in self.rows())])
+        for test, model in self.models.items():
+            pairs[test] = model.response, model.predictors[-1]
+        return pairs
 
     @cached_property
     def shapes(self) -> IndexArray:
         """Rows and columns of components, shape (B, 2); 0 where a table is too large."""
         sides = np.array(self.categories, dtype=np.int64)
-        found = np.where(sides == 2, 1, np.maximum(sides, 1))[self.pairs]  # noqa: PLR2004
-        for place, model in self.models.items():
-            found[place] = score_shape(model, self.categories)
-        found[found.prod(axis=1) > MOST_COMPONENTS] = 0
-        return found
+        shapes = np.where(sides == 2, 1, np.maximum(sides, 1))[self.pairs]  # noqa: PLR2004
+        for test, model in self.models.items():
+            shapes[test] = score_shape(model, self.categories)
+        shapes[shapes.prod(axis=1) > MOST_COMPONENTS] = 0
+        return shapes
 
     @cached_property
     def sizes(self) -> IndexArray:
@@ -213,17 +212,18 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         of_variable = np.split(sizes, np.cumsum(self.categories)[:-1])
 
         def shares(variable: int, side: int) -> FloatVector:
-            own = of_variable[variable]
-            known: FloatVector = own / own.sum() if side > 1 or len(own) == 2 else own[:0]  # noqa: PLR2004
-            return known[:side]
+            rows_of_each = of_variable[variable]
+            if side <= 1 and len(rows_of_each) != 2:  # noqa: PLR2004
+                return rows_of_each[:0]
+            return (rows_of_each / rows_of_each.sum())[:side]
 
         done = self.sizes > 0
         layouts = np.column_stack([self.pairs, self.shapes])[done].tolist()
         shapes = [(shares(x, rows_), shares(y, columns)) for x, y, rows_, columns in layouts]
-        found = components_of(shapes, float(max(rows, 1)))
+        components = components_of(shapes, float(max(rows, 1)))
         dof = np.zeros(self.n_tests)
-        dof[done] = found.dof
-        return Components(self.sizes, found.expected, dof, found.alone)
+        dof[done] = components.dof
+        return Components(self.sizes, components.expected, dof, components.alone)
 
 
 def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]:
@@ -232,5 +232,5 @@ def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]
         return 0, 0
     of_response = 1 if model.ordered else outputs(categories[model.response])
     of_tested = predictor_columns(categories[model.predictors[-1]])
-    rows, columns = (own + (own > 1) for own in (of_response, of_tested))
+    rows, columns = (side + (side > 1) for side in (of_response, of_tested))
     return rows, columns

@@ -90,13 +90,13 @@ def table_beliefs(
         from cipherdag.sites.compute.beliefs.regimes import Regimes
         from cipherdag.sites.compute.device import resolve_device
 
-        marks, own = table.interventions, resolve_device(device)
+        marks, where = table.interventions, resolve_device(device)
         if marks is None:
             raise no_interventions(
                 "no column names interventions: without one no direction can be told"
             )
         cells, levels = table.numbers(), table.cardinalities
-        return Regimes.of(cells, levels, marks, device=own, least=min_cell_size)
+        return Regimes.of(cells, levels, marks, device=where, least=min_cell_size)
 
     def answer(question: LocalBeliefs) -> FloatVector:
         if spend is not None:

@@ -33,9 +33,9 @@ from cipherdag.questions.regrets import (
     ScoreSpec,
     largest_on_grid,
 )
-from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.answers.table_tests import odd_column
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.table.site_table import SiteTable
 

@@ -24,9 +24,8 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import ScoreSpec
-from cipherdag.sites.answers.odd_column import far_number
 from cipherdag.sites.answers.registry import answer_to
-from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, table_tests
+from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
 from cipherdag.sites.compute.few_values import repeated_values
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
@@ -193,14 +192,14 @@ class SiteView:
     def remember(
         self, name: str, key: Hashable, make: Callable[[], Value], *, most: int = 1
     ) -> Value:
-        """What was made under this key, or is made now; the ``most`` used last are kept."""
-        kept = self.memory.setdefault(name, {})
-        if key in kept:
-            kept[key] = value = kept.pop(key)
+        """What was made under this key, or is made now; the ``most`` used last are recent."""
+        recent = self.memory.setdefault(name, {})
+        if key in recent:
+            recent[key] = value = recent.pop(key)
             return value
-        while len(kept) >= most:
-            del kept[next(iter(kept))]
-        kept[key] = value = make()
+        while len(recent) >= most:
+            del recent[next(iter(recent))]
+        recent[key] = value = make()
         return value
 
     @property

@@ -12,19 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.errors import MixedTypesError
+from cipherdag.errors import BoundExceededError, MixedTypesError
 from cipherdag.graphs.relations import Determined
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, fitting_tests
 from cipherdag.questions.combined_evidence import SUMMED
-from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 from cipherdag.sites.table.site_table import SiteTable
+
+FAR = 1000.0
+"""Robust standard deviations from the median, beyond which a number is what ended a run."""
+NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
 
 
 def _asked(test: str) -> str:
     """What a run calls the test: some questions name another that does its work."""
-    own = next((own for own, summed in SUMMED.items() if summed == test), test)
-    return "auto" if own == "by-type" else own
+    name = next((name for name, summed in SUMMED.items() if summed == test), test)
+    return "auto" if name == "by-type" else name
 
 
 def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:
@@ -105,7 +108,7 @@ class PossibleTest:
         undone = self._determined.undone(np.column_stack([x, y, given]))
         if not undone.any():
             return self._test.evaluate(x, y, given)
-        found = self._test.evaluate(x[~undone], y[~undone], given[~undone])
+        result = self._test.evaluate(x[~undone], y[~undone], given[~undone])
 
         def spread(values: FloatVector | float) -> FloatVector:
             whole = np.full(len(x), np.nan)
@@ -113,11 +116,46 @@ class PossibleTest:
             return whole
 
         rows = np.zeros(len(x), dtype=np.int64)
-        rows[~undone] = found.rows
+        rows[~undone] = result.rows
         return CITestResult(
-            spread(found.p_value),
-            spread(found.statistic),
-            spread(found.dof),
-            spread(found.dependence),
+            spread(result.p_value),
+            spread(result.statistic),
+            spread(result.dof),
+            spread(result.dependence),
             rows,
         )
+
+
+def far_number(table: SiteTable) -> BoundExceededError | None:
+    """Why an answer is beyond its bound, for the site's own screen; None where that is unclear.
+
+    The column whose farthest number lies farthest from its others, as many deviations from the
+    median.
+    """
+    worst, column = FAR, ""
+    for position, variable in enumerate(table.schema.variables):
+        if variable.cardinality or table.values is None:
+            continue
+        held = table.values[:, position]
+        away = np.abs(held - np.nanmedian(held)) if not np.isnan(held).all() else np.zeros(1)
+        spread = NORMAL * float(np.nanmedian(away)) or float(np.nanmean(away))
+        if spread > 0.0 and (far := float(np.nanmax(away)) / spread) > worst:
+            worst, column = far, variable.name
+    if not column:
+        return None
+    return BoundExceededError(
+        f"a number of column '{column}' is so far from its others that sums of it are beyond what "
+        "the run declares",
+        remedy=f"If it is a mistake, correct it, or write it under missing of '{column}' in "
+        "schema.toml (plausible = [least, greatest] there finds its row); if it is right, write "
+        f"logarithms of '{column}' into the data of every site.",
+    )
+
+
+def odd_column(table: SiteTable) -> str | None:
+    """Of mixed columns the first of the kind that there is less of; else None."""
+    if table.kind != "mixed":
+        return None
+    discrete = [column.name for column in table.schema.variables if column.cardinality]
+    others = [column.name for column in table.schema.variables if not column.cardinality]
+    return min(others, discrete, key=len)[0]
