@@ -50,7 +50,7 @@ class CellKeys:
         ranks: list[IndexArray] = []
         met: list[int] = []
         self._columns: list[bytes] = []
-        width = next(own.shape[1] for own in (codes, values) if own is not None)
+        width = next(array.shape[1] for array in (codes, values) if array is not None)
         for variable in range(width):
             parts: list[Digested] = []
             if codes is not None:
@@ -86,10 +86,10 @@ class CellKeys:
 
     def ranks(self, variables: int | IndexArray, categories: int) -> IndexArray:
         """The place of every category by when a row first has it, shape (..., categories)."""
-        known = self._ranks[variables][..., :categories]
-        beyond = np.arange(known.shape[-1], categories)
-        unmet = np.broadcast_to(beyond, (*known.shape[:-1], len(beyond)))
-        return np.concatenate([known, unmet], axis=-1)
+        ranks = self._ranks[variables][..., :categories]
+        beyond = np.arange(ranks.shape[-1], categories)
+        unmet = np.broadcast_to(beyond, (*ranks.shape[:-1], len(beyond)))
+        return np.concatenate([ranks, unmet], axis=-1)
 
     def __repr__(self) -> str:
         """Without the digest, from which the numbers follow."""
@@ -130,7 +130,7 @@ def _ranks(when: IndexArray) -> IndexArray:
 
 def _in_rows(ranks: Sequence[IndexArray]) -> IndexArray:
     """Ranks of all variables, each followed by the numbers that it has not, shape (p, widest)."""
-    found = np.tile(np.arange(max(map(len, ranks), default=0)), (len(ranks), 1))
-    for row, own in zip(found, ranks, strict=True):
-        row[: len(own)] = own
-    return found
+    table = np.tile(np.arange(max(map(len, ranks), default=0)), (len(ranks), 1))
+    for row, each in zip(table, ranks, strict=True):
+        row[: len(each)] = each
+    return table

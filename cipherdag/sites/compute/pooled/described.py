@@ -51,8 +51,8 @@ def without_gaps(
     )
     if complete.all():
         return codes, values
-    kept = np.flatnonzero(complete)
-    return taken_rows(codes, kept), None if values is None else values[complete]
+    positions = np.flatnonzero(complete)
+    return taken_rows(codes, positions), None if values is None else values[complete]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,13 @@ class DescribedColumns:
     ) -> None:
         self._categories, self._min_cell_size = categories, min_cell_size
         self._codes, self._values = codes, values
-        self._known: dict[int, BoolVector] = {}
+        self._disclosed: dict[int, BoolVector] = {}
         complete = complete_rows(
             self.rows,
-            (missing_in(codes, values, v, own > 0) for v, own in enumerate(categories.tolist())),
+            (
+                missing_in(codes, values, v, count > 0)
+                for v, count in enumerate(categories.tolist())
+            ),
         )
         # tables of other questions are of complete rows where small counts are restricted
         other_tables = codes is not None and min_cell_size > 1 and complete.any()
@@ -119,7 +122,7 @@ class DescribedColumns:
 
     def column(self, variable: int) -> FloatVector:
         """Codes or numbers of the rows described, NaN where missing or not told of."""
-        return np.where(self._told(variable), self._column(variable), np.nan)
+        return np.where(self._disclosed_rows(variable), self._column(variable), np.nan)
 
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
         """The site's answer.
@@ -135,14 +138,14 @@ class DescribedColumns:
         return self._sums(question) if isinstance(question, ColumnSums) else self._counts(question)
 
     def _sums(self, question: ColumnSums) -> FloatVector:
-        told = [self._told(v) for v in range(len(self._categories))]
-        used = np.array([own.sum() for own in told], dtype=np.float64)
-        present = np.array([(~np.isnan(self._column(v))).sum() for v in range(len(told))])
+        disclosed = [self._disclosed_rows(v) for v in range(len(self._categories))]
+        used = np.array([column.sum() for column in disclosed], dtype=np.float64)
+        present = np.array([(~np.isnan(self._column(v))).sum() for v in range(len(disclosed))])
         numbers = self._numbers(question)
-        sums = [(own.scaled.sum(), (own.scaled**2).sum()) for own in numbers.values()]
-        beyond, drawn = np.zeros((2, len(told)), dtype=bool)
-        for v, own in numbers.items():
-            beyond[v], drawn[v] = own.beyond, own.drawn
+        sums = [(column.scaled.sum(), (column.scaled**2).sum()) for column in numbers.values()]
+        beyond, drawn = np.zeros((2, len(disclosed)), dtype=bool)
+        for v, column in numbers.items():
+            beyond[v], drawn[v] = column.beyond, column.drawn
         head, cut = np.array([self.rows]), np.array([not self._whole])
         flags = cut, used < present, beyond, drawn
         used[beyond] = 0.0
@@ -154,7 +157,7 @@ class DescribedColumns:
         numbers = self._numbers(question)
         for v, categories in enumerate(self._categories.tolist()):
             if categories:
-                codes = self._column(v)[self._told(v)].astype(np.int64)
+                codes = self._column(v)[self._disclosed_rows(v)].astype(np.int64)
                 parts.append(
                     suppress_small_counts(
                         np.bincount(codes, minlength=categories), self._min_cell_size
@@ -170,10 +173,10 @@ class DescribedColumns:
 
     def _numbers(self, question: ColumnSums | ValueCounts) -> dict[int, _Numbers]:
         """What may be told of every column of numbers, by its position."""
-        found = {}
+        numbers = {}
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
         for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
-            values = self._column(int(v))[self._told(int(v))]
+            values = self._column(int(v))[self._disclosed_rows(int(v))]
             near = winsorise(values, self._min_cell_size) if len(values) else values
             drawn = near is not values
             with np.errstate(over="ignore"):
@@ -181,14 +184,14 @@ class DescribedColumns:
             beyond = bool((np.abs(scaled) > LARGEST_DEVIATION).any())
             if beyond:
                 near = scaled = np.zeros(0)
-            found[int(v)] = _Numbers(near, scaled, beyond=beyond, drawn=drawn)
-        return found
+            numbers[int(v)] = _Numbers(near, scaled, beyond=beyond, drawn=drawn)
+        return numbers
 
-    def _told(self, variable: int) -> BoolVector:
+    def _disclosed_rows(self, variable: int) -> BoolVector:
         """The rows that a column is told of, shape (rows,)."""
-        if variable not in self._known:
-            self._known[variable] = self._most(variable)
-        return self._known[variable]
+        if variable not in self._disclosed:
+            self._disclosed[variable] = self._most(variable)
+        return self._disclosed[variable]
 
     def _most(self, variable: int) -> BoolVector:
         """As many rows as can be told of: almost all values, those of complete rows, or none."""
@@ -199,34 +202,34 @@ class DescribedColumns:
             return present
         candidates = [self._almost_all(variable, present)]
         candidates += [] if self._complete is None else [self._complete & present]
-        return next(filter(self._may_tell, candidates), np.zeros_like(present))
+        return next(filter(self._may_disclose, candidates), np.zeros_like(present))
 
     def _almost_all(self, variable: int, present: BoolVector) -> BoolVector:
         """All values but those of small counts, and as many more as hide that it is few."""
-        beside = present if self._complete is None else present & ~self._complete
-        rows = present & ~self._apart(variable, beside)
+        further = present if self._complete is None else present & ~self._complete
+        rows = present & ~self._rare_rows(variable, further)
         left = self.rows - int(rows.sum())
         if not _few(left, self._min_cell_size):
             return rows
-        rows &= ~_spread(self._column(variable), beside & rows, self._min_cell_size - left)
-        return rows & ~self._apart(variable, beside & rows)
+        rows &= ~_spread(self._column(variable), further & rows, self._min_cell_size - left)
+        return rows & ~self._rare_rows(variable, further & rows)
 
-    def _apart(self, variable: int, beside: BoolVector) -> BoolVector:
+    def _rare_rows(self, variable: int, further: BoolVector) -> BoolVector:
         """Rows beside the complete ones whose category few of these have."""
-        apart: BoolVector = np.zeros_like(beside)
+        rare: BoolVector = np.zeros_like(further)
         if self._complete is not None and (categories := self._categories[variable]):
-            codes = self._column(variable)[beside].astype(np.int64)
+            codes = self._column(variable)[further].astype(np.int64)
             counts = np.bincount(codes, minlength=categories)
-            apart[beside] = counts[codes] < self._min_cell_size
-        return apart
+            rare[further] = counts[codes] < self._min_cell_size
+        return rare
 
-    def _may_tell(self, rows: BoolVector) -> bool:
-        told, min_cell_size = int(rows.sum()), self._min_cell_size
-        beside = 0 if self._complete is None else int((rows & ~self._complete).sum())
+    def _may_disclose(self, rows: BoolVector) -> bool:
+        disclosed, min_cell_size = int(rows.sum()), self._min_cell_size
+        further = 0 if self._complete is None else int((rows & ~self._complete).sum())
         return (
-            told >= min_cell_size
-            and not _few(self.rows - told, min_cell_size)
-            and not _few(beside, min_cell_size)
+            disclosed >= min_cell_size
+            and not _few(self.rows - disclosed, min_cell_size)
+            and not _few(further, min_cell_size)
         )
 
 
@@ -250,11 +253,11 @@ def snap_to_safe_counts(up_to: IndexArray, total: int, min_cell_size: int) -> In
     """
     if min_cell_size <= 1 or total == 0:
         return up_to
-    kept = [0]
+    safe = [0]
     for count in up_to.tolist():
-        if count - kept[-1] >= min_cell_size and total - count >= min_cell_size:
-            kept.append(count)
-    ends = np.array([*kept, total])
+        if count - safe[-1] >= min_cell_size and total - count >= min_cell_size:
+            safe.append(count)
+    ends = np.array([*safe, total])
     above = np.searchsorted(ends, up_to)
     below = np.maximum(above - 1, 0)
     return np.where(ends[above] - up_to < up_to - ends[below], ends[above], ends[below])
@@ -296,8 +299,8 @@ def column_of(
     """Codes or numbers of a variable as floats, NaN where missing, shape (n,)."""
     if discrete:
         assert codes is not None, "a discrete variable has codes"
-        own = codes[:, variable]
-        return np.where(own >= 0, own, np.nan).astype(np.float64)
+        column = codes[:, variable]
+        return np.where(column >= 0, column, np.nan).astype(np.float64)
     assert values is not None, "a continuous variable has values"
     return np.asarray(values[:, variable])
 

@@ -28,13 +28,13 @@ LEAST_DETERMINANT = -23.0
 BATCH = 4096
 JOLT = 1.0
 """How many nats a site that restricts small counts moves a number by at most, either way."""
-ALIKE_BITS = 20
+ROUNDED_BITS = 20
 """Likelihoods that are alike to so many bits below one are moved alike, whatever the rounding."""
 
 
 def likelihoods_answer(
     question: LogLikelihoods,
-    own: SetLikelihoods,
+    site: SetLikelihoods,
     *,
     noise: CellKeys | None,
     parent: SetLikelihoods | None = None,
@@ -46,18 +46,20 @@ def likelihoods_answer(
 
     Args:
         question: Which sets.
-        own: Of the site's rows.
+        site: Of the site's rows.
         noise: What perturbs numbers; None: nothing does.
         parent: Of the rows that these were drawn from, if they were: a mean over replicates is
             moved as these are, and a difference of two by what moves the drawn rows beside.
     """
     sets = question.sets()
-    found = own.answer(sets, question.discount)
-    if noise is None or not len(found):
-        return found
-    found = found + likelihood_noise(noise, b"likelihood", (parent or own).answer(sets, 0))
+    answer = site.answer(sets, question.discount)
+    if noise is None or not len(answer):
+        return answer
+    answer = answer + likelihood_noise(noise, b"likelihood", (parent or site).answer(sets, 0))
     return (
-        found if parent is None else found + likelihood_noise(noise, b"drawn", own.answer(sets, 0))
+        answer
+        if parent is None
+        else answer + likelihood_noise(noise, b"drawn", site.answer(sets, 0))
     )
 
 
@@ -69,8 +71,8 @@ def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector
         about: What the numbers are.
         likelihoods: Exact, and without a discount or penalty, in nats or bits.
     """
-    alike = np.rint(np.ldexp(likelihoods, ALIKE_BITS)).astype("<i8")
-    _, drawn = cell_keys.noise([about + one.tobytes() for one in alike], [1] * len(alike))
+    rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
+    _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
     return JOLT * drawn
 
 
@@ -126,8 +128,10 @@ class SetLikelihoods:
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
         """One number per set, of positions by size, shape (B_k, k); see `LogLikelihoods`."""
-        own = self._of_tables if self._discrete else self._of_numbers
-        return np.concatenate([np.zeros(0), *(own(rows, discount) for rows in sets if len(rows))])
+        compute = self._of_tables if self._discrete else self._of_numbers
+        return np.concatenate(
+            [np.zeros(0), *(compute(rows, discount) for rows in sets if len(rows))]
+        )
 
     def _of_tables(self, rows: IndexArray, discount: int) -> FloatVector:
         sizes = self._categories[rows].prod(axis=1)
@@ -141,15 +145,15 @@ class SetLikelihoods:
     def _of_numbers(self, rows: IndexArray, discount: int) -> FloatVector:
         size = rows.shape[1]
         chance = discount * size * (size - 1) / 4.0 if self._rows > size else 0.0
-        found = []
+        batches = []
         for start in range(0, len(rows), BATCH):
-            own = rows[start : start + BATCH]
+            batch = rows[start : start + BATCH]
             _, log_determinant = np.linalg.slogdet(
-                self._correlations[own[:, :, None], own[:, None]]
+                self._correlations[batch[:, :, None], batch[:, None]]
             )
             explained = np.clip(log_determinant, LEAST_DETERMINANT * size, 0.0)
-            found.append(-0.5 * self._rows * explained - chance)
-        return np.concatenate(found)
+            batches.append(-0.5 * self._rows * explained - chance)
+        return np.concatenate(batches)
 
 
 def collapse_rare_codes(
@@ -167,10 +171,12 @@ def collapse_rare_codes(
         min_cell_size: Rows below which a category is rare, see `collapse_rare_categories`.
     """
     for v, size in enumerate(categories.tolist()):
-        own, whole = codes[:, v], parent[:, v]
-        counts = np.bincount(own, minlength=size)
+        column, whole = codes[:, v], parent[:, v]
+        counts = np.bincount(column, minlength=size)
         drawn_from = np.bincount(whole[whole >= 0], minlength=size)
-        codes[:, v] = collapse_rare_categories(np.minimum(counts, drawn_from), min_cell_size)[own]
+        codes[:, v] = collapse_rare_categories(np.minimum(counts, drawn_from), min_cell_size)[
+            column
+        ]
 
 
 def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVector:

@@ -32,22 +32,22 @@ BLOCK_VALUES = 2**17
 
 def column_hints(columns: Iterable[FloatVector], min_cell_size: int) -> FloatMatrix:
     """`hints_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
-    found: list[Hints] = []
+    hints: list[Hints] = []
     for block in column_blocks(columns):
-        found += _block_hints(np.stack(block), min_cell_size)
-    told = [(place, *spread, *size) for place, spread, size in found]
-    return np.array(told, dtype=np.float64).reshape(-1, 5).T
+        hints += _block_hints(np.stack(block), min_cell_size)
+    numbers = [(place, *spread, *size) for place, spread, size in hints]
+    return np.array(numbers, dtype=np.float64).reshape(-1, 5).T
 
 
 def column_blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]:
     """Columns of as many rows as their neighbours, few at a time."""
     block: list[FloatVector] = []
-    for own in columns:
-        full = block and (len(own) != len(block[0]) or len(block) * len(own) >= BLOCK_VALUES)
+    for column in columns:
+        full = block and (len(column) != len(block[0]) or len(block) * len(column) >= BLOCK_VALUES)
         if full:
             yield block
             block = []
-        block.append(own)
+        block.append(column)
     if block:
         yield block
 
@@ -66,16 +66,16 @@ def _block_hints(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
     if columns.shape[1] < max(min_cell_size, 1):
         return [NO_HINTS] * len(columns)
     largest = np.abs(columns).max(axis=1)
-    near, moved = _winsorised(columns, min_cell_size)
+    near, clipped = _winsorised(columns, min_cell_size)
     spreads = _log_deviations(columns)
-    widths = _log_deviations(near) if moved.any() else spreads
+    widths = _log_deviations(near) if clipped.any() else spreads
     mean = (near / np.where(largest > 0.0, largest, 1.0)[:, None]).mean(axis=1) * largest
-    scalars = zip(largest.tolist(), mean.tolist(), spreads, widths, moved.tolist(), strict=True)
-    return [_hints(*own) for own in scalars]
+    scalars = zip(largest.tolist(), mean.tolist(), spreads, widths, clipped.tolist(), strict=True)
+    return [_hints(*scalar) for scalar in scalars]
 
 
 def _hints(
-    largest: float, mean: float, spread: float | None, width: float | None, moved: bool
+    largest: float, mean: float, spread: float | None, width: float | None, clipped: bool
 ) -> Hints:
     """The marks of one column.
 
@@ -84,19 +84,19 @@ def _hints(
         mean: Of its values, those drawn in that few rows hold.
         spread: The logarithm of its deviation.
         width: The same, of what is drawn in.
-        moved: Whether something is.
+        clipped: Whether something is.
     """
     if largest == 0.0:
         return NO_HINTS
-    exponent, size = _exponent(spread, width, moved=moved), round(math.log2(largest))
-    within = max(-LARGEST_PLACE, min(mean, LARGEST_PLACE))
+    exponent, size = _exponent(spread, width, clipped=clipped), round(math.log2(largest))
+    bounded = max(-LARGEST_PLACE, min(mean, LARGEST_PLACE))
     power = round(width) if width is not None else size if exponent is None else exponent
     step = power - PLACE_STEP
-    rounded = math.ldexp(round(math.ldexp(within, -step)), step)
-    place = math.asinh(math.ldexp(rounded, PLACE_EXPONENT))
+    rounded = math.ldexp(round(math.ldexp(bounded, -step)), step)
+    location = math.asinh(math.ldexp(rounded, PLACE_EXPONENT))
     if exponent is None:
-        return place, (0.0, 0.0), (float(size), 1.0)
-    return place, (float(exponent), 1.0), (0.0, 0.0)
+        return location, (0.0, 0.0), (float(size), 1.0)
+    return location, (float(exponent), 1.0), (0.0, 0.0)
 
 
 def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
@@ -109,8 +109,8 @@ def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
         values: No NaN, at least ``min_cell_size`` of them.
         min_cell_size: Smallest number of rows that may be told apart, but for 0.
     """
-    near, moved = _winsorised(values[None], min_cell_size)
-    return near[0] if moved[0] else values
+    near, clipped = _winsorised(values[None], min_cell_size)
+    return near[0] if clipped[0] else values
 
 
 def _winsorised(columns: FloatMatrix, min_cell_size: int) -> tuple[FloatMatrix, BoolVector]:
@@ -124,24 +124,24 @@ def _winsorised(columns: FloatMatrix, min_cell_size: int) -> tuple[FloatMatrix, 
     reach = np.partition(distance, -min_cell_size, axis=1)[:, -min_cell_size]
     unit = np.maximum(distance.max(axis=1), np.finfo(np.float64).tiny)[:, None]
     near = np.minimum(distance, reach[:, None]) / unit
-    moved: BoolVector = (near**2).sum(axis=1) < MOST * ((distance / unit) ** 2).sum(axis=1)
-    if not moved.any():
-        return columns, moved
-    found = columns.copy()
-    for row in np.flatnonzero(moved).tolist():
+    clipped: BoolVector = (near**2).sum(axis=1) < MOST * ((distance / unit) ** 2).sum(axis=1)
+    if not clipped.any():
+        return columns, clipped
+    result = columns.copy()
+    for row in np.flatnonzero(clipped).tolist():
         ends = [middle[row] - reach[row], middle[row] + reach[row]]
         bounds = np.ldexp(ends, exponent[row])
         far = distance[row] > reach[row]
-        found[row] = np.where(far, np.clip(columns[row], *bounds), columns[row])
-    return found, moved
+        result[row] = np.where(far, np.clip(columns[row], *bounds), columns[row])
+    return result, clipped
 
 
-def _exponent(own: float | None, drawn: float | None, *, moved: bool) -> int | None:
+def _exponent(spread: float | None, width: float | None, *, clipped: bool) -> int | None:
     """The power of two that numbers spread by; None where they are one number."""
-    if own is None or not moved:
-        return None if own is None else round(own)
-    coarse = math.ceil(own / FAR_STEP) * FAR_STEP
-    return coarse if drawn is None else min(coarse, round(drawn) + FAR_STEP)
+    if spread is None or not clipped:
+        return None if spread is None else round(spread)
+    coarse = math.ceil(spread / FAR_STEP) * FAR_STEP
+    return coarse if width is None else min(coarse, round(width) + FAR_STEP)
 
 
 def _log_deviations(columns: FloatMatrix) -> list[float | None]:
@@ -149,8 +149,8 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
     largest = np.abs(columns).max(axis=1)
     deviation = (columns / np.where(largest > 0.0, largest, 1.0)[:, None]).std(axis=1)
     return [
-        None if own <= LEAST_SPREAD else math.log2(own) + math.log2(size)
-        for own, size in zip(deviation.tolist(), largest.tolist(), strict=True)
+        None if spread <= LEAST_SPREAD else math.log2(spread) + math.log2(size)
+        for spread, size in zip(deviation.tolist(), largest.tolist(), strict=True)
     ]
 
 
@@ -168,13 +168,13 @@ def moments_of(question: Moments, values: FloatMatrix, weights: FloatVector | No
     positions, rows = question.positions(), len(values)
     sums = np.zeros(len(positions))
     products = np.zeros((len(positions),) * 2)
-    place, roots = question.origin_array(), None
+    origin, roots = question.origin_array(), None
     if question.centred and rows:
-        place = np.average(values[:, positions], axis=0, weights=weights)
+        origin = np.average(values[:, positions], axis=0, weights=weights)
         roots = None if weights is None else np.sqrt(weights)[:, None]
     for start in range(0, rows, ROW_BLOCK):
         taken = slice(start, start + ROW_BLOCK)
-        block = values[taken, positions] - place
+        block = values[taken, positions] - origin
         block = np.ldexp(block, -question.unit_array())
         if np.isnan(block).any():
             raise MalformedMessageError("moments of a column in which the site misses values")

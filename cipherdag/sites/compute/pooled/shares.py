@@ -40,18 +40,19 @@ def share_summands(
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
     marks = question.marks()
-    found: list[_Shares] = []
+    each_set: list[_Shares] = []
     for rows in question.sets():
         if rows.shape[1] == 1 and not any(question.categories[v] for v in rows[:, 0]):
-            found.append(_of_numbers(rows[:, 0], column, marks, cell_keys))
+            each_set.append(_of_numbers(rows[:, 0], column, marks, cell_keys))
             continue
         each = zip(rows.tolist(), _counted(rows, tables), strict=True)
-        found += [
-            _shares(question, own, column, marks[own[0]], cell_keys, table) for own, table in each
+        each_set += [
+            _shares(question, variables, column, marks[variables[0]], cell_keys, table)
+            for variables, table in each
         ]
-    if not found:
+    if not each_set:
         return np.zeros(0)
-    together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
+    together = _Shares(*(np.concatenate(variables) for variables in zip(*each_set, strict=True)))
     of_enough = (together.n >= min_rows) & (given | together.alone)
     return _summands(together, of_enough, question.widths())
 
@@ -63,8 +64,8 @@ def _counted(
     if tables is None or not len(rows):
         yield from itertools.repeat(None, len(rows))
         return
-    for own in np.roll(rows, -1, axis=1):
-        yield from (counts for _, counts in tables(own[None]))
+    for positions in np.roll(rows, -1, axis=1):
+        yield from (counts for _, counts in tables(positions[None]))
 
 
 class _Shares(NamedTuple):
@@ -87,7 +88,7 @@ class _Shares(NamedTuple):
 
 def _shares(
     question: SiteDifferences,
-    own: list[int],
+    variables: list[int],
     column: Callable[[int], FloatVector],
     marks: FloatVector,
     cell_keys: CellKeys,
@@ -97,31 +98,31 @@ def _shares(
 
     Args:
         question: What is compared.
-        own: The variable, and those given.
+        variables: The compared one, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
         marks: Where the variable is looked at if it is a number, shape (13,).
         cell_keys: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
     """
-    sides, number = question.categories, question.categories[own[0]] == 0
-    held = [column(position) for position in own] if counted is None else []
+    sides, number = question.categories, question.categories[variables[0]] == 0
+    held = [column(position) for position in variables] if counted is None else []
     table = (
-        _table(question, own, held, marks)
+        _table(question, variables, held, marks)
         if counted is None
-        else counted.reshape(-1, sides[own[0]])
+        else counted.reshape(-1, sides[variables[0]])
     )
     n = table.sum(axis=1)
     if number:
         counts = table[:, :-1].cumsum(axis=1)
     else:
         counts = table[:, :1] if table.shape[1] == 2 else table  # noqa: PLR2004
-    coded = number and len(own) == 1 and code_in(held[0]) is not None
+    coded = number and len(variables) == 1 and code_in(held[0]) is not None
     return _Shares(
         counts.ravel(),
         n,
-        _blur(cell_keys, question, own, counts, marks).ravel(),
+        _noise(cell_keys, question, variables, counts, marks).ravel(),
         np.full(len(n), coded),
-        np.full(len(n), len(own) == 1),
+        np.full(len(n), len(variables) == 1),
     )
 
 
@@ -139,33 +140,33 @@ def _of_numbers(
         n += np.count_nonzero(~np.isnan(held), axis=1).tolist()
         coded += _coded(held)
         # what is missing stands beyond all marks
-        places = (np.searchsorted(own, of) for of, own in zip(held, own_marks, strict=False))
-        up_to += [np.bincount(own, minlength=shares)[:shares] for own in places]
+        positions = (np.searchsorted(row, of) for of, row in zip(held, own_marks, strict=False))
+        up_to += [np.bincount(row, minlength=shares)[:shares] for row in positions]
     counts = np.array(up_to, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
     drawn = np.zeros(counts.shape)
-    for place, v in enumerate(variables.tolist()):
-        drawn[place] = BLUR * cell_keys.uniform(cell_keys.column(v) + marks[v].tobytes(), (shares,))
+    for index, v in enumerate(variables.tolist()):
+        drawn[index] = BLUR * cell_keys.uniform(cell_keys.column(v) + marks[v].tobytes(), (shares,))
     return _Shares(
         counts.ravel(),
         np.array(n, dtype=np.int64),
-        _one_where_alike(drawn, counts).ravel(),
+        _one_where_same(drawn, counts).ravel(),
         np.array(coded, dtype=np.bool_),
         np.ones(len(variables), dtype=np.bool_),
     )
 
 
 def _table(
-    question: SiteDifferences, own: list[int], held: list[FloatVector], marks: FloatVector
+    question: SiteDifferences, variables: list[int], held: list[FloatVector], marks: FloatVector
 ) -> IndexArray:
     """Rows of every stratum by the variable's category, or place of a number between its marks.
 
     Args:
         question: What is compared.
-        own: The variable, and those given.
+        variables: The compared one, and those given.
         held: Codes or values of each, shape (n,), NaN where missing.
         marks: Those of the variable.
     """
-    variable, *given = own
+    variable, *given = variables
     sides = question.categories
     complete = ~np.isnan(held[0])
     for other in held[1:]:
@@ -187,9 +188,12 @@ def _coded(columns: NDArray[np.float64]) -> list[bool]:
     """In which columns `code_in` finds a value, shape (k, n)."""
     low = np.fmin.reduce(columns, axis=1, initial=np.inf, keepdims=True)
     high = np.fmax.reduce(columns, axis=1, initial=-np.inf, keepdims=True)
-    alike = np.maximum(*(np.count_nonzero(columns == end, axis=1) for end in (low, high)))
-    often = (alike >= FEWEST_ALIKE).tolist()  # looked at together, as nearly none has any
-    return [own and code_in(held) is not None for own, held in zip(often, columns, strict=True)]
+    repeats = np.maximum(*(np.count_nonzero(columns == end, axis=1) for end in (low, high)))
+    often = (repeats >= FEWEST_ALIKE).tolist()  # looked at together, as nearly none has any
+    return [
+        repeated and code_in(held) is not None
+        for repeated, held in zip(often, columns, strict=True)
+    ]
 
 
 def code_in(values: FloatVector) -> tuple[float, int] | None:
@@ -203,7 +207,7 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     """
     present = values[~np.isnan(values)]
     ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
-    if max(int((present == own).sum()) for own in ends) < FEWEST_ALIKE:
+    if max(int((present == end).sum()) for end in ends) < FEWEST_ALIKE:
         return None  # without sorting all of a large column
     distinct, counts = np.unique(present, return_counts=True)
     for end, nearest in ((0, 1), (-1, -2)):
@@ -218,10 +222,10 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     return None
 
 
-def _blur(
+def _noise(
     cell_keys: CellKeys,
     question: SiteDifferences,
-    own: list[int],
+    variables: list[int],
     counts: IndexArray,
     marks: FloatVector,
 ) -> FloatVector:
@@ -230,28 +234,36 @@ def _blur(
     Whatever categories are called, the same of them has the same number. Marks between which no row
     lies have one number: several would average out.
     """
-    about = b"".join(cell_keys.column(v) for v in own)
-    if categories := question.categories[own[0]]:
+    about = b"".join(cell_keys.column(v) for v in variables)
+    if categories := question.categories[variables[0]]:
         drawn = BLUR * cell_keys.uniform(about, (len(counts), categories))
-        if cell_keys.met(own[0]) == 2:  # noqa: PLR2004
+        if cell_keys.met(variables[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
-        return drawn[:, cell_keys.ranks(own[0], categories)][:, : counts.shape[1]]
-    return _one_where_alike(BLUR * cell_keys.uniform(about + marks.tobytes(), counts.shape), counts)
+        return drawn[:, cell_keys.ranks(variables[0], categories)][:, : counts.shape[1]]
+    return _one_where_same(BLUR * cell_keys.uniform(about + marks.tobytes(), counts.shape), counts)
 
 
-def _one_where_alike(drawn: FloatVector, counts: IndexArray) -> FloatVector:
+def _one_where_same(drawn: FloatVector, counts: IndexArray) -> FloatVector:
     """Of every stratum one number for all shares of equal counts, shape (strata, shares)."""
-    alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
-    return np.take_along_axis(drawn, alike, axis=1)
+    same = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
+    return np.take_along_axis(drawn, same, axis=1)
 
 
-def _summands(found: _Shares, of_enough: BoolVector, widths: IndexArray) -> FloatVector:
+def _summands(shares: _Shares, of_enough: BoolVector, widths: IndexArray) -> FloatVector:
     """The answer's values, of all sets together, of each of whose strata ``widths`` has shares."""
-    told: FloatVector = np.where(of_enough, 1.0, 0.0)
-    weight = 4.0 * found.n + 2.0
-    root, rows, on = (np.repeat(own, widths) for own in (np.sqrt(weight), found.n + 0.75, told))
-    angle = np.arcsin(np.sqrt((found.counts + 0.375) / rows))
-    scaled = root * angle + found.unforetold
+    contributes: FloatVector = np.where(of_enough, 1.0, 0.0)
+    weight = 4.0 * shares.n + 2.0
+    root, rows, on = (
+        np.repeat(values, widths) for values in (np.sqrt(weight), shares.n + 0.75, contributes)
+    )
+    angle = np.arcsin(np.sqrt((shares.counts + 0.375) / rows))
+    scaled = root * angle + shares.unforetold
     return np.concatenate(
-        [root * scaled * on, scaled**2 * on, found.coded * told, told, weight * told]
+        [
+            root * scaled * on,
+            scaled**2 * on,
+            shares.coded * contributes,
+            contributes,
+            weight * contributes,
+        ]
     )

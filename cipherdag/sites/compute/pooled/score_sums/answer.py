@@ -47,64 +47,64 @@ class SiteScores:
     def answer(self, question: ScoreSums) -> FloatVector:
         """The answer to a question, as it lays it out."""
         sizes, count = question.sizes, int(question.sizes.sum())
-        found = Scores(*np.zeros((2, count)), *np.zeros((3, question.n_tests)))
+        sums = Scores(*np.zeros((2, count)), *np.zeros((3, question.n_tests)))
         start = np.cumsum(sizes) - sizes
         discrete = np.array(question.categories) > 0
         first = 0
         for rows in question.rows():
-            places = first + np.arange(len(rows))
+            tests = first + np.arange(len(rows))
             first += len(rows)
             numbers = ~discrete[rows].any(axis=1)
-            self._by_table(question, rows, places, start, found)
-            self._of_numbers(rows[numbers], places[numbers], start, found)
-        for place, model in question.models.items():
-            if discrete[[model.response, *model.predictors]].any() and sizes[place]:
+            self._by_table(question, rows, tests, start, sums)
+            self._of_numbers(rows[numbers], tests[numbers], start, sums)
+        for test, model in question.models.items():
+            if discrete[[model.response, *model.predictors]].any() and sizes[test]:
                 scores = self._regressions.scores(model)
                 if scores is not None:
                     moments = self._regressions.components(model, scores)
-                    at = slice(start[place], start[place] + sizes[place])
-                    found.scores[at], found.variances[at] = moments
-                    found.rows[place] = scores.rows
+                    at = slice(start[test], start[test] + sizes[test])
+                    sums.scores[at], sums.variances[at] = moments
+                    sums.rows[test] = scores.rows
                     form, rank = _form(scores)
-                    own = normal_score(np.array([form]), np.array([rank]))
-                    found.site_scores[place], found.sites[place] = own[:, 0]
-        return question.pack(found)
+                    site_score = normal_score(np.array([form]), np.array([rank]))
+                    sums.site_scores[test], sums.sites[test] = site_score[:, 0]
+        return question.pack(sums)
 
     def _by_table(
         self,
         question: ScoreSums,
         rows: IndexArray,
-        places: IndexArray,
+        numbers: IndexArray,
         start: IndexArray,
-        found: Scores,
+        sums: Scores,
     ) -> None:
         """Fill in the tests of categories, of one size of S."""
-        mine = question.by_table[places] & (question.sizes[places] > 0)
+        mine = question.by_table[numbers] & (question.sizes[numbers] > 0)
         levels = np.array(question.categories, dtype=np.int64)[rows[:, :2]]
         for shape in sorted({*map(tuple, levels[mine].tolist())}):
-            own = np.flatnonzero(mine & (levels == shape).all(axis=1))
-            tests = places[own]
-            scores, variances, n_rows, sites = TableScores(self._counted()).answer(rows[own])
+            chosen = np.flatnonzero(mine & (levels == shape).all(axis=1))
+            tests = numbers[chosen]
+            scores, variances, n_rows, sites = TableScores(self._counted()).answer(rows[chosen])
             at = start[tests][:, None] + np.arange(scores.shape[1])
-            found.scores[at], found.variances[at], found.rows[tests] = scores, variances, n_rows
-            found.site_scores[tests], found.sites[tests] = sites
+            sums.scores[at], sums.variances[at], sums.rows[tests] = scores, variances, n_rows
+            sums.site_scores[tests], sums.sites[tests] = sites
 
     def _of_numbers(
-        self, rows: IndexArray, places: IndexArray, start: IndexArray, found: Scores
+        self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: Scores
     ) -> None:
         """Fill in the tests of numbers, of one size of S."""
         score, variance, rest = self._numbers.answer(rows)
-        at = start[places]
-        found.scores[at], found.variances[at], found.rows[places] = score, variance, rest
+        at = start[tests]
+        sums.scores[at], sums.variances[at], sums.rows[tests] = score, variance, rest
         done = rest > 0
         form: FloatVector = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
-        found.site_scores[places], found.sites[places] = normal_score(form, done.astype(np.float64))
+        sums.site_scores[tests], sums.sites[tests] = normal_score(form, done.astype(np.float64))
 
 
-def _form(found: RegressionScores) -> tuple[float, float]:
+def _form(test: RegressionScores) -> tuple[float, float]:
     """The quadratic form of scores in their covariances, and its rank."""
-    values, vectors = np.linalg.eigh(found.covariance)
-    kept = values > LEAST_RANK * max(float(values[-1]), 0.0)
-    along = vectors.T @ found.scores
-    form = float((along[kept] ** 2 / values[kept]).sum())
-    return form, float(kept.sum())
+    values, vectors = np.linalg.eigh(test.covariance)
+    positive = values > LEAST_RANK * max(float(values[-1]), 0.0)
+    along = vectors.T @ test.scores
+    form = float((along[positive] ** 2 / values[positive]).sum())
+    return form, float(positive.sum())

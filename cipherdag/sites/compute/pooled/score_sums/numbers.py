@@ -60,11 +60,11 @@ class NumberScores:
         Args:
             tests: Positions of numbers, shape (B, 2 + k).
         """
-        found = np.zeros((3, len(tests)))
+        moments = np.zeros((3, len(tests)))
         if not len(tests):
-            return found[0], found[1], found[2]
-        places, at = np.unique(tests, return_inverse=True)
-        values = np.stack([self.standard(own) for own in places.tolist()])
+            return moments[0], moments[1], moments[2]
+        variables, at = np.unique(tests, return_inverse=True)
+        values = np.stack([self.standard(variable) for variable in variables.tolist()])
         missing = np.isnan(values)
         gaps = np.logical_or.reduce(missing, axis=1)
         at = at.reshape(tests.shape)
@@ -75,8 +75,8 @@ class NumberScores:
                 block = np.where(complete[:, None], block, 0.0)
             else:
                 complete = np.ones((1, values.shape[1]), dtype=bool)
-            found[:, part] = self._moments(block, complete)
-        return found[0], found[1], found[2]
+            moments[:, part] = self._moments(block, complete)
+        return moments[0], moments[1], moments[2]
 
     def _chunks(self, tests: IndexArray, rows: int) -> Iterator[slice]:
         most = max(CHUNK_VALUES // (2 * tests.shape[1] * max(rows, 1)), 1)
@@ -86,10 +86,10 @@ class NumberScores:
     def standard(self, variable: int) -> FloatVector:
         """The values in deviations from their mean, zeros where they are constant."""
         if variable not in self._known:
-            own = self._column(variable)
-            present = own[~np.isnan(own)]
+            column = self._column(variable)
+            present = column[~np.isnan(column)]
             largest = float(np.abs(present).max(initial=0.0)) or 1.0
-            centred = own / largest - (present / largest).mean() if len(present) else own
+            centred = column / largest - (present / largest).mean() if len(present) else column
             spread = float(np.sqrt(np.nanmean(centred**2))) if len(present) else 0.0
             varies = spread > LEAST_REST
             self._known[variable] = centred / spread if varies else centred * 0.0
@@ -104,17 +104,17 @@ class NumberScores:
         """
         count = np.broadcast_to(complete.sum(axis=1), len(block)).astype(np.float64)
         given = block.shape[1] - 2
-        found = np.zeros((3, len(block)))
+        moments = np.zeros((3, len(block)))
         curved = (count >= ROWS_PER_SQUARE * (2 * given + 2)) & (given > 0)
-        for own, square in ((curved, True), (~curved, False)):
-            if own.any():
-                part = block[own]
+        for chosen, square in ((curved, True), (~curved, False)):
+            if chosen.any():
+                part = block[chosen]
                 if square:
                     part = np.concatenate([part, part[:, 2:] ** 2], axis=1)
-                where = complete if len(complete) == 1 else complete[own]
-                left, rest = _residuals(part, where, count[own])
-                found[:, own] = _products(left, rest, where)
-        return found
+                where = complete if len(complete) == 1 else complete[chosen]
+                left, rest = _residuals(part, where, count[chosen])
+                moments[:, chosen] = _products(left, rest, where)
+        return moments
 
 
 def _residuals(
@@ -138,13 +138,13 @@ def _residuals(
     if given.shape[1]:
         among = given @ given.transpose(0, 2, 1)
         values, vectors = np.linalg.eigh(among)
-        kept = values > LEAST_REST
-        inverse = (vectors * np.where(kept, 1.0 / np.where(kept, values, 1.0), 0.0)[:, None]) @ (
-            vectors.transpose(0, 2, 1)
-        )
+        positive = values > LEAST_REST
+        inverse = (
+            vectors * np.where(positive, 1.0 / np.where(positive, values, 1.0), 0.0)[:, None]
+        ) @ (vectors.transpose(0, 2, 1))
         slopes = (both @ given.transpose(0, 2, 1)) @ inverse
         both = both - slopes @ given
-        rest = rest - kept.sum(axis=1)
+        rest = rest - positive.sum(axis=1)
     left = (both * both).sum(axis=2)
     done = (left > LEAST_REST).all(axis=1) & (rest >= FEWEST_REST)
     return both * done[:, None, None] * complete[:, None], np.where(done, rest, 0.0)

@@ -61,12 +61,12 @@ class SiteRegressions:
         # the squares of numbers come after the variables
         self._categories = (*categories, *(0,) * p)
 
-        def own(variable: int) -> FloatVector:
+        def values(variable: int) -> FloatVector:
             if variable < p:
                 return column(variable)
             return standard(variable - p) ** 2
 
-        self._expand = Expansion.of_site(self._categories, own)
+        self._expand = Expansion.of_site(self._categories, values)
         self._fits: dict[Regression, Fit] = {}
 
     def scores(self, model: Regression) -> RegressionScores | None:
@@ -97,16 +97,18 @@ class SiteRegressions:
         return RegressionScores(scores, covariance * (len(response) / rest), rest)
 
     def components(
-        self, model: Regression, found: RegressionScores
+        self, model: Regression, test: RegressionScores
     ) -> tuple[FloatVector, FloatVector]:
         """U and V of all components, shape (K,) each; those of a first category among them."""
         each: FloatMatrix = np.ones((1, 1))
         for side in score_shape(model, self._categories):
             # the first category's score is the others' sum, negated
-            own = np.vstack([-np.ones(side - 1), np.eye(side - 1)]) if side > 1 else np.eye(side)
-            each = np.kron(each, own).astype(np.float64)
-        variances = np.einsum("ij,jk,ik->i", each, found.covariance, each)
-        return each @ found.scores, np.maximum(variances, 0.0)
+            contrast = (
+                np.vstack([-np.ones(side - 1), np.eye(side - 1)]) if side > 1 else np.eye(side)
+            )
+            each = np.kron(each, contrast).astype(np.float64)
+        variances = np.einsum("ij,jk,ik->i", each, test.covariance, each)
+        return each @ test.scores, np.maximum(variances, 0.0)
 
     def _fit(self, model: Regression, nuisance: FloatMatrix, response: FloatVector) -> Fit:
         """The fit of the response on S, over the rows of the test."""
@@ -147,8 +149,8 @@ class SiteRegressions:
         else:
             by_output = fit.coefficients.reshape(outputs(categories), -1)
             coefficients = np.column_stack([by_output, np.tile(zeros, (len(by_output), 1))]).ravel()
-            places = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
-            tested = np.tile(places, len(by_output))
+            columns = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
+            tested = np.tile(columns, len(by_output))
         step = model_step(
             np.column_stack([nuisance, other]),
             response,
@@ -187,8 +189,8 @@ def _efficient(
     """Scores of some coefficients and their covariances, given those of the others."""
     across = hessian[np.ix_(tested, ~tested)]
     among = np.linalg.pinv(hessian[np.ix_(~tested, ~tested)], hermitian=True)
-    own = hessian[np.ix_(tested, tested)]
-    covariance = own - across @ among @ across.T
-    kept = covariance.diagonal() > LEAST_REST * own.diagonal()
+    variance = hessian[np.ix_(tested, tested)]
+    covariance = variance - across @ among @ across.T
+    positive = covariance.diagonal() > LEAST_REST * variance.diagonal()
     scores = gradient[tested] - across @ (among @ gradient[~tested])
-    return np.where(kept, scores, 0.0), np.where(np.outer(kept, kept), covariance, 0.0)
+    return np.where(positive, scores, 0.0), np.where(np.outer(positive, positive), covariance, 0.0)

@@ -53,9 +53,9 @@ class TableScores:
             score and 1, 0 where it has none, shape (2, B).
         """
         levels = self._columns.levels
-        shape = tuple(int(own) for own in levels[tests[0, :2]])
+        shape = tuple(int(site_scores) for site_scores in levels[tests[0, :2]])
         moments = np.zeros((2, *map(_components, shape), len(tests)))
-        rows, own = np.zeros(len(tests)), np.zeros((2, len(tests)))
+        rows, site_scores = np.zeros(len(tests)), np.zeros((2, len(tests)))
         for owner, counts in self._strata(tests, shape):
             values = _cells(counts)
             first = np.flatnonzero(np.diff(owner, prepend=-1))
@@ -67,24 +67,26 @@ class TableScores:
             forms = _forms(values) if given else _forms(summed)
             if given:
                 forms = TableForms(*(np.add.reduceat(part, first) for part in forms))
-            own[:, which] = normal_score(*forms.scaled())
+            site_scores[:, which] = normal_score(*forms.scaled())
         scores, variances = moments.reshape(2, -1, len(tests))
-        return scores.T, variances.T, rows, own
+        return scores.T, variances.T, rows, site_scores
 
     def _strata(self, tests: IndexArray, shape: tuple[int, ...]) -> Iterator[Strata]:
         """The test of every stratum that varies, (U,), and its counts, (rows, columns, U)."""
         x, y = shape
         cells = self._columns.levels[tests].astype(float).prod(axis=1)
         dense = cells <= max(DENSE_CELLS, self._columns.n_rows)
-        places = np.flatnonzero(dense)
-        sets = np.column_stack([tests[places, 2:], tests[places, :2]])
+        positions = np.flatnonzero(dense)
+        sets = np.column_stack([tests[positions, 2:], tests[positions, :2]])
         for piece, counts in self._columns.whole_tables(sets):
             tables = counts.reshape(-1, x, y)
-            owner = np.repeat(places[piece], (cells[places[piece]] / (x * y)).astype(np.int64))
+            owner = np.repeat(
+                positions[piece], (cells[positions[piece]] / (x * y)).astype(np.int64)
+            )
             yield from _varying(owner, tables)
-        for place in np.flatnonzero(~dense).tolist():
-            for tables in self._sparse(tests[place], x, y):
-                yield from _varying(np.full(len(tables), place), tables)
+        for test in np.flatnonzero(~dense).tolist():
+            for tables in self._sparse(tests[test], x, y):
+                yield from _varying(np.full(len(tables), test), tables)
 
     def _sparse(self, test: IndexArray, x: int, y: int) -> Iterator[IndexArray]:
         """Tables of the configurations of S that have rows, of one test."""
@@ -125,7 +127,8 @@ def _cells(counts: FloatArray) -> FloatArray:
     spread_r, spread_c = r * (n - r), c * (n - c)
     scale = 1.0 / (n * n * (n - 1.0))
     of_r, of_c = (
-        spread if len(own) == 1 else own * n for own, spread in ((r, spread_r), (c, spread_c))
+        spread if len(margin) == 1 else margin * n
+        for margin, spread in ((r, spread_r), (c, spread_c))
     )
     variance = spread_r[:, None] * spread_c * scale
     return np.stack([difference, variance, of_r[:, None] * of_c * scale])
@@ -134,7 +137,7 @@ def _cells(counts: FloatArray) -> FloatArray:
 def _forms(values: FloatArray) -> TableForms:
     """Of strata, or sums of them; 0 where no cell varies enough."""
     enough = values[1].max(axis=(0, 1)) > OWN_VARIANCE
-    form, mean, variance = (np.where(enough, own, 0.0) for own in table_forms(*values))
+    form, mean, variance = (np.where(enough, part, 0.0) for part in table_forms(*values))
     return TableForms(form=form, mean=mean, variance=variance)
 
 
