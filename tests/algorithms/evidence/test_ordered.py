@@ -27,6 +27,7 @@ from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.proportional_odds import cumulative_step
 from cipherdag.sites.compute.pooled.regression.steps import regression_steps
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.statistics.regression_models import Regression
 from cipherdag.statistics.thresholds import equal_thresholds
 
@@ -285,7 +286,7 @@ def graded_frame(rng, rows):
 
 
 def graded_schema(frame, *, ordered=True):
-    columns = Schema.infer(frame).columns
+    columns = infer_schema(frame).columns
     return Schema(
         tuple(replace(c, ordered=ordered and c.name in ("stage", "pain")) for c in columns)
     )
