@@ -86,7 +86,7 @@ def test_a_connected_run_is_the_run_in_one_process_without_the_names(
     assert not any(name in text for name in schema.names)
     assert any(expected.finding.features.values())
     for own in hospitals.folders.values():
-        assert site_result(own).features == expected.finding.features
+        assert site_result(own).finding.features == expected.finding.features
     for name in hospitals.folders:
         assert kinds(hospitals, name)[:3] == ["offer", "seals", "schema-digest+label-positions"]
 

@@ -67,7 +67,10 @@ def test_sites_and_coordinator_follow_the_schema_by_position(hospitals, tmp_path
     for name, folder in hospitals.folders.items():
         own = site_result(folder)
         assert "'adult' follows from 'age'" in own.report.warnings[0]
-        assert {str(edge) for edge in own.graph.edges} == {"adult --- age", "adult --- income"}
+        assert {str(edge) for edge in own.finding.graph.edges} == {
+            "adult --- age",
+            "adult --- income",
+        }
         assert kinds(hospitals, name)[2] == "schema-digest+relations"
 
 

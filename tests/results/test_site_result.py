@@ -76,7 +76,7 @@ def test_the_latest_run_is_read_unless_one_is_named(hospitals):
     first = run(hospitals)[1]._plan
     second = run(hospitals)[1]._plan
     lines = [own_result(hospitals, plan.session.hex()[:8]) for plan in (first, second)]
-    assert lines[0].graph == lines[1].graph == own_result(hospitals).graph
+    assert lines[0].finding.graph == lines[1].finding.graph == own_result(hospitals).finding.graph
     with pytest.raises(OutputError, match="0 runs of this site start with"):
         own_result(hospitals, "ff" * 8)
 
