@@ -298,12 +298,12 @@ def _resume(
     as_json: bool,
     force: bool,
 ) -> None:
-    from cipherdag.cli.in_process import go_on
+    from cipherdag.cli.in_process import resume_run
     from cipherdag.federation.simulated import Federation
     from cipherdag.results.folder import UNFINISHED, new_result_folder
 
     if (folder / UNFINISHED).exists():
-        go_on(folder, out, as_json=as_json, force=force)
+        resume_run(folder, out, as_json=as_json, force=force)
         return
     run = folder.resolve()
     if run.parent.name != "runs":

@@ -54,7 +54,7 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
-    with keeping_on(folder, go_on=again, parts=tuple(way for way, *_ in WAYS)):
+    with keeping_on(folder, command=again, parts=tuple(way for way, *_ in WAYS)):
         results = [
             _learnt(network, way, rows, seed, folder, resumed=resume is not None) for way in WAYS
         ]

@@ -106,7 +106,7 @@ def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **opt
     if resume is None and any(options.values()):
         raise click.UsageError("an algorithm's options stand after its name")
     if resume is not None:
-        go_on(resume, **options)
+        resume_run(resume, **options)
     elif context.invoked_subcommand is None:
         raise click.UsageError("name an algorithm, or a run to go on with", context)
 
@@ -187,7 +187,7 @@ def execute(
         _carry_out(source, reading, keep=keep, out=out, as_json=as_json)
 
 
-def go_on(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None:
+def resume_run(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None:
     """Go on with the run that a folder keeps, and save its result there, or where ``out`` says.
 
     Raises:

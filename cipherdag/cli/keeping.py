@@ -12,11 +12,11 @@ import click
 
 from cipherdag.errors import CipherdagError, OutputError
 
-GO_ON = "cipherdag run --resume"
+RESUME_COMMAND = "cipherdag run --resume"
 
 
 @contextmanager
-def keeping(out: Path | None, *, go_on: str = GO_ON) -> Iterator[Path]:
+def keeping(out: Path | None, *, command: str = RESUME_COMMAND) -> Iterator[Path]:
     """The folder in which a new run keeps its rounds; once stopped, it says how to go on.
 
     Rounds of a run that was stopped, or whose folder could not be written, stay; those of a run
@@ -24,13 +24,13 @@ def keeping(out: Path | None, *, go_on: str = GO_ON) -> Iterator[Path]:
 
     Args:
         out: Folder of the result; a temporary one, which only this user may enter, where None.
-        go_on: The command that goes on, without its folder.
+        command: The command that goes on, without its folder.
     """
     folder = out or Path(tempfile.mkdtemp(prefix="cipherdag-run-"))
     try:
         yield folder
     except (KeyboardInterrupt, OutputError):
-        if not _say_how(folder, go_on):
+        if not _say_how(folder, command):
             forget(folder, whole=out is None)
         raise
     except CipherdagError:
@@ -41,18 +41,20 @@ def keeping(out: Path | None, *, go_on: str = GO_ON) -> Iterator[Path]:
 
 
 @contextmanager
-def keeping_on(folder: Path, *, go_on: str = GO_ON, parts: Sequence[str] = ("",)) -> Iterator[None]:
+def keeping_on(
+    folder: Path, *, command: str = RESUME_COMMAND, parts: Sequence[str] = ("",)
+) -> Iterator[None]:
     """While a run that was stopped goes on: once stopped again, it says how to go on.
 
     Args:
         folder: Its folder.
-        go_on: The command that goes on, without its folder.
+        command: The command that goes on, without its folder.
         parts: The folders of its runs in there, in their order, where it has several.
     """
     try:
         yield
     except KeyboardInterrupt:
-        _say_how(folder, go_on, parts)
+        _say_how(folder, command, parts)
         raise
 
 
@@ -70,7 +72,7 @@ def forget(folder: Path, *, whole: bool) -> None:
         folder.rmdir()
 
 
-def _say_how(folder: Path, go_on: str, parts: Sequence[str] = ("",)) -> bool:
+def _say_how(folder: Path, command: str, parts: Sequence[str] = ("",)) -> bool:
     """Say where the rounds are kept; False where none had ended."""
     from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import REPORT_FILE
@@ -81,5 +83,5 @@ def _say_how(folder: Path, go_on: str, parts: Sequence[str] = ("",)) -> bool:
         click.echo("\nNo round had ended: nothing is kept.", err=True)
         return False
     told = f"Round {ended} had ended, and all rounds so far are kept." if ended else "All is kept."
-    click.echo(f"\n{told} To go on:\n  {go_on} {folder}", err=True)
+    click.echo(f"\n{told} To go on:\n  {command} {folder}", err=True)
     return True
