@@ -302,7 +302,7 @@ def _load_vectors(content: bytes, lengths: Sequence[int], contexts: Sequence[Any
 
 
 def _load_contexts(content: bytes) -> tuple[BfvParameters, list[Any]]:
-    """Contexts of one reviewed parameter set, told apart by their number."""
+    """Contexts of one reviewed parameter set, which their number identifies."""
     tenseal = _tenseal()
     start = len(_MAGIC)
     count = int.from_bytes(content[start : start + 4], "little")

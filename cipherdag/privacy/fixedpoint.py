@@ -50,7 +50,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 DIGEST_BYTES = 32
 MAX_RESOLUTION_BITS = 512
 MAX_TOTAL = 1 << 106
-"""Largest sum in units of its grid: what every protection can carry, so that all accept alike."""
+"""Largest sum in units of its grid that every protection can carry, so that all accept the same."""
 
 _INT64_LIMIT = 1 << 63
 

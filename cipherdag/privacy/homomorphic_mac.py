@@ -12,7 +12,7 @@ without the key has to guess a uniform residue, as k_0 hides what the k_j are (W
 
 Leaks:
     Nothing: the sum of the tags follows from the sums, the key and the number of sites. Under no
-    protection at all a site's own tag is seen beside its words, and promises nothing.
+    protection at all whoever sees a site's words sees its tag, which promises nothing.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class ProtectionKind:
         title: What pages call it.
         left: What an answer is when it has left its site, in a sentence.
         shown: The same in a table.
-        disclosure: What a reader of a result is told of it, in whole sentences.
+        disclosure: Its account for the readers of a result, in whole sentences.
         site: Makes a site's side from its position, its key with those at other positions that
             share one, the key that shows sums to be the sites', the content that the sites share,
             and how many they are.

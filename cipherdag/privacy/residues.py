@@ -150,7 +150,7 @@ def recombine(residues: list[WordVector], moduli: Moduli) -> NDArray[np.object_]
 
 
 def capacity(moduli: Moduli) -> int:
-    """Number of whole numbers that residues modulo all of them tell apart."""
+    """Number of whole numbers that residues modulo all of them distinguish."""
     return reduce(mul, moduli, 1)
 
 

@@ -9,7 +9,7 @@ PRG(s_ij) is the stream of a key of the pair, from a counter on that follows fro
 the question's digest. In a sum over all sites asked the pairwise streams cancel, and each site
 releases its b_i for it. In any other sum an s_ij is left, which no site ever releases: a round
 without the share of a site asked opens nothing. (Bonawitz et al., CCS 2017, section 4, release the
-s_ij of sites that dropped out and then have to keep both seeds of one site apart.)
+s_ij of sites that dropped out and then must never release both seeds of one site.)
 
 Every site must also know that the others were asked the same: whoever calls `RoundMasks.unmask`
 has their word.

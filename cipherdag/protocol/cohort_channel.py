@@ -169,7 +169,7 @@ class CohortChannel:
 def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
     """The error that a site's refusal names, as this side's own exception.
 
-    A text that is too long, or that would steer the terminal it is shown on, is not told.
+    A text that is too long, or that would steer the terminal it is shown on, is left out.
     """
     kind = getattr(errors, refusal.error, None)
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):

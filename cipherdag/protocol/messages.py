@@ -272,7 +272,7 @@ def question_digest(plan: Plan, transcript: bytes, ask: Ask) -> bytes:
     """The digest that keys, masks and signatures of a round are bound to.
 
     It covers the plan, the session, the key agreement's transcript, the round's number, who is
-    asked, the question and the sum that led to it: sites told different sums do not agree.
+    asked, the question and the sum that led to it: sites with different sums do not agree.
     """
     return digest(b"question", plan.digest, transcript, encode(ask))
 

@@ -72,7 +72,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         seed: Seed of everything that it draws at random.
         program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
             only sites of the same process accept.
-        versions: The libraries that the program computes with, by name; a site is told where its
+        versions: The libraries that the program computes with, by name; a site logs where its
             own are others.
         cohort: The sites in order; the first one makes what the sites share.
         protection: How answers are protected.
@@ -82,7 +82,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         purpose: What the result is for, in words.
         requester: Who asks for it, in words.
         created: When it was made, in UTC.
-        nonce: 16 random bytes, so that no two plans are alike.
+        nonce: 16 random bytes, so that no two plans are equal.
         format: Version of this type.
     """
 
@@ -277,7 +277,7 @@ def measured_by(cohort: Sequence[Member]) -> Measured:
 
 
 def check_alike(cohort: Sequence[Member], fewest: int) -> None:
-    """Refuse a cohort where fewer sites lack the same variables: sums would tell them apart.
+    """Refuse a cohort where fewer sites lack the same variables: sums would expose them.
 
     Raises:
         CohortError: It has such sites.
@@ -297,13 +297,13 @@ def check_alike(cohort: Sequence[Member], fewest: int) -> None:
 def fewest_alike(n_sites: int, colluders: int, contributors: int) -> int:
     """The least number of sites that lack the same variables, where some sites lack any.
 
-    As many as contribute to a test, and two that do not collude: a sum over them can be told.
+    As many as contribute to a test, and two that do not collude: a sum over them may be disclosed.
     """
     return min(n_sites, max(contributors, colluders + 2))
 
 
 def _fewest_left(cohort: Sequence[Member], colluders: int, contributors: int) -> int:
-    """Fewest sites that a sum may cover: whoever leaves may be alike, and enough have to stay."""
+    """Fewest sites that a sum may cover: all that leave may be of one group."""
     measured, n_sites = measured_by(cohort), len(cohort)
     usual = fewest_survivors(n_sites, colluders)
     if measured.everywhere:

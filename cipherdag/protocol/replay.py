@@ -1,7 +1,7 @@
 """The run of a plan's program, as every party of it goes through the same steps.
 
 An algorithm is a generator: it yields questions and receives sums. Given the same sums it asks the
-same questions, so that a site need not be told what it is asked.
+same questions, so that a site derives what it is asked.
 
 Leaks:
     Nothing: it is computed from the plan and the opened sums.

@@ -64,8 +64,8 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
     """Have the sites of a plan agree on their keys.
 
     Raises:
-        KeyAgreementError: A site answered another plan, or told another number than it committed
-            to.
+        KeyAgreementError: A site answered another plan, or revealed another number than it
+            committed to.
         CipherdagError: As ``exchange``.
     """
     offers, raw = exchange("invite", plan, Offer)

@@ -101,7 +101,7 @@ class Commitments(Body, frozen=True):
 
 
 class Chance(Body, frozen=True):
-    """The random number that a site committed to, told once it has seen all commitments.
+    """The random number that a site committed to, revealed once it has seen all commitments.
 
     ``transcript`` is the digest of all offers; of all numbers the `beacon` is made.
     """
@@ -169,7 +169,7 @@ def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
 
 
 def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]) -> bytes:
-    """Randomness that no site chose: it is fixed once all have committed, and then told.
+    """Randomness that no site chose: it is fixed once all have committed, and then revealed.
 
     Raises:
         KeyAgreementError: A site tells another number than it committed to.

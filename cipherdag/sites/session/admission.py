@@ -231,7 +231,7 @@ class Admission:
             if (near or new) and refusal.message == AWAITS:
                 raise DifferencingError(OTHER_SITES) from None
             raise
-        if near or new:  # nobody else was told what sums over other sites show
+        if near or new:  # nobody else heard what sums over other sites show
             self.sums.accept(plan.session)
 
     def _check_run(self, plan: Plan) -> None:

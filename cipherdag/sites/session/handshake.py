@@ -106,7 +106,7 @@ class SetUp:
     Args:
         profile: Who the site is and whom it knows.
         plan: The coordinator's plan.
-        read: How it reads what all sites are told; itself by default.
+        read: Reads what every site is sent; itself by default.
 
     Raises:
         CohortError: The cohort has a duplicate, an unknown site or not this one.

@@ -99,7 +99,7 @@ class Rounds:
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         record: Keeps the sums, where the site has a folder.
-        read: How it reads what all sites are told.
+        read: Reads what every site is sent.
         state: The state of the session, which `protocol.states` says what to admit in.
     """
 

@@ -100,7 +100,7 @@ class SiteRuntime:
         sums: Records which sums were opened; in memory only where None.
         folder: The limits that its folder adds; none for a site in memory.
         programs: Makes the program of a plan; what the site has installed by default.
-        reading: Reads what all sites are told alike; itself by default.
+        reading: Reads what every site is sent; itself by default.
 
     ``refused`` is why it refused last, for whoever runs the site.
     """

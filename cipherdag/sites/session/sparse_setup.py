@@ -1,10 +1,10 @@
-"""A site's side of a set-up whose graph of keys is drawn by lot.
+"""A site's side of a set-up with a sparse key graph, which is drawn at random.
 
 Four exchanges: every site signs an offer of fresh keys and a commitment; once it has seen all of
-them it tells the number that it committed to; all numbers together give the graph, and each site
+them it reveals the number that it committed to; all numbers together give the graph, and each site
 agrees on a key with its neighbours alone; every site then proves that its schema is the same.
-Nobody knows the graph before all keys are fixed, and a session has one lot: a number that was told
-is told in no other, whether or not the site was started anew in between.
+Nobody knows the graph before all keys are fixed, and a session has one graph: a number that was
+revealed is revealed in no other, whether or not the site was started anew in between.
 
 The first site also agrees on a key with every other one, to seal what all sites share, and so does
 every site that has a role in secure tests; keys that nothing needs any more are then forgotten.
