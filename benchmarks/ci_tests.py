@@ -26,7 +26,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import canonical
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
-from cipherdag.sites.compute.ci_tests.layer_votes import stable_layer
+from cipherdag.sites.compute.ci_tests.searches import stable_layer
 
 BATCH = 20_000
 LAYERS = range(4)

@@ -8,17 +8,27 @@ categories are rare.
 Sources: Haldane, Biometrika 31 (1940) 346-355; Dawson, Applied Statistics 3 (1954) 222-233;
 Satterthwaite, Biometrics Bulletin 2 (1946) 110-114.
 
+`table_forms` measures instead how far a whole table lies from independence, cell by cell, where no
+covariance is inverted. U is by how much a cell differs from what its margins make expected, V its
+variance given them; both are sums over strata, and so is what is expected, E. Of T = sum U^2 / e,
+with weights e = max(E, 1), the mean given the margins is sum V / e, whatever the table. The
+covariances of all cells are at most diag(E) (those of one stratum are n (diag p - pp') x (diag q -
+qq'), those of a sum their sum), so that T varies by at most 2 sum V E / e^2, and by sum V / e^2
+more where counts are rare, whose fourth cumulant is that of Poisson counts. A chi-square of these
+two moments is T's distribution (Satterthwaite). Of a single table of many rows T is Pearson's
+chi-square, of a cell U^2 / V.
+
 Leaks:
     Nothing: pure arithmetic.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import FloatArray, FloatVector
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +38,8 @@ if TYPE_CHECKING:
 
 LEAST_TAIL = 1e-300
 """Chi-squares of a smaller tail differ as the statistics do."""
+LEAST_EXPECTED = 1.0
+"""Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""
 
 
 def conditional_variances(totals: torch.Tensor, x: Side, y: Side) -> torch.Tensor:
@@ -86,3 +98,47 @@ def _as_unlikely(value: FloatVector, half: FloatVector, shape: FloatVector) -> F
     beyond[far] = value[far] - gammainccinv(shape[far], LEAST_TAIL) / ratio[far]
     found = gammainccinv(half, np.maximum(tail, LEAST_TAIL)) + beyond
     return np.where(ratio < 1.0, np.minimum(found, value), found)
+
+
+class TableForms(NamedTuple):
+    """Sums of squares, and their first two moments given the margins, shape (B,) each.
+
+    Attributes:
+        form: T.
+        mean: Its mean; 0 where nothing varies.
+        variance: A bound of its variance.
+    """
+
+    form: FloatVector
+    mean: FloatVector
+    variance: FloatVector
+
+    def scaled(self) -> tuple[FloatVector, FloatVector]:
+        """The chi-square that it is, and its degrees of freedom, shape (B,) each; 0 of nothing."""
+        mean = np.where(self.mean > 0.0, self.mean, 1.0)
+        relative = self.variance / (mean * mean)
+        dof = np.where(self.mean > 0.0, 2.0 / np.where(relative > 0.0, relative, 1.0), 0.0)
+        return self.form * dof / mean, dof
+
+
+def table_forms(differences: FloatArray, variances: FloatArray, expected: FloatArray) -> TableForms:
+    """The sum of squares of all cells and its moments.
+
+    Args:
+        differences: U, shape (rows, columns, B); of two categories one alone.
+        variances: V, likewise.
+        expected: E, likewise; of a side of which one category is given, times its share of the
+            other, so that V is at most E.
+    """
+    weight = np.maximum(expected, LEAST_EXPECTED)
+    share = variances / weight
+    over = (differences * differences / weight, share, share * (2.0 * expected + 1.0) / weight)
+    return TableForms(*(_over_cells(own) for own in over))
+
+
+def _over_cells(values: FloatArray) -> FloatVector:
+    """Sums over rows and columns, whose last digit does not depend on how many tables there are."""
+    total = np.zeros(values.shape[2])
+    for own in values.reshape(-1, values.shape[2]):
+        total += own
+    return total

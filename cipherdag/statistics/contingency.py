@@ -1,4 +1,4 @@
-"""What a contingency table says: its margins, G2 or Pearson's chi-square, and the p-value.
+"""Contingency tables: shapes of batches, margins, G2 or Pearson's chi-square, and p-values.
 
 Sites use it on tables of their own rows, and a coordinator on tables summed over the sites, so that
 both compute the same to the last bit. Statistics are summed as fixed-point integers, whose sum does
@@ -11,13 +11,14 @@ Leaks:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.statistics.chi_square_moments import conditional_variances
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_TERMS = 2**22
 """Terms of G2 that are kept, 32 MiB; those of larger counts are computed when they occur."""
+# measured: one more bucket of tables costs as much as this many empty cells
+CELLS_PER_BUCKET = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,3 +232,56 @@ def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
     from scipy.special import gammaincc
 
     return np.where(dof > 0, np.clip(gammaincc(dof / 2, statistic / 2), 0.0, 1.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """Common shape of a batch of tables, each padded with empty cells.
+
+    Attributes:
+        configurations: Joint levels of the conditioning set.
+        rows: Levels of x.
+        columns: Levels of y.
+    """
+
+    configurations: int
+    rows: int
+    columns: int
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of one table."""
+        return self.configurations * self.rows * self.columns
+
+    @classmethod
+    def holding(cls, sides: IndexArray) -> TableShape:
+        """The smallest shape that holds tables of these sides, shape (B, 3)."""
+        return cls(*sides.max(axis=0).tolist())
+
+
+def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
+    """Divide tables into buckets of similar shape, few enough and with little padding.
+
+    Args:
+        sides: Configurations, rows and columns of every table, shape (B, 3).
+
+    Yields:
+        The tables of a bucket, as places in the batch, and the shape that holds them all.
+    """
+    if not len(sides):
+        return
+    octave = np.ceil(np.log2(sides)).astype(np.int64) @ np.array([1, 2**5, 2**10])
+    order = np.argsort(octave, kind="stable")
+    ends = [*(np.flatnonzero(np.diff(octave[order])) + 1).tolist(), len(sides)]
+    start = end = 0
+    shape = TableShape(0, 0, 0)
+    for stop in ends:
+        more = TableShape.holding(sides[order[end:stop]])
+        both = TableShape.holding(sides[order[start:stop]])
+        apart = (end - start) * shape.cells + (stop - end) * more.cells
+        if end > start and (stop - start) * both.cells - apart > CELLS_PER_BUCKET:
+            yield order[start:end], shape
+            start, both = end, more
+        end, shape = stop, both
+    if end > start:
+        yield order[start:end], shape

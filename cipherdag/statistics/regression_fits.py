@@ -30,16 +30,14 @@ from cipherdag.statistics.regression_models import (
     coefficient_place,
     coefficient_places,
     column_count,
-    outputs,
-)
-from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
-from cipherdag.statistics.thresholds import (
     equal_thresholds,
     free_directions,
     largest_share,
     marginal_thresholds,
+    outputs,
     rows_by_category,
 )
+from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
 
 FEWEST_PER_COEFFICIENT = 5
 STEPS = 40

@@ -1,4 +1,11 @@
-"""Which regressions are fitted: responses, predictors, and where their coefficients stand.
+"""Models of regressions: responses, predictors, where coefficients stand, ordered responses.
+
+A response with c categories in an order has one linear combination of the predictors and c - 1
+thresholds t: the log odds of category k or below are t_k less the combination (proportional odds).
+Its log likelihood is concave as long as the thresholds rise, so a Newton step that keeps them
+rising and is halved where it does not gain ends at the maximum.
+
+Source: McCullagh, JRSS B 42 (1980) 109-142; Pratt, JASA 76 (1981) 103-106, for the concavity.
 
 Leaks:
     Nothing: pure arithmetic.
@@ -13,11 +20,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cipherdag.arrays import IndexArray
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.statistics.reproducible import on_grid
 
 MAX_COEFFICIENTS = 4096
 PROPENSITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Lower edges of the bins in which fitted propensities are counted; the last bin ends at 1."""
+CLOSEST = 0.9
+"""Of the distance between two thresholds, the most that a step may take off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +163,61 @@ def coefficient_places(
     if large.ordered:  # the thresholds take the place of the constant
         return np.append(np.arange(count), np.array(columns[1:], dtype=np.int64) + count - 1)
     return (np.arange(count)[:, None] * width + columns).ravel()
+
+
+def equal_thresholds(categories: int) -> FloatVector:
+    """Thresholds at which all categories are equally likely, shape (categories - 1,)."""
+    below = np.arange(1.0, categories)
+    return on_grid(np.log(below) - np.log(categories - below))
+
+
+def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVector:
+    """How many rows have each category, shape (c,), from derivatives at `equal_thresholds`.
+
+    Args:
+        gradient: Of the log likelihood by the thresholds, without predictors, shape (c - 1,).
+        information: Minus the second derivatives, of each threshold by itself, shape (c - 1,).
+    """
+    below = np.arange(1.0, len(gradient) + 1) / (len(gradient) + 1)
+    slope = below * (1.0 - below) * (len(gradient) + 1)
+    # of the rows on both sides of a threshold: their difference, and then their sum
+    difference = gradient / slope
+    total = (information / slope + (1.0 - 2.0 * below) * difference) / slope
+    last = (total - difference)[-1:] / 2.0
+    return np.rint(np.append((total + difference) / 2.0, last))
+
+
+def marginal_thresholds(rows: FloatVector) -> FloatVector:
+    """The best thresholds without predictors, shape (c - 1,), from the rows of each category.
+
+    They are infinite beyond the outermost rows.
+    """
+    below, above = np.cumsum(rows)[:-1], np.cumsum(rows[::-1])[::-1][1:]
+    if not rows.any():
+        return np.zeros(len(below))
+    with np.errstate(divide="ignore"):
+        return on_grid(np.log(below) - np.log(above))
+
+
+def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:
+    """What may move, a column each: thresholds with a category without rows between them as one.
+
+    Args:
+        rows: Of each category, shape (c,).
+        coefficients: Thresholds and coefficients of the predictors together.
+    """
+    below = np.cumsum(rows)[:-1]
+    inner = np.unique(below[(below > 0) & (below < rows.sum())])
+    slopes = coefficients - len(below)
+    directions = np.zeros((coefficients, len(inner) + slopes))
+    directions[: len(below), : len(inner)] = below[:, None] == inner
+    directions[len(below) :, len(inner) :] = np.eye(slopes)
+    return directions
+
+
+def largest_share(thresholds: FloatVector, move: FloatVector) -> float:
+    """How much of a move of thresholds, shape (c - 1,), leaves them rising; infinite ones stay."""
+    finite = np.isfinite(thresholds)
+    width, change = np.diff(thresholds[finite]), np.diff(move[finite])
+    closer = change < 0.0
+    return float(min(1.0, CLOSEST * (width[closer] / -change[closer]).min(initial=np.inf)))

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.statistics.normal_scores import WIDTH
+from cipherdag.statistics.p_values import WIDTH
 from cipherdag.statistics.reproducible import LEAST_PIVOT, product, solve
 
 HALF = 0.5

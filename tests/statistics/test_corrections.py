@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from cipherdag.statistics.corrections import corrected
+from cipherdag.statistics.p_values import corrected
 
 P_VALUES = st.lists(st.floats(0.0, 1.0) | st.just(np.nan), max_size=30)
 

@@ -51,7 +51,7 @@ from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts, finest_grid_that_fits
-from cipherdag.statistics.normal_scores import normal_scores
+from cipherdag.statistics.p_values import normal_scores
 
 Compared = Literal["fisher", "weighted_p"]
 

@@ -19,7 +19,7 @@ import math
 
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import SIGN, Effect
-from cipherdag.statistics.normal_scores import WIDTH
+from cipherdag.statistics.p_values import WIDTH
 
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"

@@ -12,15 +12,23 @@ from collections.abc import Generator, Sequence
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.effects import of_correlation
-from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
+from cipherdag.algorithms.evidence.federated_test import (
+    CachedFederatedCITest,
+    FederatedCITest,
+    PValues,
+    Tests,
+)
 from cipherdag.algorithms.evidence.options import EvidenceSettings
+from cipherdag.algorithms.evidence.pooled_tables import open_tables
 from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import pack_integers, require_possible
-from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Moments
+from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Columns, Moments
 from cipherdag.questions.question import Question
 
 FALLBACK: Combination = "stouffer"
@@ -195,3 +203,37 @@ def common_units(kinds: ColumnKinds) -> IndexArray:
     """The power of two nearest to the typical spread; to the size where no site has a spread."""
     exponent = np.where(np.isnan(kinds.spread), np.nan_to_num(kinds.size), kinds.spread)
     return np.rint(exponent).astype(np.int64)
+
+
+def open_pooled(
+    settings: EvidenceSettings,
+) -> Generator[Question, FloatVector, FederatedCITest]:
+    """Tests of the pooled data; two rounds, or three where a site restricts counts.
+
+    Raises:
+        MixedTypesError: The test does not fit the columns.
+    """
+    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, few=True)
+    kinds = question.read((yield question))
+    name = settings.spec.name
+    if kinds.categories.all() and name in ("auto", "g2", "pearson"):
+        return (yield from open_tables(kinds, settings))
+    if not kinds.categories.any() and name in ("auto", "fisherz"):
+        return (yield from open_moments(kinds, settings))
+    mixed = kinds.categories.any() and not kinds.categories.all()
+    columns = "discrete and continuous" if mixed else "these"
+    raise MixedTypesError(
+        f"pooled evidence cannot test {columns} columns by '{name}'",
+        remedy="Run with --evidence glm, which takes any columns, or with columns of one type and "
+        "a --test that fits them.",
+    )
+
+
+POOLED = CombinationMethod(
+    name="pooled",
+    discloses="The contingency tables of the tests, or the moments, of all sites together: as much "
+    "as the pooled data would show of them.",
+    open=open_pooled,
+    asks_columns=True,
+    mixes_sites=True,
+)

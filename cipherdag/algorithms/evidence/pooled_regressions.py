@@ -29,7 +29,7 @@ from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models, step_length
-from cipherdag.statistics.normal_scores import normal_scores
+from cipherdag.statistics.p_values import normal_scores
 from cipherdag.statistics.regression_fits import (
     Fit,
     effect_of,

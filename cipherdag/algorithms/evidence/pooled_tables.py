@@ -23,8 +23,7 @@ from cipherdag.questions.encodings import by_block, pack_blocks, require_possibl
 from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, SmallCells, Tables
 from cipherdag.questions.question import Question
-from cipherdag.statistics.contingency import TableStatistic
-from cipherdag.statistics.table_shapes import TableShape, buckets
+from cipherdag.statistics.contingency import TableShape, TableStatistic, buckets
 
 Asking = Generator[Question, FloatVector, None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cipherdag.algorithms.evidence.combined import FISHER, STATISTIC, STOUFFER, WEIGHTED_P
-from cipherdag.algorithms.evidence.pooled import POOLED
+from cipherdag.algorithms.evidence.pooled_moments import POOLED
 from cipherdag.algorithms.evidence.pooled_regressions import GLM
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED
 

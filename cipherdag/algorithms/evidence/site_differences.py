@@ -26,7 +26,7 @@ from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, s
 from cipherdag.questions.threshold import (
     sum_with_threshold,
 )
-from cipherdag.statistics.corrections import corrected
+from cipherdag.statistics.p_values import corrected
 
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
 

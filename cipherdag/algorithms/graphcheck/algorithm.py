@@ -29,7 +29,7 @@ from cipherdag.graphs.identification.query import implied_independences, implies
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
-from cipherdag.statistics.corrections import Correction, corrected
+from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
 STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-10)

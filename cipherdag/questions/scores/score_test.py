@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
-from cipherdag.statistics.table_forms import LEAST_EXPECTED
+from cipherdag.statistics.chi_square_moments import LEAST_EXPECTED
 
 SITES_SHARE = 0.1
 """Of the level, for the sites' own tests."""

@@ -24,13 +24,13 @@ from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.ci_tests.separator_scores import BestSeparators
+    from cipherdag.sites.compute.ci_tests.searches import BestSeparators
 
 
 @answers(EdgeVotes)
 def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
     """1 for every edge that the site keeps; where sites abstain, also 1 for those it can test."""
-    from cipherdag.sites.compute.ci_tests.layer_votes import sequential_layer, stable_layer
+    from cipherdag.sites.compute.ci_tests.searches import sequential_layer, stable_layer
 
     test, skeleton = view.test(question.test), question.skeleton.matrix()
     layer, alpha = question.layer, question.test.alpha
@@ -48,7 +48,7 @@ def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
 @answers(WeightedEvidence)
 def weighted(question: WeightedEvidence, view: SiteView) -> FloatVector:
     """Weighted p-values and strengths of the site's tests."""
-    from cipherdag.sites.compute.ci_tests.weighted_summands import weighted_evidence
+    from cipherdag.sites.compute.ci_tests.summands import weighted_evidence
 
     return weighted_evidence(view.test(question.test), question)
 
@@ -56,7 +56,7 @@ def weighted(question: WeightedEvidence, view: SiteView) -> FloatVector:
 @answers(CombinedEvidence)
 def combined(question: CombinedEvidence, view: SiteView) -> FloatVector:
     """Summands of the site's tests."""
-    from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
+    from cipherdag.sites.compute.ci_tests.summands import combined_evidence
 
     levels = view.levels if view.discrete and view.all_codes is not None else None
     return combined_evidence(view.test(question.test), question, levels)
@@ -65,7 +65,7 @@ def combined(question: CombinedEvidence, view: SiteView) -> FloatVector:
 @answers(CandidateScores)
 def scores(question: CandidateScores, view: SiteView) -> FloatVector:
     """Scores of candidate separating sets."""
-    from cipherdag.sites.compute.ci_tests.separator_scores import candidate_scores
+    from cipherdag.sites.compute.ci_tests.searches import candidate_scores
 
     return candidate_scores(view.test(question.search.test), question)
 
@@ -87,7 +87,7 @@ def best_index_precedes(question: BestIndexPrecedes, view: SiteView) -> FloatVec
 
 
 def _best(search: SeparatorSearch, view: SiteView) -> BestSeparators:
-    from cipherdag.sites.compute.ci_tests.separator_scores import best_separators
+    from cipherdag.sites.compute.ci_tests.searches import best_separators
 
     return view.remember(
         "separators", search, lambda: best_separators(view.test(search.test), search)

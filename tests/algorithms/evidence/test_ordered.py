@@ -28,8 +28,7 @@ from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.proportional_odds import cumulative_step
 from cipherdag.sites.compute.pooled.regression.steps import regression_steps
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.statistics.regression_models import Regression
-from cipherdag.statistics.thresholds import equal_thresholds
+from cipherdag.statistics.regression_models import Regression, equal_thresholds
 
 CATEGORIES = (0, 2, 3, 4, 5)
 ORDERED = (2, 4)

@@ -36,7 +36,7 @@ from cipherdag.questions.question import Bundle
 from cipherdag.questions.weighted_evidence import WeightedEvidence, weighted_means
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
-from cipherdag.sites.compute.ci_tests.weighted_summands import weighted_evidence
+from cipherdag.sites.compute.ci_tests.summands import weighted_evidence
 
 
 def test_the_true_parents_and_children_of_every_label_under_an_oracle():

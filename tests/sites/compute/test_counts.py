@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cipherdag.sites.compute.counting import bitmaps, joint_codes
 from cipherdag.sites.compute.counting import counter as counts
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
-from cipherdag.statistics.table_shapes import TableShape
+from cipherdag.statistics.contingency import TableShape
 
 CPU = torch.device("cpu")
 

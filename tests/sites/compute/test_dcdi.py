@@ -26,9 +26,8 @@ from cipherdag.sites.compute.beliefs.dcdi import (
     drawn_masks,
     networks_of_regimes,
 )
-from cipherdag.sites.compute.beliefs.densities import FLOW, FLOW_LAYERS, FLOW_UNITS, NORMAL
 from cipherdag.sites.compute.beliefs.methods import learn_belief
-from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.beliefs.regimes import FLOW, FLOW_LAYERS, FLOW_UNITS, NORMAL, Regimes
 
 CPU = torch.device("cpu")
 SHORT = Training(epochs=1, fit_steps=2000, batch=128, hidden=16, sparsity=0.02)

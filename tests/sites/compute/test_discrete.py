@@ -15,7 +15,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.ci_tests.ci_test import CachedCITest, canonical
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.statistics.table_shapes import buckets
+from cipherdag.statistics.contingency import buckets
 
 FIELDS = ("p_value", "statistic", "dof", "dependence", "rows")
 

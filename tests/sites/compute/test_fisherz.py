@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.errors import NotNumericError, ParameterError
-from cipherdag.sites.compute.ci_tests import correlations
+from cipherdag.sites.compute.ci_tests import fisherz
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
 FIELDS = ("p_value", "statistic", "dof", "dependence", "rows")
@@ -83,8 +83,8 @@ def test_correlations_kept_once_are_those_kept_twice(missing, monkeypatch):
     values[:, 4] = 7.0
     values[:, 5:7][rng.random((9000, 2)) < missing] = np.nan
     twice = FisherZTest(values)
-    monkeypatch.setattr(correlations, "WHOLE_UP_TO", 10)
-    monkeypatch.setattr(correlations, "PANEL", 4)
+    monkeypatch.setattr(fisherz, "WHOLE_UP_TO", 10)
+    monkeypatch.setattr(fisherz, "PANEL", 4)
     once = FisherZTest(values)
     assert len(once._correlations.entries) == 66
     for size in range(4):

@@ -29,9 +29,8 @@ import torch
 from torch import Tensor
 
 from cipherdag.questions.local_beliefs import Training
-from cipherdag.sites.compute.beliefs.densities import FLOW, NORMAL, Density
-from cipherdag.sites.compute.beliefs.networks import Networks
-from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
+from cipherdag.sites.compute.beliefs.mechanisms import Networks
+from cipherdag.sites.compute.beliefs.regimes import FLOW, LEAST_BELIEF, NORMAL, Density, Regimes
 
 WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
 LOGIT_RATE, TRAVEL = 6e-2, 60.0

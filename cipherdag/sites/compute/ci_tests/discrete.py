@@ -40,9 +40,9 @@ from cipherdag.statistics.contingency import (
     Margins,
     PearsonChiSquare,
     TableStatistic,
+    buckets,
     chi_square_tail,
 )
-from cipherdag.statistics.table_shapes import buckets
 from cipherdag.statistics.threads import threads_for
 
 Statistic = Literal["g2", "pearson", "exact-mean"]

@@ -31,7 +31,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     computes,
     not_done,
 )
-from cipherdag.sites.compute.ci_tests.correlations import LEAST_DEVIATION
+from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
 from cipherdag.sites.compute.ci_tests.kernel_matrices import WholeKernels
 from cipherdag.sites.compute.ci_tests.kernels import KernelMoments

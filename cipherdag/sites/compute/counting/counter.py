@@ -19,8 +19,7 @@ from cipherdag.arrays import IndexArray
 from cipherdag.sites.compute.counting import bitmaps
 from cipherdag.sites.compute.counting.joint_codes import joint_counts
 from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
-from cipherdag.statistics.contingency import SparseTable
-from cipherdag.statistics.table_shapes import TableShape
+from cipherdag.statistics.contingency import SparseTable, TableShape
 
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides

@@ -18,7 +18,11 @@ from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.pooled.regression.likelihoods import LARGEST_LOGIT, bounded_logits
 from cipherdag.sites.compute.pooled.regression.site_intercepts import Derivatives, best_intercepts
 from cipherdag.statistics.regression_fits import pack_step
-from cipherdag.statistics.thresholds import equal_thresholds, largest_share, marginal_thresholds
+from cipherdag.statistics.regression_models import (
+    equal_thresholds,
+    largest_share,
+    marginal_thresholds,
+)
 
 LEAST_WIDTH = 2.0**-24
 """Between two thresholds; what a hostile question asks about a row between closer ones is cut."""

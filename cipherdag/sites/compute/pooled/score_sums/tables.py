@@ -16,7 +16,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE
-from cipherdag.statistics.table_forms import TableForms, table_forms
+from cipherdag.statistics.chi_square_moments import TableForms, table_forms
 
 if TYPE_CHECKING:
     from cipherdag.sites.compute.counting.counter import DiscreteColumns

@@ -1,4 +1,4 @@
-"""A site's half of combined evidence: what its tests add to one test over all sites."""
+"""A site's summands of combined and weighted evidence: what its tests add over all sites."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.combined_evidence import LARGEST_Z, SMALLEST_P, CombinedEvidence
+from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
 
 LARGEST_P = 1.0 - 2.0**-53
@@ -73,3 +74,20 @@ def _summands(
 
     score = np.clip(-ndtri(p_value), -LARGEST_Z, LARGEST_Z)
     return np.sqrt(outcome.rows.astype(np.float64)) * score, outcome.rows.astype(np.float64)
+
+
+def weighted_evidence(test: CITest, question: WeightedEvidence) -> FloatVector:
+    """The answer to `WeightedEvidence`: n p of all triplets, n r of those with empty S, all n.
+
+    A triplet whose test is unreliable weighs nothing: its values are 0 in every segment.
+    """
+    outcomes = [
+        test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
+        for rows in (block.astype(np.int64) for block in question.rows())
+    ]
+    if not outcomes:
+        return np.zeros(0)
+    weights = [np.where(np.isnan(own.p_value), 0, own.rows) for own in outcomes]
+    weighted = [np.nan_to_num(own.p_value) * n for own, n in zip(outcomes, weights, strict=True)]
+    strengths = np.where(weights[0] > 0, outcomes[0].dependence, 0.0) * weights[0]
+    return np.concatenate([*weighted, strengths, *weights]).astype(np.float64)
