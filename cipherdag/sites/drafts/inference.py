@@ -115,6 +115,18 @@ def infer_columns(
                 if kind is not None:
                     declared[name] = _agreed(name, declared.get(name, kind), kind)
     _refuse_hidden(hidden, tallies, rows)
+    columns, constant = _columns(tallies, declared, rows, by_site)
+    runnable = (without_constant(column, held[column.name]) for column in columns)
+    return Draft(tuple(columns), frozenset(constant), tuple(runnable))
+
+
+def _columns(
+    tallies: Mapping[str, ColumnTally],
+    declared: Mapping[str, ColumnType],
+    rows: int,
+    by_site: Sequence[tuple[str, TableSource]],
+) -> tuple[list[Column], set[str]]:
+    """Draft every column from its counted values, and name those of one value only."""
     columns, constant = [], set()
     for name, tally in tallies.items():
         numbers = None if name in declared else tally.numbers(FEW_VALUES + 1)
@@ -128,8 +140,7 @@ def infer_columns(
                 constant.add(name)
         comment = "".join([column.comment, *(f" LOOK: {remark}" for remark in seen)])
         columns.append(replace(column, comment=comment.strip()))
-    runnable = (without_constant(column, held[column.name]) for column in columns)
-    return Draft(tuple(columns), frozenset(constant), tuple(runnable))
+    return columns, constant
 
 
 def infer_schema(sources: TableSource | Sequence[TableSource]) -> Schema:
