@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cipherdag.sites.compute.pooled.location_scale_hints import (
-    NO_MARKS,
+    NO_HINTS,
     column_hints,
     hints_of,
     winsorise,
@@ -30,7 +30,7 @@ def test_marks_are_whole_and_finite(values, least):
     assert float(size[0]).is_integer()
     assert spread[1] + size[1] <= 1.0
     if len(values) < least or not values.any():
-        assert (place, spread, size) == NO_MARKS
+        assert (place, spread, size) == NO_HINTS
     else:
         assert spread[1] + size[1] == 1.0
 
