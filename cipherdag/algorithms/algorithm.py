@@ -137,7 +137,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """Most rounds of a run, where the parameters say so; it may end earlier."""
         return None
 
-    def report(self, found: Conclusion) -> Report:
+    def report(self, conclusion: Conclusion) -> Report:
         """What a report adds to a conclusion, from its details; nothing by default."""
-        del found
+        del conclusion
         return Report()

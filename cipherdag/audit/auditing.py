@@ -75,8 +75,8 @@ def check_ledger(
     at_end = verify_ledger(lines[: expected.records], identity=expected.identity)
     if at_end.hash != expected.hash:
         raise LedgerError("the ledger is not the one that the site reported", site=expected.site)
-    own = [reply for reply in transcript if reply.site == expected.site and reply.content]
-    arrived = {(reply.session, reply.content) for reply in own}
+    replies = [reply for reply in transcript if reply.site == expected.site and reply.content]
+    arrived = {(reply.session, reply.content) for reply in replies}
     sessions = {reply.session for reply in transcript}
     written = read_releases(lines)
     releases = [release for release in written if release.session in sessions]
@@ -206,16 +206,16 @@ def _exported(
 def _result_text(folder: Path, kind: str, site: str) -> tuple[int, str]:
     """Number of records and text of one ledger of a saved result, or the table of all; verified."""
     heads, ledgers = verify_folder(folder), read_rest(folder).ledgers
-    known = ", ".join(heads)
+    sites = ", ".join(heads)
     if site and site not in heads:
-        raise OutputError(f"{folder} holds no ledger of '{site}'", remedy=f"It holds {known}.")
+        raise OutputError(f"{folder} holds no ledger of '{site}'", remedy=f"It holds {sites}.")
     if kind == "csv" and not site:
         records = [record for lines in ledgers.values() for record in read_releases(lines)]
         return len(records), _csv(records)
     if not site and len(heads) > 1:
         raise OutputError(
             f"{folder} holds ledgers of {len(heads)} sites, and a file as {kind} holds one",
-            remedy=f"Choose with --site: {known}; or take --format csv, a table of all.",
+            remedy=f"Choose with --site: {sites}; or take --format csv, a table of all.",
         )
     site = site or next(iter(heads))
     return _exported(ledgers[site], heads[site], kind, pinned=False)
@@ -239,8 +239,8 @@ def _joined(lines: Sequence[str]) -> str:
 def _heads(path: Path) -> dict[str, LedgerHead]:
     """Where the ledgers stood at the end of a run, as the sites reported."""
     try:
-        known = json.loads(path.read_text("utf-8"))["ledgers"]
-        return {site: LedgerHead(**head) for site, head in known.items()}
+        heads = json.loads(path.read_text("utf-8"))["ledgers"]
+        return {site: LedgerHead(**head) for site, head in heads.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise OutputError(f"{path} is not the result of a run") from error
 

@@ -91,22 +91,22 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
     """The runs of a ledger in order; a session that is interrupted by another counts twice."""
     runs = []
     for session, group in groupby(records, key=lambda record: record.session):
-        own = list(group)
+        run_records = list(group)
         if not session:
             continue
-        answered = [record for record in own if answers(record.kind)]
+        answered = [record for record in run_records if answers(record.kind)]
         runs.append(
             LedgerRun(
                 session=session,
-                began=own[0].time,
-                ended=own[-1].time,
-                algorithm=title_of(_first(own, "algorithm")),
-                kind=protection_kind(_first(own, "protection") or DEFAULT),
+                began=run_records[0].time,
+                ended=run_records[-1].time,
+                algorithm=title_of(_first(run_records, "algorithm")),
+                kind=protection_kind(_first(run_records, "protection") or DEFAULT),
                 sites=tuple(sorted({record.sites for record in answered})),
-                rounds=max(record.round for record in own),
+                rounds=max(record.round for record in run_records),
                 values=sum(record.values for record in answered),
-                bytes=sum(record.bytes for record in own),
-                sentences=tuple(site_sentences(own)),
+                bytes=sum(record.bytes for record in run_records),
+                sentences=tuple(site_sentences(run_records)),
             )
         )
     return runs

@@ -76,7 +76,9 @@ def _lacking(given: str) -> tuple[str, list[int]]:
 def connected_command(name: str) -> click.Command:
     """``coordinator run NAME``."""
     title = algorithm_class(name).title
-    told = f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
+    summary = (
+        f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
+    )
     return click.Command(
         name,
         params=[
@@ -90,14 +92,14 @@ def connected_command(name: str) -> click.Command:
             LIVE,
         ],
         callback=partial(_run, name),
-        help=told,
-        short_help=told,
+        help=summary,
+        short_help=summary,
     )
 
 
 def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
-    told = f"Print what {algorithm_class(name).title} would ask of the sites; nothing is sent."
+    summary = f"Print what {algorithm_class(name).title} would ask of the sites; nothing is sent."
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
     return click.Command(
         name,
@@ -105,8 +107,8 @@ def plan_command(name: str) -> click.Command:
             _in_coordinator(), *asking_options(), PROTECTION, *parameter_options(name), SEED, out
         ],
         callback=partial(_plan, name),
-        help=told,
-        short_help=told,
+        help=summary,
+        short_help=summary,
     )  # fmt: skip
 
 
@@ -211,13 +213,15 @@ def _carry_out(
     _show_connected(result, out, as_json=as_json)
 
 
-def resumable_group(name: str, make: Callable[[str], click.Command], told: str) -> AlgorithmGroup:
+def resumable_group(
+    name: str, make: Callable[[str], click.Command], summary: str
+) -> AlgorithmGroup:
     """A group of algorithms' commands that can also go on with a coordinator's run.
 
     Args:
         name: The group's name.
         make: Makes the command of an algorithm's name.
-        told: What the group does, without a full stop.
+        summary: What the group does, without a full stop.
     """
     resume = (
         "Go on with a run that was stopped, in the folder that it named; or, after a crash of the "
@@ -238,7 +242,7 @@ def resumable_group(name: str, make: Callable[[str], click.Command], told: str) 
         ],
         invoke_without_command=True,
         callback=_resume_or_command,
-        help=f"{told}, carry out a saved plan, or go on with a run that was cut short.",
+        help=f"{summary}, carry out a saved plan, or go on with a run that was cut short.",
     )
 
 

@@ -117,18 +117,20 @@ def coordinator_new(
 def coordinator_approve(
     requests: tuple[Path, ...],
     codes: tuple[str, ...],
-    own: CoordinatorFolder,
+    folder: CoordinatorFolder,
     *,
     valid_days: int,
 ) -> None:
     """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
-    spare = set(codes).difference(*[_confirm(own.read_request(path), codes) for path in requests])
+    spare = set(codes).difference(
+        *[_confirm(folder.read_request(path), codes) for path in requests]
+    )
     if spare:
         raise click.UsageError(
             f"{len(spare)} of the codes given are of no request here: was a request replaced?"
         )
-    _list_approvals(own.approve(requests, valid_days=valid_days))
-    study = own.study()
+    _list_approvals(folder.approve(requests, valid_days=valid_days))
+    study = folder.study()
     click.echo(f"The study has {len(study.sites)} sites; a run needs {study.min_sites}.")
 
 
@@ -137,14 +139,14 @@ def coordinator_approve(
 @click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
 @as_json_option
 @outside_a_run("nothing was changed")
-def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
+def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
     from cipherdag.deployment.study_engine import connected_sites
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
 
-    study = own.study()
-    connected = connected_sites(own.path, study) if live else None
+    study = folder.study()
+    connected = connected_sites(folder.path, study) if live else None
     rows = [
         {
             "site": site.name,
@@ -161,11 +163,11 @@ def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> N
         if connected is not None and row["site"] in connected:
             row["state"] = "connected"
     if as_json:
-        about = {"code": pairing_code(own.fingerprint), "coordinator": own.fingerprint}
+        about = {"code": pairing_code(folder.fingerprint), "coordinator": folder.fingerprint}
         click.echo(json.dumps(about | {"sites": rows}, indent=2))
         return
     click.echo(f"study '{study.name}', version {study.version}")
-    click.echo(code_lines("the coordinator's", own.fingerprint))
+    click.echo(code_lines("the coordinator's", folder.fingerprint))
     for row in rows:
         click.echo(f"  {row['site']:<20} {row['state']:<10} {row['code']}".rstrip())
     if connected is not None:
@@ -176,9 +178,9 @@ def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> N
 @click.argument("name")
 @in_coordinator
 @outside_a_run("nothing was changed")
-def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
+def coordinator_revoke(name: str, folder: CoordinatorFolder) -> None:
     """Shut site NAME out of the study and of the server, and write the others' new approvals."""
-    approvals = own.revoke(name)
+    approvals = folder.revoke(name)
     click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
     _list_approvals(approvals)
 
@@ -186,9 +188,9 @@ def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
 @coordinator.command("start")
 @in_coordinator
 @outside_a_run("the server is not running")
-def coordinator_start(own: CoordinatorFolder) -> None:
+def coordinator_start(folder: CoordinatorFolder) -> None:
     """Run the server that the sites connect to, until stopped (Ctrl-C or SIGTERM)."""
-    until_stopped(own.start, "Started. Stop with Ctrl-C.")
+    until_stopped(folder.start, "Started. Stop with Ctrl-C.")
 
 
 @click.command("export")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cipherdag.results.run import Run
 
 DEFAULT_FOLDER = "cipherdag-demo"
-WAYS: tuple[tuple[str, Reveal, str], ...] = (
+VARIANTS: tuple[tuple[str, Reveal, str], ...] = (
     ("bits", "bits", "masking"),
     ("masking", "sums", "masking"),
     ("bfv", "sums", "bfv"),
@@ -47,16 +47,17 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
 
     folder = resume or out or _unused(Path(DEFAULT_FOLDER))
     if resume is None:
-        for way, *_ in WAYS:
-            new_result_folder(folder / way, force=force)
+        for name, *_ in VARIANTS:
+            new_result_folder(folder / name, force=force)
     click.echo(f"{rows} patients, 8 variables, three hospitals that share none.")
     from cipherdag.graphs.networks import asia
 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
-    with keeping_on(folder, command=again, parts=tuple(way for way, *_ in WAYS)):
+    with keeping_on(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
         results = [
-            _learnt(network, way, rows, seed, folder, resumed=resume is not None) for way in WAYS
+            _learnt(network, variant, rows, seed, folder, resumed=resume is not None)
+            for variant in VARIANTS
         ]
     _compare(*(result.finding.graph for result in results))
     _ask_off_plan(_hospitals(network, "bfv", rows, seed))
@@ -86,7 +87,7 @@ def _pairs(graph: CausalGraph) -> set[frozenset[str]]:
 
 def _learnt(
     network: DiscreteNetwork,
-    way: tuple[str, Reveal, str],
+    variant: tuple[str, Reveal, str],
     rows: int,
     seed: int,
     folder: Path,
@@ -99,19 +100,19 @@ def _learnt(
     from cipherdag.results.folder import REPORT_FILE
     from cipherdag.results.run import Run
 
-    name, reveal, protection = way
-    own = folder / name
+    name, reveal, protection = variant
+    result_folder = folder / name
     click.echo(f"\nOf every test {_OPENED[reveal]}; what is summed is protected by {protection}.")
     result: Run[LearntGraph]
-    if resumed and (own / REPORT_FILE).exists():
-        result = Run.load(own, LearntGraph)
+    if resumed and (result_folder / REPORT_FILE).exists():
+        result = Run.load(result_folder, LearntGraph)
     else:
         federation = _hospitals(network, protection, rows, seed)
         algorithm = FedPC(reveal=reveal)
-        result = learn(federation, algorithm, seed, as_json=False, source={}, keep=own)
-        result.save(own, truth=network.graph, force=True)
+        result = learn(federation, algorithm, seed, as_json=False, source={}, keep=result_folder)
+        result.save(result_folder, truth=network.graph, force=True)
     show(result, network.graph, as_json=False)
-    click.echo(f"Saved in {own}")
+    click.echo(f"Saved in {result_folder}")
     return result
 
 
@@ -139,4 +140,4 @@ def _unused(folder: Path) -> Path:
     if not folder.exists():
         return folder
     numbered = (folder.with_name(f"{folder.name}-{n}") for n in count(2))
-    return next(own for own in numbered if not own.exists())
+    return next(candidate for candidate in numbered if not candidate.exists())

@@ -48,9 +48,13 @@ READINGS = {
 
 def run_command(name: str) -> click.Command:
     """``run NAME``."""
-    told = "Sites may have measured different columns: tests are of those that have all of theirs."
+    overlap_help = (
+        "Sites may have measured different columns: tests are of those that have all of theirs."
+    )
     takes = algorithm_class(name).takes_overlap
-    overlapping = [click.Option(["--overlapping"], is_flag=True, help=told)] if takes else []
+    overlapping = (
+        [click.Option(["--overlapping"], is_flag=True, help=overlap_help)] if takes else []
+    )
     return _command(
         name,
         "run",
@@ -61,25 +65,25 @@ def run_command(name: str) -> click.Command:
 
 def simulate_command(name: str) -> click.Command:
     """``simulate NAME``."""
-    own = algorithm_class(name)
+    algorithm = algorithm_class(name)
     parameters: list[click.Parameter] = [
         click.Argument(["files"], metavar="DATA", nargs=1, type=FILE),
         click.Option(
             ["--sites"], type=click.IntRange(min=1), default=3, show_default=True, help="Sites."
         ),
     ]
-    if "interventions" in own.reads:
-        told = "Divide every regime of interventions over the sites, or deal out whole ones."
+    if "interventions" in algorithm.reads:
+        deal_help = "Divide every regime of interventions over the sites, or deal out whole ones."
         parameters.append(
             click.Option(
                 ["--deal"],
                 type=click.Choice(DEALS),
                 default=DEALS[0],
                 show_default=True,
-                help=told,
+                help=deal_help,
             )
         )
-    return _command(name, "simulate", parameters, f"{own.title} over the parts of one file.")
+    return _command(name, "simulate", parameters, f"{algorithm.title} over the parts of one file.")
 
 
 def simulate_group() -> AlgorithmGroup:
@@ -87,11 +91,11 @@ def simulate_group() -> AlgorithmGroup:
     options = out_options()
     for option in options:
         option.help = f"With --resume: {option.help}"
-    told = "Go on with a run that was stopped, in the folder that it named."
+    resume_help = "Go on with a run that was stopped, in the folder that it named."
     return AlgorithmGroup(
         "simulate",
         simulate_command,
-        params=[click.Option(["--resume"], type=EXISTING_FOLDER, help=told), *options],
+        params=[click.Option(["--resume"], type=EXISTING_FOLDER, help=resume_help), *options],
         invoke_without_command=True,
         callback=_resume_or_simulate,
         help="Split one file over several sites and run an algorithm, or go on with a run.",
@@ -111,18 +115,20 @@ def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **opt
         raise click.UsageError("name an algorithm, or a run to go on with", context)
 
 
-def _command(name: str, command: str, first: Sequence[click.Parameter], told: str) -> click.Command:
+def _command(
+    name: str, command: str, first: Sequence[click.Parameter], summary: str
+) -> click.Command:
     from cipherdag.findings.graph_finding import GraphFinding
 
-    own = algorithm_class(name)
+    algorithm = algorithm_class(name)
     parameters = [
         *first,
         *parameter_options(name),
-        *(READINGS[own] for own in sorted(own.reads & {*READINGS})),
+        *(READINGS[algorithm] for algorithm in sorted(algorithm.reads & {*READINGS})),
     ]
-    if issubclass(own.concludes, GraphFinding):
-        told_truth = "True edges (CSV) to measure the graph against."
-        parameters.append(click.Option(["--truth"], type=FILE, help=told_truth))
+    if issubclass(algorithm.concludes, GraphFinding):
+        truth_help = "True edges (CSV) to measure the graph against."
+        parameters.append(click.Option(["--truth"], type=FILE, help=truth_help))
 
     def invoked(**options: Any) -> None:
         execute(
@@ -136,7 +142,11 @@ def _command(name: str, command: str, first: Sequence[click.Parameter], told: st
         )
 
     return click.Command(
-        name, params=[*parameters, *run_options()], callback=invoked, help=told, short_help=told
+        name,
+        params=[*parameters, *run_options()],
+        callback=invoked,
+        help=summary,
+        short_help=summary,
     )
 
 
@@ -196,19 +206,19 @@ def resume_run(folder: Path, out: Path | None, *, as_json: bool, force: bool) ->
     from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import UNFINISHED, new_result_folder, read_run_toml
 
-    kept = folder / UNFINISHED
-    if not kept.exists():
+    unfinished = folder / UNFINISHED
+    if not unfinished.exists():
         raise OutputError(
             f"{folder} keeps no run that was stopped",
             remedy="Name the folder that the stopped run named; a result lies in --out already.",
         )
     if out is not None:
         new_result_folder(out, force=force)
-    source = read_run_toml(kept / "run.toml")
-    ended = sum(own.summed is not None for own in read_rounds(folder))
+    source = read_run_toml(unfinished / "run.toml")
+    ended = sum(round_.summed is not None for round_ in read_rounds(folder))
     if not as_json:
         click.echo(f"Going on after round {ended}.")
-    reading = {"schema": kept / "schema.toml", "labels": (), "interventions": None}
+    reading = {"schema": unfinished / "schema.toml", "labels": (), "interventions": None}
     with keeping_on(folder):
         _carry_out(source, reading, keep=folder, out=out or folder, as_json=as_json)
     if out is not None and out != folder:
@@ -233,9 +243,9 @@ def _carry_out(
     names = federation.sites[0].table.names
     algorithm = make_algorithm(source["algorithm"], source["parameters"])
     hidden = algorithm.concludes is LearntPAG
-    known = source.get("truth")
+    truth_file = source.get("truth")
     ignored = federation.sites[0].table.schema.ignored
-    truth = edges(Path(known), names, ignored, unmeasured=hidden) if known else None
+    truth = edges(Path(truth_file), names, ignored, unmeasured=hidden) if truth_file else None
     result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source, keep=keep)
     if out is not None:
         result.save(out, truth=truth, force=True)
@@ -296,12 +306,12 @@ def edges(
     from cipherdag.graphs.edges import edges_from_csv
     from cipherdag.graphs.graph import CausalGraph
 
-    found = edges_from_csv(path.read_text("utf-8"), nodes=(*nodes, *ignored))
-    named = {end for own in found for end in own[:2]}
+    marked_edges = edges_from_csv(path.read_text("utf-8"), nodes=(*nodes, *ignored))
+    named = {end for edge in marked_edges for end in edge[:2]}
     if unmeasured:
-        return CausalGraph.from_marked((*nodes, *sorted(named - set(nodes))), found)
+        return CausalGraph.from_marked((*nodes, *sorted(named - set(nodes))), marked_edges)
     if gone := sorted(named.intersection(ignored)):
         listed = ", ".join(map(repr, gone))
         log.warning("the truth is compared without %s, which the run leaves out", listed)
-    kept = [own for own in found if not {*own[:2]}.intersection(gone)]
-    return CausalGraph.from_marked(nodes, kept)
+    measured_edges = [edge for edge in marked_edges if not {*edge[:2]}.intersection(gone)]
+    return CausalGraph.from_marked(nodes, measured_edges)

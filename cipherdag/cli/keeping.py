@@ -77,11 +77,13 @@ def _say_how(folder: Path, command: str, parts: Sequence[str] = ("",)) -> bool:
     from cipherdag.federation.checkpoint import read_rounds
     from cipherdag.results.folder import REPORT_FILE
 
-    rounds = [own for part in parts for own in read_rounds(folder / part)]
-    ended = sum(own.summed is not None for own in rounds)
+    rounds = [round_ for part in parts for round_ in read_rounds(folder / part)]
+    ended = sum(round_.summed is not None for round_ in rounds)
     if not ended and not any((folder / part / REPORT_FILE).exists() for part in parts):
         click.echo("\nNo round had ended: nothing is kept.", err=True)
         return False
-    told = f"Round {ended} had ended, and all rounds so far are kept." if ended else "All is kept."
-    click.echo(f"\n{told} To go on:\n  {command} {folder}", err=True)
+    sentence = (
+        f"Round {ended} had ended, and all rounds so far are kept." if ended else "All is kept."
+    )
+    click.echo(f"\n{sentence} To go on:\n  {command} {folder}", err=True)
     return True

@@ -151,9 +151,9 @@ def live_part(state: LiveState) -> str:
 
     skeleton, picture = state.skeleton, None
     if skeleton is not None and skeleton.n_edges <= CROWDED * skeleton.n_variables:
-        known = len(state.names) == skeleton.n_variables
+        has_names = len(state.names) == skeleton.n_variables
         numbers = tuple(str(number) for number in range(1, skeleton.n_variables + 1))
-        graph = CausalGraph.from_arcs(state.names if known else numbers, skeleton.matrix())
+        graph = CausalGraph.from_arcs(state.names if has_names else numbers, skeleton.matrix())
         shown = overview(graph)
         picture = overview_picture(shown, graph) if shown.collapsed else graph_picture(graph)
     return render(
@@ -245,10 +245,10 @@ def _handler(run: LiveRun, token: str) -> type[BaseHTTPRequestHandler]:
                 self.send_error(421)
                 return
             before, given, part = [*self.path.split("/", 2), "", ""][:3]
-            known = secrets.compare_digest(given.encode(), token.encode()) and not before
-            if known and self.path == f"/{token}/":
+            is_authorized = secrets.compare_digest(given.encode(), token.encode()) and not before
+            if is_authorized and self.path == f"/{token}/":
                 self._send(live_page())
-            elif known and part == "part":
+            elif is_authorized and part == "part":
                 self._send(run.part())
             else:
                 self.send_error(404)

@@ -241,8 +241,8 @@ def _in_whole_sentences(command: click.Command) -> None:
     """Have lists of commands say each one's first sentence whole: click cuts it at a length."""
     command.short_help = command.get_short_help_str(limit=sys.maxsize)
     if isinstance(command, click.Group):
-        for own in command.commands.values():
-            _in_whole_sentences(own)
+        for subcommand in command.commands.values():
+            _in_whole_sentences(subcommand)
 
 
 _in_whole_sentences(cli)

@@ -196,8 +196,8 @@ def _say_that_it_goes_on(live: LiveRun, ended: threading.Event) -> None:
             continue
         pause = min(2.0 * pause, LONGEST_SILENCE_S)
         what = f"round {state.round}, {state.label}," if state.round else "the set-up"
-        told = f"  {what} goes on; {clock(time.monotonic() - state.began)} since the start"
-        click.echo(told, err=True)
+        line = f"  {what} goes on; {clock(time.monotonic() - state.began)} since the start"
+        click.echo(line, err=True)
 
 
 def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
@@ -208,7 +208,7 @@ def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"result": result.to_dict(truth)}))
         return
-    releases = {name: read_releases(own) for name, own in result.ledgers.items()}
+    releases = {name: read_releases(ledger) for name, ledger in result.ledgers.items()}
     click.echo("\n".join([*result.lines(truth), *([""] if releases else [])]))
     if releases:
         click.echo("\n".join(release_lines(releases)))

@@ -43,7 +43,7 @@ def parameter_options(name: str) -> list[click.Option]:
     """One option for every parameter of an algorithm."""
     from cipherdag.algorithms.parameters import parameters_of
 
-    return [_option(own) for own in parameters_of(algorithm_class(name)).values()]
+    return [_option(parameter) for parameter in parameters_of(algorithm_class(name)).values()]
 
 
 def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,29 +55,29 @@ def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _option(parameter: Parameter) -> click.Option:
     flag = f"--{parameter.name.replace('_', '-')}"
-    told = [parameter.help]
+    sentences = [parameter.help]
     if parameter.range is not None:
-        told.append(f"A number {parameter.range}.")
+        sentences.append(f"A number {parameter.range}.")
     if parameter.optional and parameter.kind is int:
-        told.append("-1 for no limit.")
-    settings: dict[str, Any] = {"help": " ".join(told)}
+        sentences.append("-1 for no limit.")
+    settings: dict[str, Any] = {"help": " ".join(sentences)}
     if parameter.kind is bool:
         settings["is_flag"] = True
         flag += f"/--no-{flag[2:]}" if parameter.default else ""
     elif parameter.choices:
         settings["type"] = click.Choice(parameter.choices)
     elif parameter.graph:
-        told.append("A result folder, or a CSV of edges.")
+        sentences.append("A result folder, or a CSV of edges.")
         kind = click.Path(exists=True, path_type=Path)
         settings |= {"type": kind, "callback": lambda _context, _option, path: _graph(path)}
-        return click.Option([flag], **settings | {"help": " ".join(told)})
+        return click.Option([flag], **settings | {"help": " ".join(sentences)})
     elif parameter.kind is str:
         return _text_option(flag, parameter)
     elif parameter.kind in (int, float):
         settings["type"] = parameter.kind
     elif parameter.kind is tuple:
-        told.append("Say the option once for each.")
-        settings |= {"type": parameter.member, "multiple": True, "help": " ".join(told)}
+        sentences.append("Say the option once for each.")
+        settings |= {"type": parameter.member, "multiple": True, "help": " ".join(sentences)}
     else:
         settings |= {"type": FILE, "callback": lambda _context, _option, path: _text(path)}
         return click.Option([flag], **settings)

@@ -46,10 +46,10 @@ def schema_merge(drafts: tuple[Path, ...], out: Path | None) -> None:
     """
     from cipherdag.sites.drafts.merging import merge_schemas
 
-    merged, found = merge_schemas(_loaded(drafts))
-    click.echo("\n".join(map(str, found)), err=out is None)
+    merged, differences = merge_schemas(_loaded(drafts))
+    click.echo("\n".join(map(str, differences)), err=out is None)
     write(merged, out)
-    undecided = sorted({each.column for each in found if each.open})
+    undecided = sorted({each.column for each in differences if each.open})
     if undecided:
         raise errors.SchemaMismatchError(
             f"to be decided: {', '.join(undecided)}",
@@ -70,13 +70,13 @@ def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
 
     one, two = (_loaded((file,)) for file in (first, second))
     try:
-        found: Sequence[Difference] = merge_schemas(_loaded((first, second)))[1]
+        differences: Sequence[Difference] = merge_schemas(_loaded((first, second)))[1]
     except errors.SchemaError as error:
         raise errors.SchemaMismatchError(error.message) from error
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found], indent=2))
-    elif found:
-        click.echo("\n".join(map(str, found)))
+        click.echo(json.dumps([asdict(each) for each in differences], indent=2))
+    elif differences:
+        click.echo("\n".join(map(str, differences)))
     if len({each.canonical() for each in (*one.values(), *two.values())}) > 1:
         raise errors.SchemaMismatchError(
             f"{first} and {second} are not the same schema",
@@ -100,15 +100,17 @@ def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> 
     from cipherdag.sites.drafts.overlap import made_alike, overlap_remarks, with_overlap
     from cipherdag.sites.table.schema import Schema
 
-    known, names = Schema.load(file), [each.strip() for each in sites.split(",") if each.strip()]
-    strangers = sorted({*known.lacking} - {*names})
+    declared, names = Schema.load(file), [each.strip() for each in sites.split(",") if each.strip()]
+    strangers = sorted({*declared.lacking} - {*names})
     if strangers:
         raise errors.ParameterError(
             f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns"
         )
-    before = {name: frozenset(known.names[v] for v in known.unmeasured_at(name)) for name in names}
+    before = {
+        name: frozenset(declared.names[v] for v in declared.unmeasured_at(name)) for name in names
+    }
     after = made_alike(before, min_sites)
-    made = with_overlap(known, after)
+    made = with_overlap(declared, after)
     remarks = list(overlap_remarks(made, before, after))
     needed = [
         f"--lacking {name}={','.join(str(v + 1) for v in made.unmeasured_at(name))}"

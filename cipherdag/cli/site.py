@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def in_folder(opened: Callable[[Path], Any]) -> Callable[[Any], Any]:
-    """A ``--dir`` option that hands the command what is opened there, as ``own``."""
+    """A ``--dir`` option that hands the command what is opened there, as ``folder``."""
     return click.option(
         "--dir",
-        "own",
+        "folder",
         type=EXISTING_FOLDER,
         default=".",
         show_default="this folder",
@@ -109,7 +109,7 @@ def site_new(
 @click.option("--plan", type=FILE, help="Check too whether the site would take part in this plan.")
 @as_json_option
 @outside_a_run("nothing was changed, and nothing left this site")
-def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
+def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4.
 
     With --plan it prints the plan in sentences, too.
@@ -121,17 +121,17 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.doctor import examine
 
-    findings = examine(own, rehearse=rehearse)
-    if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
-        findings += datasite_checks(own)
-    if own.study_path.exists():
-        findings += separation_checks(own)
+    findings = examine(folder, rehearse=rehearse)
+    if not any(finding.check == "site.toml" and finding.state == "fail" for finding in findings):
+        findings += datasite_checks(folder)
+    if folder.study_path.exists():
+        findings += separation_checks(folder)
     account = []
     if plan is not None:
         asked = Plan.read(plan)
-        findings += plan_checks(own, asked)
+        findings += plan_checks(folder, asked)
         with suppress(CipherdagError):  # the findings say what is wrong with the folder
-            account = ["", *plan_in_words(own, asked)]
+            account = ["", *plan_in_words(folder, asked)]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -148,12 +148,12 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 @in_site
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
 @outside_a_run("no request was written")
-def site_request(own: SiteFolder, out: Path | None) -> None:
+def site_request(folder: SiteFolder, out: Path | None) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
     from cipherdag.privacy.keys.identity import fingerprint
 
-    path, request = request_enrolment(own, out)
+    path, request = request_enrolment(folder, out)
     click.echo(f"Wrote {path}. Send it to the coordinator, and read this code aloud by telephone:")
     click.echo(code_lines("this site's", fingerprint(request.identity)))
 
@@ -170,12 +170,12 @@ def site_request(own: SiteFolder, out: Path | None) -> None:
 @click.option("--study", "study_code", default="", help="The study's, as another site has it.")
 @in_site
 @outside_a_run("nothing was activated; the site takes part in what it did before")
-def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -> None:
+def site_activate(approval: Path, code: str, study_code: str, folder: SiteFolder) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate
     from cipherdag.privacy.keys.pairing import STUDY_WORDS
 
-    done = activate(own, approval, code=code, study_code=study_code)
+    done = activate(folder, approval, code=code, study_code=study_code)
     click.echo(f"Active in study '{done.study.name}', version {done.study.version}.")
     for word, names in (("new", done.added), ("gone", done.removed)):
         if names:
@@ -194,12 +194,12 @@ def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -
 )
 @in_site
 @outside_a_run("the site is not running; nothing left it")
-def site_start(own: SiteFolder, door: Path | None) -> None:
+def site_start(folder: SiteFolder, door: Path | None) -> None:
     """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
 
     until_stopped(
-        partial(start, own, told=click.echo, door=door),
+        partial(start, folder, announce=click.echo, door=door),
         "Started. Stop with Ctrl-C. Details: site.log",
     )
 
@@ -225,16 +225,16 @@ def site_engine(door: Path) -> None:
 @in_site
 @as_json_option
 @outside_a_run("nothing was changed")
-def site_status(session: str, own: SiteFolder, *, as_json: bool) -> None:
+def site_status(session: str, folder: SiteFolder, *, as_json: bool) -> None:
     """Say which study the site is in, whether it is started, and which plans wait for approval.
 
     With SESSION, say all of the plan of that run, whatever was decided on it.
     """
     from cipherdag.cli.site_status import run_lines, site_state, status_lines
 
-    state = site_state(own)
+    state = site_state(folder)
     if session:
-        asked = own.approvals().find(session).session
+        asked = folder.approvals().find(session).session
         (run,) = (run for run in state["runs"] if run["session"] == asked)
         click.echo(json.dumps(run, indent=2) if as_json else "\n".join(run_lines(run, whole=True)))
         return
@@ -246,20 +246,20 @@ def site_status(session: str, own: SiteFolder, *, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_site
 @outside_a_run("nothing was decided")
-def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
+def site_approve(session: str, folder: SiteFolder, *, yes: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
-    approvals = own.approvals()
+    approvals = folder.approvals()
     asked = approvals.find(session)
     if asked.consider:
         click.echo(f"Consider: {asked.consider}.")
         if not yes:
             click.confirm("Do the sites concerned agree, and may it run?", abort=True)
-    run = approvals.decide(session, "approved", own.identity())
+    run = approvals.decide(session, "approved", folder.identity())
     click.echo(f"Approved run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
     click.echo("It begins once a person at every site has approved it.")
-    if not is_locked(own.path / START_LOCK):
+    if not is_locked(folder.path / START_LOCK):
         click.echo(
             "This site is not started, and takes part only while it is: cipherdag site start"
         )
@@ -270,9 +270,9 @@ def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
 @click.option("--why", required=True, help="The reason; it stays at this site.")
 @in_site
 @outside_a_run("nothing was decided")
-def site_deny(session: str, own: SiteFolder, why: str) -> None:
+def site_deny(session: str, folder: SiteFolder, why: str) -> None:
     """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
-    run = own.approvals().decide(session, "denied", own.identity(), note=why)
+    run = folder.approvals().decide(session, "denied", folder.identity(), note=why)
     click.echo(f"Denied run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
     click.echo("The coordinator hears that it was denied; the reason stays here.")
 
@@ -281,13 +281,13 @@ def site_deny(session: str, own: SiteFolder, why: str) -> None:
 @in_site
 @as_json_option
 @outside_a_run("nothing was changed")
-def site_releases(own: SiteFolder, *, as_json: bool) -> None:
+def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
     """Say in sentences what left this site; read from the ledger, which is verified first."""
     from cipherdag.audit.auditing import site_ledger
     from cipherdag.results.sentences import release_history
     from cipherdag.sites.record.ledger import read_releases
 
-    lines, _ = site_ledger(own)
+    lines, _ = site_ledger(folder)
     releases = read_releases(lines)
     if as_json:
         for release in releases:
@@ -304,7 +304,7 @@ def site_releases(own: SiteFolder, *, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Overwrite a result that is in --out.")
 @outside_a_run("no result was written")
 def site_result(
-    session: str, own: SiteFolder, out: Path | None, *, as_json: bool, force: bool
+    session: str, folder: SiteFolder, out: Path | None, *, as_json: bool, force: bool
 ) -> None:
     """Say what run SESSION came to, or the last one, by this site's own names.
 
@@ -316,7 +316,7 @@ def site_result(
 
     if out is not None:
         new_result_folder(out, force=force)
-    result = computed(own, session)
+    result = computed(folder, session)
     if out is not None:
         result.save(out, force=True)
     show(result, None, as_json=as_json)

@@ -15,23 +15,23 @@ _DENIED = "Denied because: "
 _WHO_AND_WHY = 2  # lines of an account
 
 
-def site_state(own: SiteFolder) -> dict[str, Any]:
+def site_state(folder: SiteFolder) -> dict[str, Any]:
     """All that ``site status`` says, as ``--json`` has it."""
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
-    settings = own.settings()
-    own_key = fingerprint(own.identity().public)
-    active: Study | None = own.study() if own.study_path.exists() else None
+    settings = folder.settings()
+    identity_fingerprint = fingerprint(folder.identity().public)
+    active: Study | None = folder.study() if folder.study_path.exists() else None
     return {
         "site": settings.name,
-        "code": pairing_code(own_key),
-        "fingerprint": own_key.upper(),
-        "started": is_locked(own.path / START_LOCK),
+        "code": pairing_code(identity_fingerprint),
+        "fingerprint": identity_fingerprint.upper(),
+        "started": is_locked(folder.path / START_LOCK),
         **_study_status(active),
-        **_engine_status(own),
-        "runs": _asked_runs(own),
+        **_engine_status(folder),
+        "runs": _asked_runs(folder),
     }
 
 
@@ -48,13 +48,13 @@ def status_lines(state: Mapping[str, Any]) -> Iterator[str]:
 
 def run_lines(run: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
     """A plan that asked, as ``--json`` has it, in words."""
-    own = run["session"][:8]
-    yield f"run {own}  {run['state']}  asked {run['asked']}"
-    for place, line in enumerate(run["account"]):
-        if whole or place < _WHO_AND_WHY or line.startswith(_DENIED):
+    session_prefix = run["session"][:8]
+    yield f"run {session_prefix}  {run['state']}  asked {run['asked']}"
+    for index, line in enumerate(run["account"]):
+        if whole or index < _WHO_AND_WHY or line.startswith(_DENIED):
             yield f"  {line}"
     if not whole:
-        yield f"  In full: cipherdag site status {own}"
+        yield f"  In full: cipherdag site status {session_prefix}"
 
 
 def _in_words(value: object) -> str:
@@ -63,12 +63,12 @@ def _in_words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def plan_in_words(own: SiteFolder, plan: Plan) -> list[str]:
+def plan_in_words(folder: SiteFolder, plan: Plan) -> list[str]:
     """A plan in sentences; without a schema, without what would be asked first of its columns."""
     from cipherdag.sites.policy.plan_account import plan_lines
     from cipherdag.sites.table.schema import Schema
 
-    path, policy = own.schema_path(own.settings()), own.policy()
+    path, policy = folder.schema_path(folder.settings()), folder.policy()
     if not path.exists():
         return plan_lines(plan, policy=policy)
     schema = Schema.load(path)
@@ -81,17 +81,17 @@ def plan_in_words(own: SiteFolder, plan: Plan) -> list[str]:
     )
 
 
-def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
+def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
     from cipherdag.sites.policy.plan_account import differences
 
-    approvals = own.approvals()
+    approvals = folder.approvals()
     asked = approvals.runs()
     if not asked:
         return []
-    found = []
+    rows = []
     for run in asked:
-        account = plan_in_words(own, run.plan)
+        account = plan_in_words(folder, run.plan)
         # whichever asked first: a coordinator chooses the order in which plans ask
         others = [each.plan for each in asked if each is not run and each.decision == "approved"]
         account += [f"Beside {line}" for line in differences(run.plan, others)]
@@ -102,7 +102,7 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
             account += [approvals.deadline(run)]
         elif state == "waits":
             state = "expired"
-        found.append(
+        rows.append(
             {
                 "session": run.session,
                 "asked": run.asked,
@@ -113,19 +113,19 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
                 "account": account,
             }
         )
-    return found
+    return rows
 
 
-def _engine_status(own: SiteFolder) -> dict[str, Any]:
+def _engine_status(folder: SiteFolder) -> dict[str, Any]:
     from cipherdag.deployment.engine_checks import EngineRecord
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
-    record = EngineRecord.load(own.engine_path)
+    record = EngineRecord.load(folder.engine_path)
     if not record.started:
         return {}
     news = record.news or "not connected yet"
     return {
-        "messages": news if is_locked(own.path / START_LOCK) else f"when it last ran: {news}",
+        "messages": news if is_locked(folder.path / START_LOCK) else f"when it last ran: {news}",
         "files kept from the network by": record.separation or "NOTHING",
         "refused": f"{record.refused} times, last {record.last_refused}" if record.refused else "",
     }

@@ -167,8 +167,8 @@ class TerminalView:
 
 def _present(state: LiveState, n_sites: int) -> str:
     if not state.n_cohort:
-        known = f"{n_sites} in the run; " if n_sites else ""
-        return f"{known}none has answered yet"
+        count = f"{n_sites} in the run; " if n_sites else ""
+        return f"{count}none has answered yet"
     here = [*state.present[:MOST_NAMES], *(["..."] if state.present[MOST_NAMES:] else [])]
     gone = [name for name in state.sent or () if name not in state.present]
     left = f"; gone: {', '.join(gone)}" if gone else ""

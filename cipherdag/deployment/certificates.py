@@ -51,16 +51,18 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
     Returns:
         The study's root: the fingerprint of the authority's certificate, hexadecimal.
     """
-    own = make_key(folder / "authority" / "root.key")
+    issuer_key = make_key(folder / "authority" / "root.key")
     named = _named(study, "coordinator")
-    root = _sign(named, own.public_key(), named, own, days=AUTHORITY_DAYS, purpose=None)
-    key = make_key(folder / "server" / "server.key")
+    root = _sign(
+        named, issuer_key.public_key(), named, issuer_key, days=AUTHORITY_DAYS, purpose=None
+    )
+    server_key = make_key(folder / "server" / "server.key")
     hosts = x509.SubjectAlternativeName([_reached_at(host)])
     server = _sign(
         _named(host, "coordinator"),
-        key.public_key(),
+        server_key.public_key(),
         named,
-        own,
+        issuer_key,
         days=SERVER_DAYS,
         purpose=ExtendedKeyUsageOID.SERVER_AUTH,
         hosts=hosts,
@@ -117,14 +119,14 @@ def certify_site(folder: Path, asked: CertificateSigningRequest, *, days: int) -
     Returns:
         The site's certificate and the authority's, PEM.
     """
-    own = load_key(folder / "authority" / "root.key")
+    issuer_key = load_key(folder / "authority" / "root.key")
     root = x509.load_pem_x509_certificate((folder / "authority" / "root.crt").read_bytes())
     left = (root.not_valid_after_utc - datetime.now(UTC)).days
     signed = _sign(
         asked.subject,
         asked.public_key(),
         root.subject,
-        own,
+        issuer_key,
         days=min(days, left),
         purpose=ExtendedKeyUsageOID.CLIENT_AUTH,
     )
@@ -135,7 +137,7 @@ def _sign(
     subject: x509.Name,
     key: CertificatePublicKeyTypes,
     issuer: x509.Name,
-    own: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
     *,
     days: int,
     purpose: x509.ObjectIdentifier | None,
@@ -161,14 +163,15 @@ def _sign(
         .add_extension(x509.KeyUsage(**usage), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(own.public_key()), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
+            critical=False,
         )
     )
     if purpose is not None:
         made = made.add_extension(x509.ExtendedKeyUsage([purpose]), critical=True)
     if hosts is not None:
         made = made.add_extension(hosts, critical=False)
-    return made.sign(own, hashes.SHA256())
+    return made.sign(issuer_key, hashes.SHA256())
 
 
 def _named(name: str, organisation: str) -> x509.Name:
@@ -294,8 +297,8 @@ def certificates_of(chain: bytes, name: str) -> tuple[x509.Certificate, x509.Cer
 
 def common_name(certificate: x509.Certificate | x509.CertificateSigningRequest) -> str:
     """The one common name of a certificate or a request for one; empty if it is not one."""
-    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if len(found) == 1 else ""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
 
 
 def _bytes_of(key: PublicKeyTypes) -> bytes:

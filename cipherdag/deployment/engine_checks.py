@@ -200,8 +200,8 @@ def separation_checks(site: SiteFolder) -> list[CheckResult]:
     except CipherdagError as error:
         return [CheckResult(CHECK, "fail", error.message, error.remedy)]
     if record.separation:
-        found = f"cannot open this site's files, kept from them by {record.separation}"
-        return [CheckResult(CHECK, "ok", found)]
+        detail = f"cannot open this site's files, kept from them by {record.separation}"
+        return [CheckResult(CHECK, "ok", detail)]
     reach = ", ".join(record.opened) or "this site's files"
     fix = (
         "Run it as another user, as docs/roles/it.md says, or on a Linux whose kernel has Landlock."
@@ -213,16 +213,16 @@ def _tried(site: SiteFolder) -> EngineRecord:
     """What a process finds that is started as in a run, and connects to nobody."""
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
-    found: list[Started] = []
+    started: list[Started] = []
 
     def record(said: Started | Notice) -> None:
         if isinstance(said, Started):
-            found.append(said)
+            started.append(said)
 
     leave_no_core()
     console = site.path / CONSOLE
     with EngineProcess(engine_address(site, None), _nothing, record, console=console):
-        return _restarted(EngineRecord(), found[0])
+        return _restarted(EngineRecord(), started[0])
 
 
 def _nothing(_operation: str, _message: bytes) -> bytes:
@@ -230,9 +230,11 @@ def _nothing(_operation: str, _message: bytes) -> bytes:
 
 
 def _restarted(before: EngineRecord, said: Started) -> EngineRecord:
-    own = said.separation
-    other = own.user not in (-1, os.getuid() if hasattr(os, "getuid") else -1)
-    return before.restarted(user=own.user, other_user=other, kernel=own.kernel, opened=own.opened)
+    separation = said.separation
+    other = separation.user not in (-1, os.getuid() if hasattr(os, "getuid") else -1)
+    return before.restarted(
+        user=separation.user, other_user=other, kernel=separation.kernel, opened=separation.opened
+    )
 
 
 def _account(record: EngineRecord) -> str:
@@ -278,9 +280,13 @@ def _environment(python: Path) -> CheckResult:
         )
     except (OSError, subprocess.TimeoutExpired):
         return CheckResult("PySyft", "fail", f"{python} cannot be run", fix)
-    found = done.stdout.split()
-    if done.returncode or found != wanted:
-        said = f"syft {found[0]}, cipherdag {found[1]}" if len(found) == len(wanted) else "neither"
+    versions = done.stdout.split()
+    if done.returncode or versions != wanted:
+        said = (
+            f"syft {versions[0]}, cipherdag {versions[1]}"
+            if len(versions) == len(wanted)
+            else "neither"
+        )
         needed = f"syft {wanted[0]} and cipherdag {wanted[1]} are needed"
         return CheckResult("PySyft", "fail", f"{needed}; {python} has {said}", fix)
-    return CheckResult("PySyft", "ok", f"syft {found[0]}, cipherdag {found[1]}")
+    return CheckResult("PySyft", "ok", f"syft {versions[0]}, cipherdag {versions[1]}")

@@ -109,7 +109,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     settings = site.settings()
     site.check_keys()
     identity = site.identity()
-    own: EngineName = "flare" if settings.datasite is None else "syft"
+    engine: EngineName = "flare" if settings.datasite is None else "syft"
     approval = read_file(path, Approval)
     study = check_approval(
         approval,
@@ -120,13 +120,13 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     )
     if study_code:
         _compare_studies(study, study_code)
-    if study.engine != own:
+    if study.engine != engine:
         raise SiteNotReadyError(
-            f"the study's engine is '{study.engine}', site.toml is made for '{own}'",
+            f"the study's engine is '{study.engine}', site.toml is made for '{engine}'",
             remedy="Make the site anew for the study's engine: with --datasite for 'syft'.",
         )
     if (
-        own == "flare"
+        engine == "flare"
         and settings.host
         and (settings.host, settings.port) != (study.host, study.port)
     ):
@@ -136,7 +136,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
             remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
         )
     before = _active(site, study)
-    if own == "flare":
+    if engine == "flare":
         check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))
         _install(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
@@ -187,8 +187,8 @@ def _check_names(before: Study, study: Study) -> None:
     taken = [name for name, key in before.pinned.items() if study.pinned.get(name, key) != key]
     lost = {*before.pinned, *before.revoked} - {*study.pinned, *study.revoked}
     back = {*before.revoked} & {*study.pinned}
-    known = {key: name for name, key in before.pinned.items()}
-    renamed = [name for name, key in study.pinned.items() if known.get(key, name) != name]
+    former_names = {key: name for name, key in before.pinned.items()}
+    renamed = [name for name, key in study.pinned.items() if former_names.get(key, name) != name]
     if names := sorted({*taken, *lost, *back, *renamed}):
         raise SignatureError(
             f"the study gives the name '{names[0]}' to another key, or a known key, or drops it "

@@ -157,11 +157,11 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
 
     Tests that open bits are answered as if each said independent.
     """
-    policy, own = site.policy(), table()
-    schema, everyone = own.schema, tuple(range(len(plan.cohort)))
+    policy, data = site.policy(), table()
+    schema, everyone = data.schema, tuple(range(len(plan.cohort)))
     program = installed_program(plan, facts_by(plan, schema))
     respondent = SiteView.of_table(
-        own,
+        data,
         min_cell_size=policy.min_cell_size,
         device=site.settings().device,
         keyed=site.identity().draw_key(),

@@ -33,7 +33,7 @@ def start(
     site: SiteFolder,
     *,
     stopped: Callable[[float], bool],
-    told: Callable[[str], object] = lambda _: None,
+    announce: Callable[[str], object] = lambda _: None,
     door: Path | None = None,
 ) -> None:
     """Run the site, and the process of FLARE or of PySyft's Datasite, until ``stopped`` says so.
@@ -44,7 +44,7 @@ def start(
     Args:
         site: The site's folder, activated.
         stopped: Waits for some seconds and says whether to stop.
-        told: Hears of each plan that waits for a person, once.
+        announce: Is called with each plan that waits for a person, once.
         door: With FLARE, a folder where the engine's process of another user connects; without one
             this process starts it.
 
@@ -60,20 +60,20 @@ def start(
     with contextlib.ExitStack() as up:
         up.enter_context(locked(site.path / START_LOCK))
         log_into(site.log_path)
-        kept = KeptSite(site.path)
-        up.callback(kept.close)
+        handler = KeptSite(site.path)
+        up.callback(handler.close)
         process, ended = (
-            _flare(site, study, kept, door, up)
+            _flare(site, study, handler, door, up)
             if datasite is None
-            else _datasite(site, datasite, study, kept, up)
+            else _datasite(site, datasite, study, handler, up)
         )
         plans = waiting_plans(site.approvals())
         while not stopped(0.2):
-            kept.forget_idle(IDLE_S)
+            handler.forget_idle(IDLE_S)
             if not process.running:
                 raise ended
             for plan in next(plans):
-                told(plan)
+                announce(plan)
 
 
 def waiting_plans(
@@ -107,7 +107,7 @@ def waiting_plans(
 
 
 def _flare(
-    site: SiteFolder, study: Study, kept: KeptSite, door: Path | None, up: contextlib.ExitStack
+    site: SiteFolder, study: Study, handler: KeptSite, door: Path | None, up: contextlib.ExitStack
 ) -> tuple[EngineProcess | EngineDoor, SiteUnreachableError]:
     """The process that talks to the coordinator, and what to say if it ends by itself."""
     require_flare()
@@ -120,11 +120,11 @@ def _flare(
         remedy="Read the end of `cipherdag site status`; ask the coordinator whether the site was "
         f"shut out. The process's last words are in {console}. Then run `cipherdag site start`.",
     )
-    address, record = engine_address(site, study), recorder(site, kept.record_start)
+    address, record = engine_address(site, study), recorder(site, handler.record_start)
     process: EngineProcess | EngineDoor = (
-        EngineProcess(address, kept.handle, record, console=console)
+        EngineProcess(address, handler.handle, record, console=console)
         if door is None
-        else EngineDoor(door, address, kept.handle, record)
+        else EngineDoor(door, address, handler.handle, record)
     )
     up.enter_context(process)
     return process, ended
@@ -134,7 +134,7 @@ def _datasite(
     site: SiteFolder,
     datasite: DatasiteSettings,
     study: Study,
-    kept: KeptSite,
+    handler: KeptSite,
     up: contextlib.ExitStack,
 ) -> tuple[SyftSite, SiteUnreachableError]:
     """The PySyft Datasite, and what to say if it ends by itself."""
@@ -142,7 +142,7 @@ def _datasite(
 
     name, said = site.settings().name, site.path / "datasite.log"
     served = SyftSite(
-        kept.handle,
+        handler.handle,
         name=name,
         coordinator=bytes.fromhex(study.root),
         log=said,
@@ -150,7 +150,7 @@ def _datasite(
         python=site.path / datasite.python,
         port=datasite.port,
         protected=tuple(str(path) for path in site.protected(site.settings())),
-        record=recorder(site, kept.record_start),
+        record=recorder(site, handler.record_start),
     )
     ended = SiteUnreachableError(
         "the PySyft Datasite has ended",

@@ -79,7 +79,7 @@ def open_datasite_engine(folder: Path, study: Study) -> SyftEngine:
         PolicyRefusedError: Others can read the coordinator's key.
     """
     tls = folder / "tls"
-    own = (tls / "coordinator.pem", tls / "coordinator.key")
+    client_files = (tls / "coordinator.pem", tls / "coordinator.key")
     links = {}
     for site in study.sites:
         request = read_file(folder / "sites" / f"{site.name}.request", Request)
@@ -87,7 +87,7 @@ def open_datasite_engine(folder: Path, study: Study) -> SyftEngine:
         links[site.name] = SyftLink(
             request.datasite,
             authority=authority if authority.exists() else None,
-            certificate=own if own[0].exists() else None,
+            certificate=client_files if client_files[0].exists() else None,
         )
     return SyftEngine(links, key=_key(folder))
 

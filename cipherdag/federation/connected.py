@@ -47,7 +47,7 @@ from cipherdag.sites.program import Program, computed_with
 from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.waiting")
-Found = TypeVar("Found", bound=Finding)
+FindingType = TypeVar("FindingType", bound=Finding)
 
 APPROVAL_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 30.0
@@ -140,13 +140,13 @@ class ConnectedFederation:
     @overload
     def run(
         self,
-        algorithm: Algorithm[Any, Found],
+        algorithm: Algorithm[Any, FindingType],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         begun: Callable[[Path], None] | None = None,
-    ) -> Run[Found]: ...
+    ) -> Run[FindingType]: ...
     @overload
     def run(
         self,

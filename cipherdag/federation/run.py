@@ -30,7 +30,7 @@ from cipherdag.sites.record.ledger import LedgerHead
 from cipherdag.sites.table.schema import Schema
 
 Outcome = TypeVar("Outcome")
-Found = TypeVar("Found", bound=Finding)
+FindingType = TypeVar("FindingType", bound=Finding)
 log = logging.getLogger("cipherdag.result")
 
 
@@ -65,7 +65,7 @@ class FinishedRun(Generic[Outcome]):
         """The variables in the order of their positions."""
         return self.facts.names
 
-    def result(self, algorithm: Algorithm[Outcome, Found], **more: Any) -> Run[Found]:
+    def result(self, algorithm: Algorithm[Outcome, FindingType], **more: Any) -> Run[FindingType]:
         """The result by name.
 
         Args:

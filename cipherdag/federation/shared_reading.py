@@ -27,7 +27,7 @@ from cipherdag.sites.session.admission import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 from cipherdag.sites.session.runtime import SiteRuntime
 
-KEPT_QUESTIONS = 16
+CACHED_QUESTIONS = 16
 
 
 class SharedReading:
@@ -42,7 +42,7 @@ class SharedReading:
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
         self._held: tuple[tuple[bytes, Sequence[bytes], Sequence[bytes]], bytes] | None = None
-        self._contents = deque[tuple["Question", bytes]](maxlen=KEPT_QUESTIONS)
+        self._contents = deque[tuple["Question", bytes]](maxlen=CACHED_QUESTIONS)
         self.reading = Reading(
             lru_cache(maxsize=1)(read_relayed),
             self._read_sum,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Data = pd.DataFrame | str | Path
 
 
-Found = TypeVar("Found", bound=Finding)
+FindingType = TypeVar("FindingType", bound=Finding)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -201,13 +201,13 @@ class Federation(LocalSites):
     @overload
     def run(
         self,
-        algorithm: Algorithm[Any, Found],
+        algorithm: Algorithm[Any, FindingType],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         keep: str | Path | None = None,
-    ) -> Run[Found]: ...
+    ) -> Run[FindingType]: ...
     @overload
     def run(
         self,

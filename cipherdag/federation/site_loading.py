@@ -62,7 +62,7 @@ def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Dat
             check_site_name(name)
         return data
     width = len(str(len(data)))
-    return {f"site-{number:0{width}d}": own for number, own in enumerate(data, start=1)}
+    return {f"site-{number:0{width}d}": source for number, source in enumerate(data, start=1)}
 
 
 def load_sites(
@@ -97,14 +97,14 @@ def load_sites(
         log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
     drafted = schema is None
     if schema is None:
-        known = _drafted(data, interventions, overlapping=fewest_alike > 0)
+        resolved = _drafted(data, interventions, overlapping=fewest_alike > 0)
     else:
-        known = _given(schema)
+        resolved = _given(schema)
     if fewest_alike:
-        known = _overlapping(data, known, fewest_alike)
-    known = known.with_interventions(interventions)
-    known = known.with_labels(labels) if labels else known
-    tables = _load(data, known)
+        resolved = _overlapping(data, resolved, fewest_alike)
+    resolved = resolved.with_interventions(interventions)
+    resolved = resolved.with_labels(labels) if labels else resolved
+    tables = _load(data, resolved)
     if drafted and constants:
         tables = without_constants(tables)
     tables = with_relations(tables)
@@ -120,8 +120,8 @@ def load_sites(
 
 def _index_names(sources: Iterable[Data]) -> list[str]:
     """The names of the DataFrames' indices, each once."""
-    indices = (getattr(getattr(own, "index", None), "names", ()) for own in sources)
-    return [*dict.fromkeys(str(name) for own in indices for name in own if name is not None)]
+    indices = (getattr(getattr(source, "index", None), "names", ()) for source in sources)
+    return [*dict.fromkeys(str(name) for names in indices for name in names if name is not None)]
 
 
 def _given(schema: Schema | str | Path) -> Schema:
@@ -136,10 +136,10 @@ def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schem
     """The schema that says which sites lack what; what they cannot use therefore is said."""
     before = lacking_columns(data, schema)
     after = made_alike(before, fewest)
-    known = with_overlap(schema, after)
-    for said in overlap_remarks(known, before, after):
+    declared = with_overlap(schema, after)
+    for said in overlap_remarks(declared, before, after):
         log.warning("%s", said)
-    return known
+    return declared
 
 
 def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping: bool) -> Schema:
@@ -163,7 +163,7 @@ def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping
         )
     if all(column.kind == "ignore" for column in draft.columns):
         raise ConstantColumnError("every column holds one value only, or none")
-    return Schema(tuple(replace(own, allow_constant=True) for own in draft.columns))
+    return Schema(tuple(replace(column, allow_constant=True) for column in draft.columns))
 
 
 def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
@@ -172,11 +172,11 @@ def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
     What the schema declares stays declared.
     """
     schema = next(iter(tables.values())).schema
-    found = related_columns(*tables.values())
-    for relation in dict.fromkeys((*schema.applied, *found)):
+    relations = related_columns(*tables.values())
+    for relation in dict.fromkeys((*schema.applied, *relations)):
         log.warning("%s. %s", relation.in_words(), LEFT_OUT[relation.form])
-    known = replace(schema, relations=tuple(dict.fromkeys((*schema.relations, *found))))
-    return {name: replace(table, schema=known) for name, table in tables.items()}
+    extended = replace(schema, relations=tuple(dict.fromkeys((*schema.relations, *relations))))
+    return {name: replace(table, schema=extended) for name, table in tables.items()}
 
 
 def without_constants(
@@ -195,14 +195,14 @@ def without_constants(
     idle = {
         column.name: [
             site
-            for site, own in zip(tables, varies[:, position], strict=True)
-            if not own and site not in column.unmeasured_at
+            for site, varying in zip(tables, varies[:, position], strict=True)
+            if not varying and site not in column.unmeasured_at
         ]
         for position, column in enumerate(schema.variables)
     }
     gone = {
-        own.name
-        for own, any_site in zip(schema.variables, varies.T, strict=True)
+        column.name
+        for column, any_site in zip(schema.variables, varies.T, strict=True)
         if not any_site.any()
     }
     for name, sites in idle.items():
@@ -210,23 +210,23 @@ def without_constants(
             log.warning("column '%s' is left out: at every site it holds one value only", name)
         elif sites:
             empty = [site for site in sites if not tables[site].has_values(name)]
-            for held, own in (
+            for held, holders in (
                 ("one value only", [site for site in sites if site not in empty]),
                 ("no value", empty),
             ):
-                if own:
-                    where = ", ".join(f"'{site}'" for site in own)
+                if holders:
+                    where = ", ".join(f"'{site}'" for site in holders)
                     log.warning("column '%s' holds %s at %s; it is kept", name, held, where)
     if gone == set(schema.names):
         raise ConstantColumnError("every column holds one value only at every site")
     columns = tuple(
-        replace(own, kind="ignore", label=False, unmeasured_at=())
-        if own.name in gone
-        else replace(own, allow_constant=bool(idle.get(own.name)))
-        for own in schema.columns
+        replace(column, kind="ignore", label=False, unmeasured_at=())
+        if column.name in gone
+        else replace(column, allow_constant=bool(idle.get(column.name)))
+        for column in schema.columns
     )
-    known = replace(schema, columns=columns)
-    return {name: table.narrowed(known) for name, table in tables.items()}
+    reduced = replace(schema, columns=columns)
+    return {name: table.narrowed(reduced) for name, table in tables.items()}
 
 
 def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
@@ -234,8 +234,10 @@ def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
     said = []
     for site, table in tables.items():
         where = f"site '{site}', " if site else ""
-        for column, own in table_suspicions(table):
-            said.append(f"{where}column '{column}': {own}" if column else f"{where}{own}")
+        for column, suspicion in table_suspicions(table):
+            said.append(
+                f"{where}column '{column}': {suspicion}" if column else f"{where}{suspicion}"
+            )
     first = next(iter(tables.values()))
     for position, variable in enumerate(first.schema.variables):
         if variable.kind != "continuous":
@@ -245,7 +247,9 @@ def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
             for site, table in tables.items()
             if table.values is not None
         }
-        said += [f"column '{variable.name}': {own}" for own in suspicious_sites(numbers)]
+        said += [
+            f"column '{variable.name}': {suspicion}" for suspicion in suspicious_sites(numbers)
+        ]
     return said
 
 
@@ -260,7 +264,7 @@ def check_required_columns(algorithm: Algorithm[Any, Any], sites: Sequence[Site]
     if "labels" in algorithm.reads:
         _check_labels(sites)
     marks = [site.table.interventions for site in sites]
-    intervened = any(own is not None and own.any() for own in marks)
+    intervened = any(site_marks is not None and site_marks.any() for site_marks in marks)
     if "interventions" in algorithm.reads and not intervened:
         raise no_interventions(
             f"{algorithm.title} needs rows of known interventions, and no row of any site names one"
@@ -272,7 +276,7 @@ def _check_labels(sites: Sequence[Site]) -> None:
     variables = sites[0].table.schema.variables
     varies = [site.table.varies() for site in sites]
     for position, column in enumerate(variables):
-        idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]
+        idle = [s.name for s, varying in zip(sites, varies, strict=True) if not varying[position]]
         if not idle or column.allow_constant:
             continue
         if column.label:

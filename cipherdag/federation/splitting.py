@@ -102,4 +102,4 @@ def split_regimes(
         for rows in manipulated:
             for site, part in enumerate(np.array_split(rng.permutation(rows), n_sites)):
                 parts[site].append(part)
-    return [np.concatenate(own).astype(np.int64) for own in parts]
+    return [np.concatenate(pieces).astype(np.int64) for pieces in parts]

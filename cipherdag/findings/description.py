@@ -14,7 +14,7 @@ import msgspec
 
 from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.numerals import shown, shown_beside
+from cipherdag.pages.numerals import shown, shown_among
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CUT_DETAIL = "rows_left_out"
@@ -84,7 +84,7 @@ class ColumnSummary:
         deviation = self.deviation or 0.0
         spread = "-" if self.deviation is None else shown(self.deviation)
         mean, low, middle, high = (
-            "-" if number is None else shown_beside(number, deviation)
+            "-" if number is None else shown_among(number, deviation)
             for number in (self.mean, *self.quantiles[1:4])
         )
         quartiles = f"{low} | {middle} | {high}"

@@ -98,7 +98,9 @@ def edge_rows(
             values |= zip(_names(REPLICATED), shares.shares(edge), strict=True)
             ends = shares.end_shares(edge.source, edge.target)
             values |= zip(_names(ENDS), ends, strict=True)
-        rows.append(tuple(values.get(own.name, "" if own.type is str else None) for own in columns))
+        rows.append(
+            tuple(values.get(column.name, "" if column.type is str else None) for column in columns)
+        )
     return rows
 
 

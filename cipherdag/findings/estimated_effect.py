@@ -26,7 +26,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
-NOTHING_TOLD = Contrast(
+NO_CONTRAST = Contrast(
     arm=None, scale="difference", estimate=math.nan, error=math.nan, low=math.nan, high=math.nan
 )
 
@@ -97,7 +97,7 @@ class EstimatedEffect(Finding):
 
     @property
     def _first(self) -> Contrast:
-        return (_contrasts(self.sets[0]) or (NOTHING_TOLD,))[0]
+        return (_contrasts(self.sets[0]) or (NO_CONTRAST,))[0]
 
     @property
     def headline(self) -> str:
@@ -246,7 +246,7 @@ class EstimatedEffect(Finding):
                 effect.why,
             )
             for number, effect in enumerate(self.sets, start=1)
-            for one in (_contrasts(effect) or (NOTHING_TOLD,))
+            for one in (_contrasts(effect) or (NO_CONTRAST,))
         ]
 
     def _refutation_rows(self) -> Cells:

@@ -164,7 +164,7 @@ class Finding(ABC):
 
         table = self._declared(name)
         names, rows = table.content(self)
-        numbers = {own.name: "float64" for own in table.columns if own.type is float}
+        numbers = {column.name: "float64" for column in table.columns if column.type is float}
         numbers = {column: numbers[column] for column in names if column in numbers}
         return pd.DataFrame(rows, columns=list(names)).astype(numbers)
 
@@ -183,7 +183,9 @@ class Finding(ABC):
 
     def files(self) -> dict[str, str]:
         """The texts of the files that a result folder has of this finding, by their names."""
-        return {f"{own.name}.csv": self.csv(own.name) for own in self.tables if own.saved(self)}
+        return {
+            f"{table.name}.csv": self.csv(table.name) for table in self.tables if table.saved(self)
+        }
 
     def draw(self, folder: Path) -> None:
         """Add pictures to a result folder; there are none by default."""
@@ -214,7 +216,11 @@ class Finding(ABC):
             identifiers: The identifier of every variable.
         """
         del identifiers
-        names = [own.name for own in fields(self) if own.name not in {"details", "dictionary"}]
+        names = [
+            attribute.name
+            for attribute in fields(self)
+            if attribute.name not in {"details", "dictionary"}
+        ]
         return {name: plain(getattr(self, name)) for name in (*names, "details")}
 
     @classmethod
@@ -238,7 +244,7 @@ class Finding(ABC):
 
     def _repr_html_(self) -> str:
         """The tables of the folder, in a notebook."""
-        saved = (own.name for own in self.tables if own.saved(self))
+        saved = (table.name for table in self.tables if table.saved(self))
         return "".join(self.table(name).to_html(index=False) for name in saved)
 
 

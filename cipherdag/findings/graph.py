@@ -76,7 +76,9 @@ class LearntGraph(GraphFinding):
 
     @property
     def decisions(self) -> bytes:
-        return msgspec.json.encode([sorted(map(str, own.edges)) for own in (self.graph, self.dag)])
+        return msgspec.json.encode(
+            [sorted(map(str, graph.edges)) for graph in (self.graph, self.dag)]
+        )
 
     @classmethod
     def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:

@@ -110,7 +110,7 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
         answers = [(a, b, graph.identify(a, b)) for a, b in permutations(graph.nodes, 2)]
     except GraphError:  # a PDAG, of which nothing is claimed
         return []
-    return [(a, b, "; ".join(map(str.strip, str(own).split("\n")))) for a, b, own in answers]
+    return [(a, b, "; ".join(map(str.strip, str(answer).split("\n")))) for a, b, answer in answers]
 
 
 def pag_sections(

@@ -73,7 +73,7 @@ class Integrated:
         graphs = self.details["graphs"]
         return tuple(PAG.from_marked(names, map(tuple, edges)) for edges in graphs)
 
-    def told_of(self, first: str, second: str) -> str:
+    def edge_sentence(self, first: str, second: str) -> str:
         """In how many of them two columns have an edge, in a sentence; "" if not all are known."""
         if not self.settled:
             return ""

@@ -14,7 +14,7 @@ from cipherdag.findings.finding import Column, Note
 from cipherdag.findings.panels.panel import Rows
 from cipherdag.pages.numerals import first_of
 
-DETAIL, OWN_DETAIL = "site_differences", "this_site"
+DETAIL, THIS_SITE_DETAIL = "site_differences", "this_site"
 """Where a finding's details have them, and at a site what it finds of itself."""
 COMPARED = (
     Column("variable", str, "The variable."),
@@ -24,7 +24,7 @@ COMPARED = (
     Column("coded", bool, "Whether some site has one value far from all others, again and again."),
 )
 MOST_NAMED = 20
-OWN_TITLE = "This site stands out from the others"
+THIS_SITE_TITLE = "This site stands out from the others"
 TITLE = "Distributed differently at the sites"
 CAPTION = (
     "p is the chance that sites alike differ so much in any share of the variable's values: in "
@@ -89,7 +89,7 @@ class SiteDifferences:
                     row["variable"],
                     ", ".join(row["given"]) or "nothing",
                     "" if row["p_value"] is None else row["p_value"],
-                    _found(row),
+                    _verdict(row),
                 )
                 for row in sorted(self.rows, key=_clearest_first)
             ),
@@ -112,15 +112,15 @@ class SiteDifferences:
         return tuple(said)
 
 
-def own_note(remarks: Sequence[Sequence[str]]) -> Note:
+def site_note(remarks: Sequence[Sequence[str]]) -> Note:
     """What a site says on its own terminal of the variables by which it stands out."""
-    return Note.of_columns(OWN_TITLE + ":", remarks)
+    return Note.of_columns(THIS_SITE_TITLE + ":", remarks)
 
 
-def own_panel(remarks: Sequence[Sequence[str]]) -> Rows:
+def site_panel(remarks: Sequence[Sequence[str]]) -> Rows:
     """The same as a table of the site's own report."""
     return Rows(
-        title=OWN_TITLE,
+        title=THIS_SITE_TITLE,
         note="For this site's own eyes: the opened sums less its own part are those of the others "
         "together. It was computed from the data as they are now, and is part of no other report.",
         columns=("Variable", "Found"),
@@ -128,7 +128,7 @@ def own_panel(remarks: Sequence[Sequence[str]]) -> Rows:
     )
 
 
-def _found(row: Mapping[str, Any]) -> str:
+def _verdict(row: Mapping[str, Any]) -> str:
     if row["coded"]:
         also = ", and differs" if row["differs"] else ""
         return f"may hold a code for missing values{also}"

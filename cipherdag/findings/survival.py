@@ -51,7 +51,7 @@ class GroupCurve:
     coarse: bool = False
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Whether enough sites tell of it."""
         return bool(self.at_risk)
 
@@ -207,10 +207,10 @@ class SurvivalAnalysis(Finding):
         return tuple(self.dictionary.category(self.by, k) for k in range(len(self.curves)))
 
     @property
-    def not_told(self) -> tuple[str, ...]:
+    def unreported(self) -> tuple[str, ...]:
         """The groups that too few sites tell of."""
         named = zip(self.group_names, self.curves, strict=True)
-        return tuple(name for name, curve in named if not curve.told)
+        return tuple(name for name, curve in named if not curve.reported)
 
     @property
     def not_compared(self) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class SurvivalAnalysis(Finding):
         if self.test is None or not self.test.groups:
             return ()
         named = enumerate(zip(self.group_names, self.curves, strict=True))
-        return tuple(n for k, (n, curve) in named if curve.told and k not in self.test.groups)
+        return tuple(n for k, (n, curve) in named if curve.reported and k not in self.test.groups)
 
     @property
     def event_name(self) -> str:
@@ -266,7 +266,7 @@ class SurvivalAnalysis(Finding):
                 observed[k], expected[k] = int(self.test.observed[k]), self.test.expected[k]
         return [
             (name, curve.sites, curve.at_risk[0], sum(curve.events), *curve.median, d, e)
-            if curve.told
+            if curve.reported
             else (name, curve.sites, *(None,) * 7)
             for name, curve, d, e in zip(
                 self.group_names, self.curves, observed, expected, strict=True
@@ -275,7 +275,7 @@ class SurvivalAnalysis(Finding):
 
     def lines(self, n_sites: int) -> list[str]:
         del n_sites  # those that were asked are counted
-        rows = sum(curve.at_risk[0] for curve in self.curves if curve.told)
+        rows = sum(curve.at_risk[0] for curve in self.curves if curve.reported)
         of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
         until = f"up to {self.time} {self.edges[-1]:g}"
         head = f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
@@ -327,7 +327,7 @@ class SurvivalAnalysis(Finding):
         return [
             (name, *row)
             for name, curve in zip(self.group_names, self.curves, strict=True)
-            if curve.told
+            if curve.reported
             for row in zip(
                 self.edges,
                 curve.at_risk,

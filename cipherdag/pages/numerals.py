@@ -31,7 +31,7 @@ def shown(value: float) -> str:
     return f"{value:.4g}"
 
 
-def shown_beside(value: float, spread: float) -> str:
+def shown_among(value: float, spread: float) -> str:
     """A number among others of such a spread: with more digits where four would make them equal."""
     if not 0.0 < spread < abs(value) * LEAST_PRINTED_PLAIN:
         return shown(value)

@@ -103,7 +103,7 @@ def site_sentences(records: Iterable[Release | Counted]) -> Iterable[str]:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
         values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
-        yield f"{_rounds(group)}: {_told(kind, protection, sites, values, sent)}"
+        yield f"{_rounds(group)}: {_release_phrase(kind, protection, sites, values, sent)}"
 
 
 def _rounds(group: list[Release | Counted]) -> str:
@@ -113,7 +113,7 @@ def _rounds(group: list[Release | Counted]) -> str:
     return f"round {first}" if first == last else f"rounds {first}-{last}"
 
 
-def _told(kind: str, protection: str, sites: int, values: int, sent: int) -> str:
+def _release_phrase(kind: str, protection: str, sites: int, values: int, sent: int) -> str:
     what = phrase(kind)
     if values and not kind.startswith("schema-digest"):
         what = f"{values} values ({what})"
@@ -156,5 +156,7 @@ def release_sentence(record: Release) -> str:
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
     algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
-    phrases = _told(record.kind, record.protection, record.sites, record.values, record.bytes)
+    phrases = _release_phrase(
+        record.kind, record.protection, record.sites, record.values, record.bytes
+    )
     return f"{when}: {phrases}."

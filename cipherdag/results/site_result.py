@@ -14,7 +14,7 @@ from typing import Any
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
-from cipherdag.findings.site_differences import OWN_DETAIL
+from cipherdag.findings.site_differences import THIS_SITE_DETAIL
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import SiteDifferences
@@ -63,18 +63,18 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
     compared: list[tuple[SiteDifferences, FloatVector]] = []
-    for step, own_sum in enumerate(sums, start=2):
+    for step, opened_sum in enumerate(sums, start=2):
         if question is None:
             raise OutputError("the record holds more sums than the plan asks for")
-        rounds.append(_round(question, own_sum, len(plan.cohort)))
-        compared += _compared(question, own_sum.array)
-        question = program.replay.advance(step, own_sum.array, len(own_sum.participants))
+        rounds.append(_round(question, opened_sum, len(plan.cohort)))
+        compared += _compared(question, opened_sum.array)
+        question = program.replay.advance(step, opened_sum.array, len(opened_sum.participants))
     if question is not None or program.algorithm is None or not closed:
         raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
     named = replace(facts, names=schema.names, coded=two_categories(schema))
     finding = program.algorithm.conclude(program.replay.outcome, named)
     if compared and (outlying := _standing_out(site, schema, compared)):
-        finding = replace(finding, details={**finding.details, OWN_DETAIL: outlying})
+        finding = replace(finding, details={**finding.details, THIS_SITE_DETAIL: outlying})
     return Run(
         finding=finding,
         algorithm=plan.algorithm,

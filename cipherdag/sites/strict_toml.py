@@ -58,22 +58,22 @@ def convert(table: Mapping[str, Any], kind: type[Kind], **given: object) -> Kind
         raise ValueError(_in_words(str(error))) from None
 
 
-def check_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
+def check_keys(table: Mapping[str, Any], allowed: Sequence[str]) -> None:
     """Refuse a key that is not known.
 
     Raises:
         ValueError: There is one; says which one may be meant.
     """
-    for key in (each for each in table if each not in known):
-        close = get_close_matches(key, known, n=1)
-        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+    for key in (each for each in table if each not in allowed):
+        close = get_close_matches(key, allowed, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(allowed)}"
         raise ValueError(f"unknown key {key!r}; {hint}")
 
 
 def _in_words(said: str) -> str:
     """What msgspec says of a value, such as "Expected `int`, got `str` - at `$.port`"."""
-    what, _, place = said.partition(" - at ")
-    key, item, _ = place.strip("`$.").partition("[")
+    what, _, path = said.partition(" - at ")
+    key, item, _ = path.strip("`$.").partition("[")
     named = what.split("`")[1] if "`" in what else ""
     if what.startswith("Object missing"):
         return f"{key}{'.' * bool(key)}{named} is missing"

@@ -173,12 +173,12 @@ def test_lines_of_a_forest_lie_in_its_frame_in_their_order(ends, ratios, sign):
         estimates=tuple(Estimate("a name", own[1], own[0], own[2]) for own in lines),
     )
     places = [
-        (forest.place(own.low), forest.place(own.value), forest.place(own.high))
+        (forest.position(own.low), forest.position(own.value), forest.position(own.high))
         for _, own in forest.lines()
     ]
     assert all(forest.left <= low <= middle <= high <= forest.right for low, middle, high in places)
     assert forest.left <= forest.nothing <= forest.right
-    ticks = [tick.place for tick in forest.ticks]
+    ticks = [tick.position for tick in forest.ticks]
     assert ticks == sorted(ticks)
     assert all(forest.left - 0.1 <= place <= forest.right + 0.1 for place in ticks)
     assert forest.bottom < forest.height

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from cipherdag import Describe, Federation
-from cipherdag.cli.demo import WAYS
+from cipherdag.cli.demo import VARIANTS
 from cipherdag.cli.main import cli
 from cipherdag.graphs.networks import asia
 
@@ -316,7 +316,9 @@ def test_demo_ends_well(call, tmp_path):
     assert "Of sums, masking and homomorphic encryption gave the same graph." in text
     assert "Bits gave " in text
     assert text.count("SHD") >= 3
-    opened = [json.loads((tmp_path / way / "result.json").read_text("utf-8")) for way, *_ in WAYS]
+    opened = [
+        json.loads((tmp_path / name / "result.json").read_text("utf-8")) for name, *_ in VARIANTS
+    ]
     assert [own["details"].get("reveal") for own in opened] == ["bits", None, None]
     assert opened[1]["edges"] == opened[2]["edges"]
 

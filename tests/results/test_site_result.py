@@ -13,7 +13,7 @@ from hospital_folders import NAMES
 from cipherdag import Describe, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
-from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL
+from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result
 from cipherdag.sites import program
@@ -255,10 +255,10 @@ def compared_run(hospitals, algorithm=COMPARING[0]):
 @pytest.mark.parametrize("algorithm", COMPARING, ids=lambda own: own.name)
 def test_each_site_learns_alone_by_what_it_stands_out(hospitals, algorithm):
     found = compared_run(hospitals, algorithm)
-    assert OWN_DETAIL not in found.details
+    assert THIS_SITE_DETAIL not in found.details
     assert all(own["differs"] or own["coded"] for own in found.details[DETAIL] if not own["given"])
     said = {name: site_result(own) for name, own in hospitals.folders.items()}
-    apart = {name: dict(own.finding.details[OWN_DETAIL]) for name, own in said.items()}
+    apart = {name: dict(own.finding.details[THIS_SITE_DETAIL]) for name, own in said.items()}
     assert {name: list(own) for name, own in apart.items()} == {
         NAMES[0]: ["bmi"],
         NAMES[1]: ["pulse"],
@@ -276,5 +276,5 @@ def test_a_site_without_its_data_still_has_its_result(hospitals, caplog):
     compared_run(hospitals)
     (hospitals.folders[NAMES[0]].path / "data.csv").unlink()
     own = site_result(hospitals.folders[NAMES[0]])
-    assert OWN_DETAIL not in own.finding.details
+    assert THIS_SITE_DETAIL not in own.finding.details
     assert "not compared with the other sites" in caplog.text

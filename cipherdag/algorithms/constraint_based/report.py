@@ -27,10 +27,10 @@ from cipherdag.findings.pag import LearntPAG
 from cipherdag.findings.row_warnings import few_rows_detail, few_rows_warnings
 from cipherdag.findings.site_differences import (
     DETAIL,
-    OWN_DETAIL,
+    THIS_SITE_DETAIL,
     SiteDifferences,
-    own_note,
-    own_panel,
+    site_note,
+    site_panel,
 )
 from cipherdag.findings.unresolved import unresolved_note, unresolved_of, unresolved_panel
 
@@ -65,9 +65,9 @@ def report_on_tests(
         if not warnings and (note := differences.note()):
             notes.append(note)
         panels.append(differences.panel())
-    if outliers := conclusion.details.get(OWN_DETAIL):
-        notes.append(own_note(outliers))
-        panels.append(own_panel(outliers))
+    if outliers := conclusion.details.get(THIS_SITE_DETAIL):
+        notes.append(site_note(outliers))
+        panels.append(site_panel(outliers))
     if "bootstrap" in conclusion.details:
         notes.append(Confidences(conclusion.details["bootstrap"]).note(conclusion.graph))
         limits.append(DRAWN_TWICE)

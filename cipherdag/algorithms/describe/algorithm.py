@@ -27,7 +27,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels.panel import Rows
-from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL, own_note, own_panel
+from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL, site_note, site_panel
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
@@ -172,18 +172,18 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """Sums and counts of single columns."""
         return DISCLOSED
 
-    def report(self, found: Any) -> Report:
+    def report(self, conclusion: Any) -> Report:
         """What to look at before a graph is learnt."""
-        said = remarks(found)
+        said = remarks(conclusion)
         lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
-        cut = (CUT,) if found.details[CUT_DETAIL] else ()
+        cut = (CUT,) if conclusion.details[CUT_DETAIL] else ()
         shown = Rows(
             title=TITLE, note=WHY, columns=("Column", "Found"), rows=said or (("", "nothing odd"),)
         )
         notes, panels = [Note(f"{TITLE}:", (*lines, *cut))], [shown]
-        if at_site := found.details.get(OWN_DETAIL):
-            notes.append(own_note(at_site))
-            panels.append(own_panel(at_site))
+        if at_site := conclusion.details.get(THIS_SITE_DETAIL):
+            notes.append(site_note(at_site))
+            panels.append(site_panel(at_site))
         return Report(panels=tuple(panels), notes=tuple(notes), limits=(*cut, *LIMITS))
 
     def _settings(self, facts: Facts) -> EvidenceSettings:

@@ -23,66 +23,70 @@ NARROW = 0.2
 normal distribution, 0.2 where one in fifty is a hundred times as large."""
 
 
-def remarks(found: Description) -> tuple[tuple[str, str], ...]:
+def remarks(description: Description) -> tuple[tuple[str, str], ...]:
     """Columns, each with one thing that is odd about it; in the order of the columns."""
-    differing = {own["variable"]: own for own in found.details.get(DETAIL, ())}
+    differing = {row["variable"]: row for row in description.details.get(DETAIL, ())}
     return tuple(
         (name, said)
-        for name, own in found.columns.items()
-        for said in (*_of_column(own, found.rows), *_between_sites(differing.get(name, {})))
+        for name, summary in description.columns.items()
+        for said in (
+            *_of_column(summary, description.rows),
+            *_between_sites(differing.get(name, {})),
+        )
     )
 
 
-def _of_column(own: ColumnSummary, rows: int) -> Iterator[str]:
-    if own.beyond:
+def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
+    if summary.beyond:
         yield (
             "a site has a number so large that its column cannot be added: a typing error, or "
             "another unit?"
         )
-    if own.drawn:
+    if summary.drawn:
         yield (
             "a few values of a site lie far from its others, and are drawn in to them: typing "
             "errors, or another unit?"
         )
-    if own.told is None:
+    if summary.told is None:
         yield "not told of: too few sites have enough values"
         return
-    share = own.told / max(rows, 1)
+    share = summary.told / max(rows, 1)
     if share < NEARLY_EMPTY:
         yield f"nearly empty: {share:.1%} of the rows tell a value"
     elif share < MOSTLY_FULL:
         yield f"only {share:.0%} of the rows tell a value"
-    if own.constant:
-        many = "" if own.categories else ", or values too near each other beside their size"
+    if summary.constant:
+        many = "" if summary.categories else ", or values too near each other beside their size"
         yield f"one value only{many}"
-    yield from _of_categories(own) if own.categories else _of_numbers(own)
+    yield from _of_categories(summary) if summary.categories else _of_numbers(summary)
 
 
-def _of_categories(own: ColumnSummary) -> Iterator[str]:
-    if own.merged == 0 and (never := sum(count == 0 for count in own.counts)):
-        yield f"{never} of its {own.categories} categories never occur"
-    if rare := sum(0.0 < most < RARE for _, most in own.shares):
-        yield f"{rare} of its {own.categories} categories have less than {RARE:.0%} of the rows"
-    if own.merged:
+def _of_categories(summary: ColumnSummary) -> Iterator[str]:
+    if summary.merged == 0 and (never := sum(count == 0 for count in summary.counts)):
+        yield f"{never} of its {summary.categories} categories never occur"
+    if rare := sum(0.0 < most < RARE for _, most in summary.shares):
+        yield f"{rare} of its {summary.categories} categories have less than {RARE:.0%} of the rows"
+    if summary.merged:
         yield (
-            f"{own.merged} rows are of categories that few rows of a site have, and are told "
+            f"{summary.merged} rows are of categories that few rows of a site have, and are told "
             "together only"
         )
 
 
-def _of_numbers(own: ColumnSummary) -> Iterator[str]:
-    low, high = own.quantiles[1], own.quantiles[3]
-    if not own.deviation or low is None or high is None:
+def _of_numbers(summary: ColumnSummary) -> Iterator[str]:
+    low, high = summary.quantiles[1], summary.quantiles[3]
+    if not summary.deviation or low is None or high is None:
         return
-    if high - low < NARROW * own.deviation:
+    if high - low < NARROW * summary.deviation:
         yield (
             f"half of the numbers lie within {shown(high - low)} of each other, beside a standard "
-            f"deviation of {shown(own.deviation)}: some lie far off"
+            f"deviation of {shown(summary.deviation)}: some lie far off"
         )
 
 
-def _between_sites(own: Mapping[str, Any]) -> Iterator[str]:
-    if own.get("coded"):
+def _between_sites(difference: Mapping[str, Any]) -> Iterator[str]:
+    if difference.get("coded"):
         yield "some site has one value far from all others, again and again: a missing value?"
-    if own.get("differs"):
-        yield f"distributed differently at the sites, beyond chance (p = {shown(own['p_value'])})"
+    if difference.get("differs"):
+        p_value = shown(difference["p_value"])
+        yield f"distributed differently at the sites, beyond chance (p = {p_value})"

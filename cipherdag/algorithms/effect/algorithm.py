@@ -335,9 +335,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             self.estimator, between=self.between, refute=self.refute, leave_out=left_out
         )
 
-    def report(self, found: EstimatedEffect) -> Report:
+    def report(self, conclusion: EstimatedEffect) -> Report:
         """What makes the estimates doubtful, and what they take for granted."""
-        return reported(found)
+        return reported(conclusion)
 
 
 def _determined(outcome: EffectOutcome, adjust: tuple[int, ...], facts: Facts) -> Iterator[str]:

@@ -145,7 +145,7 @@ def _edge(
     a, b = graph.nodes.index(edge.source), graph.nodes.index(edge.target)
     evidence = edge_tests(outcome, graph.nodes, a, b, closed=closed)
     tested, status = evidence.facts, evidence.status
-    if fitting is not None and (follows := fitting.told_of(edge.source, edge.target)):
+    if fitting is not None and (follows := fitting.edge_sentence(edge.source, edge.target)):
         tested = (*([NOBODY_BOTH] if tested == (NEVER_TOGETHER,) else tested), follows)
         status = ""  # that follows from what groups of sites tested
     words = graph.describe(edge)

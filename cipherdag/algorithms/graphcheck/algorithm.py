@@ -235,21 +235,21 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             *((AT_LEVELS,) if self.closed else ()),
         )
 
-    def report(self, found: CheckedGraph) -> Report:
+    def report(self, conclusion: CheckedGraph) -> Report:
         """Which independences fail, and what a test cannot say."""
         warnings = []
-        if failing := found.failing:
+        if failing := conclusion.failing:
             named = "; ".join(
                 [*map(str, failing[:NAMED]), *(["and others"] if len(failing) > NAMED else [])]
             )
             warnings.append(
-                f"{len(failing)} of {len(found.tests)} independences that the graph implies fail, "
-                f"corrected for their number at {found.alpha:g}: {named}."
+                f"{len(failing)} of {len(conclusion.tests)} independences that the graph implies "
+                f"fail, corrected for their number at {conclusion.alpha:g}: {named}."
             )
-        if undone := found.undone:
+        if undone := conclusion.undone:
             warnings.append(
-                f"{len(undone)} of {len(found.tests)} independences could not be tested: too few "
-                "sites have rows that say something of them."
+                f"{len(undone)} of {len(conclusion.tests)} independences could not be tested: "
+                "too few sites have rows that say something of them."
             )
         return Report(limits=LIMITS, warnings=tuple(warnings))
 

@@ -186,9 +186,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         model = bool(self.adjust)
         return disclosed(steps=model and self.site_effect, sums=model and not self.site_effect)
 
-    def report(self, found: Any) -> Report:
+    def report(self, conclusion: Any) -> Report:
         """Curves, and what makes them doubtful."""
-        return reported(found)
+        return reported(conclusion)
 
     def _position(self, name: str, facts: Facts) -> int:
         """Position of a column; -1 of none."""

@@ -103,7 +103,7 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
 def reported(analysis: SurvivalAnalysis) -> Report:
     """Curves, and what makes them doubtful."""
     names = analysis.group_names
-    curves = [(name, one) for name, one in zip(names, analysis.curves, strict=True) if one.told]
+    curves = [(name, one) for name, one in zip(names, analysis.curves, strict=True) if one.reported]
     panel = Curves(
         title=TITLE,
         note=_note(len(curves)) + NEARBY_EDGES * analysis.restricted,
@@ -131,7 +131,7 @@ def _series(name: str, curve: GroupCurve, edges: tuple[float, ...]) -> Series:
 
 
 def _warnings(analysis: SurvivalAnalysis) -> list[str]:
-    said, left = [], analysis.not_told
+    said, left = [], analysis.unreported
     if left:
         test = "the test leaves it out" if analysis.test else "no test of the groups"
         curve = f"so there is no curve of it, and {test}."
@@ -139,9 +139,9 @@ def _warnings(analysis: SurvivalAnalysis) -> list[str]:
     if analysis.not_compared:
         others = ", ".join(analysis.not_compared)
         said.append(f"The test leaves out {others}, as {FEW_OF_ALL}. {JOIN}")
-    if analysis.test is None and sum(one.told for one in analysis.curves) >= FEWEST_GROUPS:
+    if analysis.test is None and sum(one.reported for one in analysis.curves) >= FEWEST_GROUPS:
         said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
-    if any(one.told and one.sites < analysis.n_sites for one in analysis.curves):
+    if any(one.reported and one.sites < analysis.n_sites for one in analysis.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "
             "without, in these or in a group that they are compared with: what is told is of the "

@@ -30,9 +30,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A place on an axis, in the picture, and the number that stands there."""
+    """A tick of an axis: its position in the picture, and its number."""
 
-    place: float
+    position: float
     value: float
 
 
@@ -93,18 +93,18 @@ class Curves:
         """The interval about the curve as an SVG path; empty without one."""
         if not series.band:
             return ""
-        low = self._line([(x, own) for x, own, _ in series.band])
-        high = self._line([(x, own) for x, _, own in series.band])
+        low = self._line([(x, y) for x, y, _ in series.band])
+        high = self._line([(x, y) for x, _, y in series.band])
         return f"M{low}L{'L'.join(reversed(high.split('L')))}Z"
 
     def _line(self, points: Sequence[tuple[float, float]]) -> str:
         before = [*points[:1], *points[:-1]] if self.steps else points
-        places = [
+        coordinates = [
             f"{self._x(x):.1f},{self._y(y):.1f}"
-            for own, last in zip(points, before, strict=True)
-            for x, y in ([(own[0], last[1]), own] if self.steps else [own])
+            for point, previous in zip(points, before, strict=True)
+            for x, y in ([(point[0], previous[1]), point] if self.steps else [point])
         ]
-        return "L".join(places)
+        return "L".join(coordinates)
 
     def dots(self, series: Series) -> list[tuple[float, float, float, float]]:
         """Places in the picture and numbers of the points: x, y, first and second number."""
@@ -120,7 +120,7 @@ class Curves:
 
     @property
     def _y_range(self) -> tuple[float, float]:
-        ends = [y for series in self.series for own in series.band for y in own[1:]]
+        ends = [y for series in self.series for interval in series.band for y in interval[1:]]
         low, high = _range([*(y for _, y in self._points), *ends])
         # a curve that starts near zero is read better from zero
         return (0.0, high) if 0 < low <= high / 2 else (low, high)

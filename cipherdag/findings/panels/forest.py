@@ -74,8 +74,10 @@ class Forest:
 
     def __post_init__(self) -> None:
         whole = all(
-            math.isfinite(own.low) and math.isfinite(own.high) and own.low <= own.value <= own.high
-            for own in self.estimates
+            math.isfinite(estimate.low)
+            and math.isfinite(estimate.high)
+            and estimate.low <= estimate.value <= estimate.high
+            for estimate in self.estimates
         )
         if not self.estimates or not whole or (self.ratios and self._ends[0] <= 0.0):
             raise ParameterError(f"'{self.title}' needs estimates within finite intervals")
@@ -108,12 +110,12 @@ class Forest:
     @property
     def _line(self) -> float:
         """Height of an estimate with its words."""
-        return INTERVAL + TEXT * max(len(own.words) for own in self.estimates)
+        return INTERVAL + TEXT * max(len(estimate.words) for estimate in self.estimates)
 
     @property
     def nothing(self) -> float:
         """Where no effect lies."""
-        return self.place(1.0 if self.ratios else 0.0)
+        return self.position(1.0 if self.ratios else 0.0)
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
@@ -125,33 +127,33 @@ class Forest:
             decades = range(first, last + 1)
             steps = ROUND if len(decades) <= DECADES else ROUND[:1]
             round_ones = [step * 10.0**ten for ten in decades for step in steps]
-            values = [own for own in round_ones if low <= own <= high]
+            values = [value for value in round_ones if low <= value <= high]
         if len(values) < FEWEST_ROUND:
             values = round_values(low, high)
-        return tuple(Tick(self.place(value), value) for value in values)
+        return tuple(Tick(self.position(value), value) for value in values)
 
     def lines(self) -> list[tuple[float, Estimate]]:
         """Every estimate with the height at which its interval lies."""
         ends = enumerate(self.estimates, start=1)
-        return [(TOP + self._line * k - INTERVAL / 2.0, own) for k, own in ends]
+        return [(TOP + self._line * k - INTERVAL / 2.0, estimate) for k, estimate in ends]
 
-    def said_at(self, height: float, own: Estimate) -> list[tuple[float, str]]:
+    def said_at(self, height: float, estimate: Estimate) -> list[tuple[float, str]]:
         """The words of an estimate, each line with its height, above the interval's."""
         last = height - INTERVAL / 2.0
-        return [(last - TEXT * k, words) for k, words in enumerate(reversed(own.words))]
+        return [(last - TEXT * k, words) for k, words in enumerate(reversed(estimate.words))]
 
-    def place(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """Where a number lies along the axis."""
-        low, high, own = (math.log(x) if self.ratios else x for x in (*self._ends, value))
+        low, high, scaled = (math.log(x) if self.ratios else x for x in (*self._ends, value))
         inner = PLOT * (1.0 - 2.0 * ROOM)
-        return round(self.left + ROOM * PLOT + (own - low) / (high - low) * inner, 1)
+        return round(self.left + ROOM * PLOT + (scaled - low) / (high - low) * inner, 1)
 
     @property
     def _ends(self) -> tuple[float, float]:
         """The outermost numbers, of which no effect is one."""
         nothing = 1.0 if self.ratios else 0.0
-        low = min(nothing, *(own.low for own in self.estimates))
-        high = max(nothing, *(own.high for own in self.estimates))
+        low = min(nothing, *(estimate.low for estimate in self.estimates))
+        high = max(nothing, *(estimate.high for estimate in self.estimates))
         if high - low > CLOSE * max(abs(low), abs(high)):
             return low, high
         return (0.5, 2.0) if self.ratios else (-1.0, 1.0)

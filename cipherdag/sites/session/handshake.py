@@ -131,7 +131,7 @@ class SetUp:
         self._keys = EphemeralKeys.generate()
         self._chance = new_chance()
         self._pair_keys: dict[int, PairKey] = {}
-        self._own_secrets: SharedSecrets | None = None
+        self._drawn_secrets: SharedSecrets | None = None
         self._transcript = b""
         self._offers: Sequence[Offer] = ()
 
@@ -197,22 +197,22 @@ class SetUp:
             The keys sealed for every later site, the context sealed once, and what of it is public.
         """
         context, public_context = PROTECTIONS[self.plan.protection].shared()
-        self._own_secrets = SharedSecrets(
+        self._drawn_secrets = SharedSecrets(
             alignment_key=os.urandom(SHARED_KEY_BYTES),
             context_key=os.urandom(SHARED_KEY_BYTES),
             sum_key=os.urandom(SHARED_KEY_BYTES),
         )
         content = encode(SharedContent(context=context, schema=self._schema))
-        plaintext = encode(self._own_secrets)
+        plaintext = encode(self._drawn_secrets)
         sealed = tuple(
             seal(self._pair_keys[later], SECRETS_PURPOSE, plaintext, self._transcript)
             for later in range(1, len(self._names))
         )
-        key = PairKey(self._own_secrets.context_key)
+        key = PairKey(self._drawn_secrets.context_key)
         return sealed, seal(key, CONTENT_PURPOSE, content, self._transcript), public_context
 
     def _shared(self, sealed: bytes, content: bytes) -> tuple[SharedSecrets, SharedContent]:
-        secrets = self._own_secrets
+        secrets = self._drawn_secrets
         if secrets is None:
             plaintext = unseal(self._pair_keys[0], SECRETS_PURPOSE, sealed, self._transcript)
             secrets = decode(plaintext, SharedSecrets)

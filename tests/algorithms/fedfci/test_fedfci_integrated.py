@@ -193,5 +193,5 @@ def test_a_group_that_contradicts_itself_is_named():
     told = Integrated({"complete": True, "looked_at": 0, "graphs": [], "groups": [apart]})
     assert "Those of A, B do so by themselves." in told.warnings()[0]
     assert told.note() is None
-    assert told.told_of("A", "B") == ""
+    assert told.edge_sentence("A", "B") == ""
     assert not told.panel().rows

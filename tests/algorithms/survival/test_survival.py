@@ -319,7 +319,7 @@ def test_a_group_that_two_sites_have_is_not_told_of():
         by="arm",
         schema=loose(wards()),
     )
-    assert [own.told for own in found.finding.curves] == [False, True]
+    assert [own.reported for own in found.finding.curves] == [False, True]
     assert found.finding.test is None
     assert any("Too few sites tell of new" in own for own in found.report.warnings)
     page = found.page()
@@ -330,11 +330,11 @@ def test_an_empty_group_has_no_curve_and_the_others_are_compared():
     schema = infer_schema([*wards().values(), ward(9, 1).assign(arm="none")])
     found = survived(wards(), by="arm", least=11, schema=schema)
     whole = survived(wards(), by="arm", least=11)
-    assert found.finding.not_told == ("none",)
+    assert found.finding.unreported == ("none",)
     # the codes of the arms are others, and with them what each site draws
     assert found.finding.test.statistic == pytest.approx(whole.finding.test.statistic, rel=0.25)
     assert found.finding.test.dof == 1
-    assert [own for own in found.finding.curves if own.told] == list(whole.finding.curves)
+    assert [own for own in found.finding.curves if own.reported] == list(whole.finding.curves)
     assert "no curve of it, and the test leaves it out." in " ".join(found.report.warnings)
 
 
