@@ -265,7 +265,7 @@ class DataError(CipherdagError):
         file: The file or frame concerned.
         column: The column concerned.
         rows: Number of rows read.
-        place: What the file's user calls the row concerned, such as "row 5 of the file".
+        location: What the file's user calls the row concerned, such as "row 5 of the file".
         site: Name of the site, if known.
         remedy: What to do.
     """
@@ -282,12 +282,12 @@ class DataError(CipherdagError):
         file: str = "",
         column: str | None = None,
         rows: int | None = None,
-        place: str = "",
+        location: str = "",
         site: str | None = None,
         remedy: str = "",
     ) -> None:
         super().__init__(message, site=site, remedy=remedy)
-        self.file, self.place = file, place
+        self.file, self.location = file, location
         self.column = column
         self.rows = rows
 

@@ -97,7 +97,7 @@ def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> 
     Sites that lack the same columns, by `unmeasured_at`, are at least --min-sites. Where they are
     fewer, those that are most alike lack the columns of both: the schema that says so is written.
     """
-    from cipherdag.sites.drafts.overlap import made_alike, overlap_remarks, with_overlap
+    from cipherdag.sites.drafts.overlap import overlap_remarks, with_large_groups, with_overlap
     from cipherdag.sites.table.schema import Schema
 
     declared, names = Schema.load(file), [each.strip() for each in sites.split(",") if each.strip()]
@@ -109,7 +109,7 @@ def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> 
     before = {
         name: frozenset(declared.names[v] for v in declared.unmeasured_at(name)) for name in names
     }
-    after = made_alike(before, min_sites)
+    after = with_large_groups(before, min_sites)
     made = with_overlap(declared, after)
     remarks = list(overlap_remarks(made, before, after))
     needed = [

@@ -23,8 +23,8 @@ from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
-    made_alike,
     overlap_remarks,
+    with_large_groups,
     with_overlap,
 )
 from cipherdag.sites.drafts.relations.search import related_columns
@@ -135,7 +135,7 @@ def _load(data: Mapping[str, Data], schema: Schema) -> dict[str, SiteTable]:
 def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schema:
     """The schema that says which sites lack what; what they cannot use therefore is said."""
     before = lacking_columns(data, schema)
-    after = made_alike(before, fewest)
+    after = with_large_groups(before, fewest)
     declared = with_overlap(schema, after)
     for said in overlap_remarks(declared, before, after):
         log.warning("%s", said)

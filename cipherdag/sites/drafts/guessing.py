@@ -52,8 +52,8 @@ def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:
     """Whether many different numbers, of whatever notation, leave little room for other cells."""
     numbers = [other for other in others if is_plain_number(other) or is_other_number(other)]
     rows = sum(values[other] for other in others)
-    told = sum(values[number] for number in numbers)
-    return len(numbers) > FEW_VALUES and told >= _MOSTLY * rows
+    n_numbers = sum(values[number] for number in numbers)
+    return len(numbers) > FEW_VALUES and n_numbers >= _MOSTLY * rows
 
 
 def _guess_declared(
@@ -178,7 +178,7 @@ def _refuse_cell(numbers: Column, site: str, source: TableSource) -> None:
             rows += len(chunk[0])
             reader.read(chunk[reader.position])
         try:
-            reader.raise_fault(table.place)
+            reader.raise_fault(table.location_of)
         except DataError as error:
             error.file, error.rows, error.site = table.file, rows, site or None
             raise

@@ -244,12 +244,12 @@ def _note_hidden(
         if mark is None:
             continue
         row = position if cells.index is None else int((cells.index == position).argmax())
-        place = table.place(first + row)
+        location = table.location_of(first + row)
         hidden[name] = UnreadableDataError(
-            f"the cell in {place} has the invisible character {mark}",
+            f"the cell in {location} has the invisible character {mark}",
             file=table.file,
             column=name,
-            place=place,
+            location=location,
             remedy="Find and remove it in the file, or correct the export.",
         )
         return

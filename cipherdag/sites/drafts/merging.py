@@ -54,24 +54,24 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
         SchemaError: No column is left that takes part.
     """
     by_site = {site: {each.name: each for each in draft.columns} for site, draft in drafts.items()}
-    columns, found = [], []
+    columns, differences = [], []
     for name in sorted({name for each in by_site.values() for name in each}):
         held = {site: draft[name] for site, draft in sorted(by_site.items()) if name in draft}
         lacking = sorted(by_site.keys() - held.keys())
-        column, differences = _merge(name, held)
+        column, of_column = _merge(name, held)
         if column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
-            differences = [*differences, _lacking(name, lacking, by_site)]
-        found += differences
-        undecided = [difference for difference in differences if difference.open]
+            of_column = [*of_column, _lacking(name, lacking, by_site)]
+        differences += of_column
+        undecided = [difference for difference in of_column if difference.open]
         if undecided:
             said = " ".join(f"DECIDE: {each.said} {each.remedy}" for each in undecided)
             column = Column(name, "ignore", comment=said)
         columns.append(column)
     if all(column.kind == "ignore" for column in columns):
-        lines = "; ".join(f"'{each.column}': {each.said}" for each in found[:3])
+        lines = "; ".join(f"'{each.column}': {each.said}" for each in differences[:3])
         raise SchemaError(f"the drafts agree on no column. {lines}")
     relations, differing = _relations(drafts)
-    return Schema(tuple(columns), relations), (*found, *differing)
+    return Schema(tuple(columns), relations), (*differences, *differing)
 
 
 def _relations(
@@ -82,15 +82,15 @@ def _relations(
     for site, draft in sorted(drafts.items()):
         for relation in draft.applied:
             declared.setdefault(relation, []).append(site)
-    kept, found = [], []
+    shared, differences = [], []
     for relation, sites in sorted(declared.items(), key=lambda each: each[0].columns):
         able = [site for site, entry in drafts.items() if {*relation.columns} <= {*entry.names}]
         if len(sites) == len(able):
-            kept.append(relation)
+            shared.append(relation)
             continue
         said = f"{relation.in_words()} by {quoted(sites)} only."
-        found.append(Difference(relation.columns[0], said, _NOT_EVERYWHERE))
-    return tuple(kept), found
+        differences.append(Difference(relation.columns[0], said, _NOT_EVERYWHERE))
+    return tuple(shared), differences
 
 
 _NOT_EVERYWHERE = (
@@ -117,26 +117,26 @@ def _merge(name: str, held: Drafts) -> tuple[Column, list[Difference]]:
     kinds = {site: draft.kind for site, draft in held.items()}
     if set(kinds.values()) == {"ignore"}:
         return Column(name, "ignore"), []
-    kind, found = _kind(name, held)
-    if any(each.open for each in found):
-        return Column(name, "ignore"), found
+    kind, differences = _kind(name, held)
+    if any(each.open for each in differences):
+        return Column(name, "ignore"), differences
     fields: dict[str, object] = {"kind": kind, "allow_constant": _any(held, "allow_constant")}
     fields["unmeasured_at"] = tuple(site for draft in held.values() for site in draft.unmeasured_at)
     parts: list[Callable[[str, Drafts], tuple[dict[str, object], list[Difference]]]]
     parts = [_texts, _plausible, _concepts, _labels]
     parts += {"discrete": [_categories], "binned": [_edges]}.get(kind, [])
     for part in parts:
-        own_fields, own_found = part(name, held)
-        fields |= own_fields
-        found += own_found
-    if any(each.open for each in found):
-        return Column(name, "ignore"), found
+        kind_fields, kind_differences = part(name, held)
+        fields |= kind_fields
+        differences += kind_differences
+    if any(each.open for each in differences):
+        return Column(name, "ignore"), differences
     missing = tuple(sorted({text for draft in held.values() for text in draft.missing}))
     both = set(missing) & set(fields.get("categories", ()))  # type: ignore[call-overload]
     if both:
         said = f"'{min(both)}' is a category in one draft and a missing value in another."
-        return Column(name, "ignore"), [*found, Difference(name, said, _DECIDE, open=True)]
-    return replace(Column(name, "ignore"), missing=missing, **fields), found  # type: ignore[arg-type]
+        return Column(name, "ignore"), [*differences, Difference(name, said, _DECIDE, open=True)]
+    return replace(Column(name, "ignore"), missing=missing, **fields), differences  # type: ignore[arg-type]
 
 
 _DECIDE = "Decide which, write it in every draft, and merge again."
@@ -165,7 +165,7 @@ def _kind(name: str, held: Drafts) -> tuple[str, list[Difference]]:
 def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
     """Unit and date rule: what a number means."""
     fields: dict[str, object] = {}
-    found = []
+    differences = []
     for key in ("unit", "date"):
         given = {site: getattr(draft, key) for site, draft in held.items()}
         values = set(given.values()) - {""}
@@ -174,12 +174,12 @@ def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]
         if len(values) > 1:
             said = f"{key} is {_by_value({s: v for s, v in given.items() if v})}."
             remedy = "Convert the numbers at one of them, and write the same in every draft."
-            found.append(Difference(name, said, remedy, open=True))
+            differences.append(Difference(name, said, remedy, open=True))
         elif values and silent:
             said = f"{key} '{min(values)}' is not said in {quoted(silent)}."
             remedy = "Taken for all; ask them." if key == "unit" else "Say it there, too."
-            found.append(Difference(name, said, remedy, open=key == "date"))
-    return fields, found
+            differences.append(Difference(name, said, remedy, open=key == "date"))
+    return fields, differences
 
 
 def _plausible(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
@@ -190,16 +190,18 @@ def _plausible(name: str, held: Drafts) -> tuple[dict[str, object], list[Differe
     if len(set(ranges.values())) == 1:
         return {"plausible": (low, high)}, []
     said = f"plausible is {_by_value({s: f'{a:g} to {b:g}' for s, (a, b) in ranges.items()})}."
-    apart = max(each[0] for each in ranges.values()) > min(each[1] for each in ranges.values())
-    remedy = "They do not overlap: are these different units?" if apart else "The widest is taken."
-    return {"plausible": (low, high)}, [Difference(name, said, remedy, open=apart)]
+    disjoint = max(each[0] for each in ranges.values()) > min(each[1] for each in ranges.values())
+    remedy = (
+        "They do not overlap: are these different units?" if disjoint else "The widest is taken."
+    )
+    return {"plausible": (low, high)}, [Difference(name, said, remedy, open=disjoint)]
 
 
 def _concepts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
     """Codes by vocabulary; two codes of one may be two things."""
     vocabularies = sorted({key for draft in held.values() for key, _ in draft.concepts})
     merged: list[tuple[str, tuple[str, ...]]] = []
-    found = []
+    differences = []
     for vocabulary in vocabularies:
         given = {
             site: tuple(sorted(codes))
@@ -211,8 +213,10 @@ def _concepts(name: str, held: Drafts) -> tuple[dict[str, object], list[Differen
         if len(set(given.values())) > 1:
             listed = {site: " and ".join(codes) for site, codes in given.items()}
             said = f"{vocabulary} is {_by_value(listed)}."
-            found.append(Difference(name, said, "Is this one measurement? " + _DECIDE, open=True))
-    return {"concepts": tuple(merged)}, found
+            differences.append(
+                Difference(name, said, "Is this one measurement? " + _DECIDE, open=True)
+            )
+    return {"concepts": tuple(merged)}, differences
 
 
 def _labels(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
@@ -233,25 +237,25 @@ def _edges(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]
 
 def _categories(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
     given = {site: draft.categories for site, draft in held.items()}
-    known: dict[str, str] = {
+    declared: dict[str, str] = {
         text: category
         for draft in held.values()
         for category, texts in draft.synonyms
         for text in texts
     }
-    shared = shared_categories(given, known)
-    found = [Difference(name, said, remedy) for said, remedy in shared.remarks]
+    shared = shared_categories(given, declared)
+    differences = [Difference(name, said, remedy) for said, remedy in shared.remarks]
     order = _order(held, shared.spelled)
     if order is None:
         said = "its categories are in an order, and not in the same one."
-        found.append(Difference(name, said, _DECIDE, open=True))
+        differences.append(Difference(name, said, _DECIDE, open=True))
     synonyms: Listed = shared.synonyms
     fields: dict[str, object] = {
         "categories": order or shared.categories,
         "ordered": _any(held, "ordered"),
         "synonyms": synonyms,
     }
-    return fields, found
+    return fields, differences
 
 
 def _order(held: Drafts, spelled: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -265,8 +269,10 @@ def _order(held: Drafts, spelled: Mapping[str, str]) -> tuple[str, ...] | None:
         return ()
     longest = max(orders, key=len)
     whole = set(spelled.values()) == set(longest)
-    kept = all(tuple(each for each in longest if each in order) == order for order in orders)
-    return longest if whole and kept else None
+    is_consistent = all(
+        tuple(each for each in longest if each in order) == order for order in orders
+    )
+    return longest if whole and is_consistent else None
 
 
 def _any(held: Drafts, mark: str) -> bool:

@@ -26,17 +26,17 @@ Lacking = Mapping[str, frozenset[str]]
 
 def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str, frozenset[str]]:
     """The variables that every site's file lacks, or that the schema says it did not measure."""
-    found = {}
+    lacking = {}
     for site, source in data.items():
         with open_table(source, site=site) as table:
             declared = (
                 variable.name for variable in schema.variables if site in variable.unmeasured_at
             )
-            found[site] = frozenset({*schema.names} - {*table.names} | {*declared})
-    return found
+            lacking[site] = frozenset({*schema.names} - {*table.names} | {*declared})
+    return lacking
 
 
-def made_alike(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]]:
+def with_large_groups(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]]:
     """What sites lack once every group of sites that lack the same is large enough.
 
     The smallest group joins the one with which the fewest columns of sites are given up, until none
@@ -76,13 +76,13 @@ def with_overlap(schema: Schema, lacking: Lacking) -> Schema:
         SchemaError: Nothing is left that some site has.
     """
     columns = []
-    for own in schema.columns:
-        sites = tuple(site for site, names in lacking.items() if own.name in names)
-        whole = len(sites) == len(lacking) and own.name in schema.names
+    for column in schema.columns:
+        sites = tuple(site for site, names in lacking.items() if column.name in names)
+        whole = len(sites) == len(lacking) and column.name in schema.names
         if whole:
-            columns.append(replace(own, kind="ignore", label=False, unmeasured_at=()))
+            columns.append(replace(column, kind="ignore", label=False, unmeasured_at=()))
         else:
-            columns.append(replace(own, unmeasured_at=sites) if sites else own)
+            columns.append(replace(column, unmeasured_at=sites) if sites else column)
     return replace(schema, columns=tuple(columns))
 
 

@@ -28,24 +28,24 @@ class SharedCategories:
     @property
     def categories(self) -> tuple[str, ...]:
         """The categories: whole numbers by size, texts by code point."""
-        found = set(self.spelled.values())
-        if all(map(is_integer_text, found)):
-            return tuple(sorted(found, key=int))
-        return tuple(sorted(found))
+        spellings = set(self.spelled.values())
+        if all(map(is_integer_text, spellings)):
+            return tuple(sorted(spellings, key=int))
+        return tuple(sorted(spellings))
 
     @property
     def synonyms(self) -> Listed:
         """The other spellings of every category that has some."""
         pairs = sorted(self.spelled.items())
-        found = (
+        by_category = (
             (category, tuple(text for text, each in pairs if each == category != text))
             for category in self.categories
         )
-        return tuple((category, texts) for category, texts in found if texts)
+        return tuple((category, texts) for category, texts in by_category if texts)
 
 
 def shared_categories(
-    given: Mapping[str, Sequence[str]], known: Mapping[str, str]
+    given: Mapping[str, Sequence[str]], declared: Mapping[str, str]
 ) -> SharedCategories:
     """The categories of all drafts, each in the spelling that most of them use.
 
@@ -54,11 +54,13 @@ def shared_categories(
 
     Args:
         given: The categories of every draft.
-        known: Synonyms that drafts give already, by spelling.
+        declared: Synonyms that drafts give already, by spelling.
     """
     used = Counter(text for categories in given.values() for text in set(categories))
     truths = all(_two_truths(categories) for categories in given.values())
-    groups = grouped([*sorted(used), *sorted(known.keys() - used.keys())], known, truths=truths)
+    groups = grouped(
+        [*sorted(used), *sorted(declared.keys() - used.keys())], declared, truths=truths
+    )
     spelled: dict[str, str] = {}
     remarks = []
     for group in groups:
@@ -82,12 +84,12 @@ def shared_categories(
 
 
 def grouped(
-    texts: Sequence[str], known: Mapping[str, str], *, truths: bool
+    texts: Sequence[str], declared: Mapping[str, str], *, truths: bool
 ) -> list[tuple[str, ...]]:
     """The texts in groups that spell one category each."""
     groups: list[tuple[set[str], list[str]]] = []
     for text in texts:
-        keys = set(loose_forms(text)) | {f"\0{known.get(text, text)}"}
+        keys = set(loose_forms(text)) | {f"\0{declared.get(text, text)}"}
         if truths and (truth := truth_value(text)) is not None:
             keys.add(f"\1{truth}")
         same = [group for group in groups if group[0] & keys]

@@ -61,16 +61,16 @@ def column_suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
     distinct = np.array(sorted(numbers))
     counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
     odd = [text for text in texts if text not in plain]
-    found = suspicious_numbers(distinct, counts)
+    suspicions = suspicious_numbers(distinct, counts)
     if column.kind == "continuous" and odd:
-        found.append(_odd_cells(odd))
+        suspicions.append(_odd_cells(odd))
     if column.kind == "discrete":
-        found += suspicious_categories(column.categories) + suspicious_dates(texts)
+        suspicions += suspicious_categories(column.categories) + suspicious_dates(texts)
         padded = [text for text in odd if (text.lstrip("0") or "0") in plain]
-        found += [_padded(padded)] if padded else []
+        suspicions += [_padded(padded)] if padded else []
         others = [text for text in odd if not (text in padded or stands_for_missing(text))]
-        found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
-    return found
+        suspicions += [_odd_cells(others)] * (0 < len(others) < len(numbers))
+    return suspicions
 
 
 def _padded(texts: Sequence[str]) -> Suspicion:
@@ -85,9 +85,9 @@ def _padded(texts: Sequence[str]) -> Suspicion:
 
 def _odd_cells(odd: Sequence[str]) -> Suspicion:
     """Cells that are no numbers, among numbers; a word that may name somebody is not written."""
-    known = sorted(text for text in odd if stands_for_missing(text))
-    named = f", such as '{known[0]}'" if known else ""
-    marks = ", ".join(f'"{each}"' for each in known)
+    missing_marks = sorted(text for text in odd if stands_for_missing(text))
+    named = f", such as '{missing_marks[0]}'" if missing_marks else ""
+    marks = ", ".join(f'"{each}"' for each in missing_marks)
     notation = all(map(is_other_number, odd))
     what = "numbers in another notation" if notation else "words"
     remedy = f"If they mean a missing value, write missing = [{marks or '...'}]; or correct them."
@@ -108,37 +108,39 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
     if len(distinct) < 3:
         return []
     marks = _sentinels(distinct, counts)
-    kept = ~np.isin(distinct, marks)
-    found = []
+    is_measured = ~np.isin(distinct, marks)
+    suspicions = []
     if len(marks):
         listed = ", ".join(f"{mark:g}" for mark in marks)
-        found.append(
+        suspicions.append(
             Suspicion(
                 "a number that often marks a missing value",
                 f"{listed} lies apart from all other numbers and often marks a missing value.",
                 f"If so, write missing = [{listed}].",
             )
         )
-    found += _far(distinct[kept], counts[kept]) or _skewed(distinct[kept], counts[kept])
-    return found + (_codes(distinct[kept]) if counts.sum() >= _FEWEST_CODES else [])
+    suspicions += _far(distinct[is_measured], counts[is_measured]) or _skewed(
+        distinct[is_measured], counts[is_measured]
+    )
+    return suspicions + (_codes(distinct[is_measured]) if counts.sum() >= _FEWEST_CODES else [])
 
 
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one, or that often mark a missing value."""
-    found = _words(categories)
+    suspicions = _words(categories)
     groups = grouped(categories, {}, truths=True)
     for group in (entry for each in groups for entry in _of_one_number(each) if len(entry) > 1):
         # words before numbers, small letters before capitals
         first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
         listed = ", ".join(f'"{other}"' for other in others)
-        found.append(
+        suspicions.append(
             Suspicion(
                 "two spellings of a category",
                 f"'{first}' and {' and '.join(map(repr, others))} look like one category.",
                 f'If so, keep one of them and write synonyms = {{ "{first}" = [{listed}] }}.',
             )
         )
-    return found
+    return suspicions
 
 
 def _of_one_number(group: Sequence[str]) -> list[list[str]]:
@@ -200,23 +202,23 @@ def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
     inner = {
         name: np.quantile(each, [0.05, 0.5, 0.95]) for name, each in present.items() if len(each)
     }
-    found = []
+    suspicions = []
     for name, (low, middle, high) in inner.items():
         others = [each for other, each in inner.items() if other != name]
         middles = float(np.median([each[1] for each in others])) if others else 0.0
         if np.sign(middle) * np.sign(middles) <= 0 or len(present[name]) < 20:
             continue
         ratio = float(middle) / middles  # which may be beyond all floats, as inf
-        apart = all(low > each[2] for each in others) or all(high < each[0] for each in others)
-        if apart and not 1 / 3 < ratio < 3:
-            found.append(
+        disjoint = all(low > each[2] for each in others) or all(high < each[0] for each in others)
+        if disjoint and not 1 / 3 < ratio < 3:
+            suspicions.append(
                 Suspicion(
                     "another unit at one site",
                     f"The numbers of '{name}' are about {ratio:.2g} times those of the others.",
                     "Is this another unit? Convert them, and declare unit and plausible.",
                 )
             )
-    return found if len(found) < len(inner) else found[:1]
+    return suspicions if len(suspicions) < len(inner) else suspicions[:1]
 
 
 def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -234,9 +236,9 @@ def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDAr
         if low <= value <= high:
             continue
         negative_alone = value < 0 <= low
-        apart = min(abs(value - low), abs(value - high)) > spread
+        distant = min(abs(value - low), abs(value - high)) > spread
         frequent = abs(value) >= 99 and times >= 5 and times > 3 * most
-        if negative_alone or apart or frequent:
+        if negative_alone or distant or frequent:
             marks.append(value)
     if _odd_zero(distinct, counts):
         marks.append(0.0)
@@ -245,10 +247,10 @@ def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDAr
 
 def _odd_zero(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
     """Whether 0 stands in several rows, far below numbers that are all positive."""
-    place = int(np.searchsorted(distinct, 0.0))
-    if place >= len(distinct) or distinct[place] != 0.0 or counts[place] < 2:
+    zero_index = int(np.searchsorted(distinct, 0.0))
+    if zero_index >= len(distinct) or distinct[zero_index] != 0.0 or counts[zero_index] < 2:
         return False
-    above, times = distinct[place + 1 :], counts[place + 1 :]
+    above, times = distinct[zero_index + 1 :], counts[zero_index + 1 :]
     if len(above) < 10:
         return False
     middle, deviation = _robust(above, times)

@@ -58,14 +58,14 @@ def _equal(table: SiteTable) -> Iterator[Suspicion]:
     """Rows that stand there several times."""
     _, first, times = np.unique(_marks(table), return_index=True, return_counts=True)
     each = int(np.gcd.reduce(times))
-    told_apart = table.values is not None and any(
+    distinguishable = table.values is not None and any(
         len(np.unique(entry)) > MOSTLY_DISTINCT * len(first)
         for entry in table.values[first].T
         if not np.isnan(entry).any()
     )
     repeats = table.rows - len(first)
     if (each > 1 and len(first) >= FEWEST_KINDS) or (
-        told_apart and repeats > max(FEWEST_KINDS, MOST_REPEATED * table.rows)
+        distinguishable and repeats > max(FEWEST_KINDS, MOST_REPEATED * table.rows)
     ):
         yield Suspicion(
             "rows that stand there several times",
@@ -76,13 +76,13 @@ def _equal(table: SiteTable) -> Iterator[Suspicion]:
 
 def _marks(table: SiteTable) -> NDArray[np.uint64]:
     """A number for each row, shape (n,), equal for equal rows and hardly for others."""
-    found = np.zeros(table.rows, dtype=np.uint64)
+    digests = np.zeros(table.rows, dtype=np.uint64)
     for part in (table.codes, table.values):
         for column in () if part is None else part.T:
             bits = np.nan_to_num(column.astype(np.float64), nan=MISSING) + 0.0  # -0 is 0
-            found = (found ^ bits.view(np.uint64)) * FACTOR
-            found ^= found >> np.uint64(29)
-    return found
+            digests = (digests ^ bits.view(np.uint64)) * FACTOR
+            digests ^= digests >> np.uint64(29)
+    return digests
 
 
 def _serial(table: SiteTable) -> Iterator[Suspicion]:
@@ -113,9 +113,9 @@ def _ranked(entry: ColumnValues) -> Numbers:
     values = comparable(entry)
     missing = np.isnan(values)
     ranks = np.unique(values[~missing], return_inverse=True)[1].astype(np.float64)
-    found = np.full(len(values), np.nan)
-    found[~missing] = ranks
-    return found
+    ranked = np.full(len(values), np.nan)
+    ranked[~missing] = ranks
+    return ranked
 
 
 def _in_order(ranks: Numbers) -> bool:
@@ -148,14 +148,16 @@ def _follows_itself(values: Numbers) -> bool:
 
 def table_suspicions(table: SiteTable) -> list[tuple[str, Suspicion]]:
     """Columns, "" for the rows, with what is odd about them; details may hold values."""
-    found = [("", each) for each in row_suspicions(table)]
+    suspicions = [("", each) for each in row_suspicions(table)]
     for position, column in enumerate(table.schema.variables):
         if column.kind == "discrete":
-            found += [(column.name, entry) for entry in suspicious_categories(column.categories)]
+            suspicions += [
+                (column.name, entry) for entry in suspicious_categories(column.categories)
+            ]
         counted = None if column.date else _counted(table, position, column)
         if counted is not None:
-            found += [(column.name, entry) for entry in suspicious_numbers(*counted)]
-    return found
+            suspicions += [(column.name, entry) for entry in suspicious_numbers(*counted)]
+    return suspicions
 
 
 def _counted(
@@ -169,11 +171,11 @@ def _counted(
         values = table.values[:, position]
         distinct, counts = np.unique(np.extract(~np.isnan(values), values), return_counts=True)
         return distinct, counts.astype(np.int64)
-    known = [parse_number(category) for category in column.categories]
-    if table.codes is None or not known or None in known:
+    numerals = [parse_number(category) for category in column.categories]
+    if table.codes is None or not numerals or None in numerals:
         return None
     codes = table.codes[:, position]
-    counts = np.bincount(np.extract(codes >= 0, codes), minlength=len(known)).astype(np.int64)
-    numbers = np.array(known, dtype=np.float64)
-    order = [place for place in np.argsort(numbers).tolist() if counts[place]]
+    counts = np.bincount(np.extract(codes >= 0, codes), minlength=len(numerals)).astype(np.int64)
+    numbers = np.array(numerals, dtype=np.float64)
+    order = [index for index in np.argsort(numbers).tolist() if counts[index]]
     return numbers[order], counts[order]

@@ -77,22 +77,22 @@ class ColumnTally:
 
     def values(self) -> Counter[str]:
         """How often every value occurs, in normal form; "" where there is none."""
-        found: Counter[str] = Counter()
+        occurrences: Counter[str] = Counter()
         for text, times in self._texts.items():
-            found[normalise_value(text)] += times
+            occurrences[normalise_value(text)] += times
         if self._numbers:
             distinct, counts = self._distinct()
             for value, times in zip(distinct.tolist(), counts.tolist(), strict=True):
-                found[normalise_value(number_text(value))] += times
-        return found
+                occurrences[normalise_value(number_text(value))] += times
+        return occurrences
 
     def _distinct(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """The different numbers of all tables, NaN the last, and how often each occurs."""
         if len(self._numbers) > 1:
             values, times = (np.concatenate(each) for each in zip(*self._numbers, strict=True))
-            distinct, place = np.unique(values, return_inverse=True)
+            distinct, inverse = np.unique(values, return_inverse=True)
             counts = np.zeros(len(distinct), dtype=np.int64)
-            np.add.at(counts, place, times)
+            np.add.at(counts, inverse, times)
             self._numbers = [(distinct, counts)]
         return self._numbers[0]
 

@@ -28,7 +28,7 @@ from cipherdag.protocol.plan import Plan, check_session_digits
 from cipherdag.sites.private_files import write_private
 
 EXPIRES = timedelta(days=14)
-MAX_KEPT = 200
+MAX_STORED_RUNS = 200
 MAX_WAITING = 50
 ASKED_FILE = "asked.json"
 _DOMAIN = b"cipherdag decision"
@@ -67,8 +67,8 @@ def how_to_decide(session: str) -> str:
 
 
 def _commands(session: str) -> str:
-    own = session[:8]
-    return f'`cipherdag site approve {own}`, or `cipherdag site deny {own} --why "..."`'
+    prefix = session[:8]
+    return f'`cipherdag site approve {prefix}`, or `cipherdag site deny {prefix} --why "..."`'
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,8 @@ class Approvals:
         runs = self.runs()
         if sum(map(self.waits, runs)) >= MAX_WAITING:
             raise PolicyRefusedError(TOO_MANY_WAIT)
-        for run in [run for run in runs if self.expired(run)][: max(len(runs) - MAX_KEPT + 1, 0)]:
+        for run in [run for run in runs if self.expired(run)][
+            : max(len(runs) - MAX_STORED_RUNS + 1, 0)
+        ]:
             with writing(self.folder / run.session):
                 (self.folder / run.session / ASKED_FILE).unlink(missing_ok=True)

@@ -28,14 +28,14 @@ def fault_of_rule(rule: str) -> str:
     low, dots, high = allowed.partition("..")
     if dots and float(low) > float(high):
         return f"no number is allowed by {rule!r}, as {low} is above {high}"
-    known: set[str] = set()
+    parameter_names: set[str] = set()
     for algorithm in algorithm_names():
         with contextlib.suppress(ImportError):  # what cannot be imported cannot run here at all
-            own = algorithm_class(algorithm)
-            known |= {*parameters_of(own), *own.retired}
-        if name in known:  # the others need not be imported
+            algorithm_type = algorithm_class(algorithm)
+            parameter_names |= {*parameters_of(algorithm_type), *algorithm_type.retired}
+        if name in parameter_names:  # the others need not be imported
             return ""
-    close = get_close_matches(name, sorted(known))
+    close = get_close_matches(name, sorted(parameter_names))
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
     return f"no algorithm has the parameter '{name}' of {rule!r}{hint}"
 
@@ -44,8 +44,8 @@ def parameters_used(plan: Plan) -> dict[str, Any]:
     """The parameters that a plan runs with: one that it leaves out has its default."""
     usual = {}
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
-        known = parameters_of(algorithm_class(plan.algorithm))
-        usual = {name: each.written(each.default) for name, each in known.items()}
+        parameters = parameters_of(algorithm_class(plan.algorithm))
+        usual = {name: each.written(each.default) for name, each in parameters.items()}
     return {**usual, **plan.parameters}
 
 

@@ -154,9 +154,9 @@ def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
         if other.algorithm != plan.algorithm:
             lines.append(f"{when}: it ran {other.algorithm}.")
             continue
-        changed = _changes(_told(other), _told(plan))
-        told = printable("; ".join(changed)) or "no difference but its date and purpose"
-        lines.append(f"{when}: {told}.")
+        changed = _changes(_compared_settings(other), _compared_settings(plan))
+        changes = printable("; ".join(changed)) or "no difference but its date and purpose"
+        lines.append(f"{when}: {changes}.")
     return lines
 
 
@@ -165,7 +165,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def _told(plan: Plan) -> dict[str, Any]:
+def _compared_settings(plan: Plan) -> dict[str, Any]:
     return {
         **plan.parameters,
         "seed": plan.seed,
@@ -184,16 +184,18 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 def _parameter_lines(plan: Plan) -> Iterator[str]:
     """Each parameter that is not as usual, in words; then all others with their values."""
-    known = parameters_of(algorithm_class(plan.algorithm))
+    declared = parameters_of(algorithm_class(plan.algorithm))
     usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
     changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
     for name in changed:
         value, before = plan.parameters[name], usual.get(name)
         usually = "" if before == "" else f", usually {_shown(before)}"  # a name has no usual one
-        yield printable(f"Parameter {name} is {_shown(value)}{usually}. {known[name].help}")
+        yield printable(f"Parameter {name} is {_shown(value)}{usually}. {declared[name].help}")
     others = "All other parameters" if changed else "All parameters"
-    told = [f"{key} {_shown(each)}" for key, each in plan.parameters.items() if key not in changed]
-    yield printable(f"{others} are as usual: {', '.join(told)}; random seed {plan.seed}.")
+    unchanged = [
+        f"{key} {_shown(each)}" for key, each in plan.parameters.items() if key not in changed
+    ]
+    yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
 
 
 def _shown(value: Any) -> str:

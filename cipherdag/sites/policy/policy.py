@@ -174,9 +174,9 @@ class Policy:
             table = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise _invalid(f"this is not TOML: {error}") from error
-        known = {item.name for item in fields(cls)}
+        keys = {item.name for item in fields(cls)}
         for key in table:
-            if key not in known:
+            if key not in keys:
                 raise _invalid(f"unknown key {key!r}")
         defaults = cls()
         return cls(**{key: _value(key, getattr(defaults, key), table[key]) for key in table})
@@ -359,8 +359,8 @@ def _texts(key: str, value: Any) -> frozenset[str]:
 def _names(key: str, value: Any) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise _invalid(f"{key} is not a list of names")
-    known = {"questions": QUESTION_KINDS, "protections": PROTECTING}.get(key)
+    allowed = {"questions": QUESTION_KINDS, "protections": PROTECTING}.get(key)
     for name in value:
-        if not _NAME.fullmatch(name) or (known is not None and name not in known):
+        if not _NAME.fullmatch(name) or (allowed is not None and name not in allowed):
             raise _invalid(f"{key} names {name!r}, which is not known")
     return frozenset(value)

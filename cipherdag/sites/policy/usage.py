@@ -108,10 +108,10 @@ class TestBudget:
             return 0
         try:
             stored = json.loads(self.path.read_text("utf-8"))
-            known, count = str(stored["day"]), int(stored["tests"])
+            stored_day, count = str(stored["day"]), int(stored["tests"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SiteNotReadyError(
                 f"{self.path.name} cannot be read, so today's tests are not known",
                 remedy="Find out who altered it; without the file the day counts from zero.",
             ) from error
-        return count if known == day else 0
+        return count if stored_day == day else 0

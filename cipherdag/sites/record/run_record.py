@@ -88,15 +88,17 @@ class RunRecord:
         """
         if session:
             check_session_digits(session)
-        found = sorted(runs.glob(f"{session}*/{PLAN_FILE}"), key=lambda path: path.stat().st_mtime)
-        if not found or (session and len(found) > 1):
+        folders = sorted(
+            runs.glob(f"{session}*/{PLAN_FILE}"), key=lambda path: path.stat().st_mtime
+        )
+        if not folders or (session and len(folders) > 1):
             raise OutputError(
-                f"{len(found)} runs of this site start with '{session}'"
+                f"{len(folders)} runs of this site start with '{session}'"
                 if session
                 else "no run has taken place at this site",
                 remedy="See `cipherdag site status`, which lists them.",
             )
-        return cls(found[-1].parent)
+        return cls(folders[-1].parent)
 
     @property
     def digest(self) -> bytes:

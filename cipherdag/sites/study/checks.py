@@ -106,10 +106,10 @@ def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[
 
 def _looked_up(host: str, port: int) -> CheckResult:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return CheckResult("DNS", "fail", f"the name {host} cannot be looked up", FIXES["unknown"])
-    return CheckResult("DNS", "ok", f"{host} is {found[0][4][0]}")
+    return CheckResult("DNS", "ok", f"{host} is {addresses[0][4][0]}")
 
 
 def _through(proxy: ForwardProxy) -> CheckResult:

@@ -71,11 +71,11 @@ def examine(
         return [*_versions(flare=True), failed]
     findings = list(_versions(flare=settings.datasite is None))
     findings.append(CheckResult("site.toml", "ok", f"site '{settings.name}'"))
-    policy, found = _policy(site)
-    findings += found
+    policy, results = _policy(site)
+    findings += results
     findings += _keys(site)
-    study, found = _study(site)
-    findings += found
+    study, results = _study(site)
+    findings += results
     findings += _clock(site, study, clock())
     if settings.datasite is None:
         findings += _connection(site, settings, study, clock())
@@ -85,15 +85,15 @@ def examine(
 
 
 def _versions(*, flare: bool) -> Iterator[CheckResult]:
-    found = f"Python {platform.python_version()}, cipherdag {version('cipherdag')}"
+    versions = f"Python {platform.python_version()}, cipherdag {version('cipherdag')}"
     if not flare:
-        yield CheckResult("versions", "ok", found)
+        yield CheckResult("versions", "ok", versions)
         return
     try:
-        yield CheckResult("versions", "ok", f"{found}, nvflare {version('nvflare')}")
+        yield CheckResult("versions", "ok", f"{versions}, nvflare {version('nvflare')}")
     except PackageNotFoundError:
         yield CheckResult(
-            "versions", "fail", f"{found}, no nvflare", "Run `pip install 'cipherdag[flare]'`."
+            "versions", "fail", f"{versions}, no nvflare", "Run `pip install 'cipherdag[flare]'`."
         )
 
 
@@ -107,12 +107,12 @@ def _policy(site: SiteFolder) -> tuple[Policy | None, list[CheckResult]]:
         counted(len(policy.algorithms), "algorithm"),
         counted(policy.min_sites, "site"),
     )
-    found = f"{allowed}, {fewest} or more, {approval}"
+    detail = f"{allowed}, {fewest} or more, {approval}"
     if not policy.allow_unprotected:
-        return policy, [CheckResult("policy.toml", "ok", found)]
-    found += "; answers may leave in the clear"
+        return policy, [CheckResult("policy.toml", "ok", detail)]
+    detail += "; answers may leave in the clear"
     fix = "Set allow_unprotected = false unless the data are made up."
-    return policy, [CheckResult("policy.toml", "warn", found, fix)]
+    return policy, [CheckResult("policy.toml", "warn", detail, fix)]
 
 
 def _keys(site: SiteFolder) -> Iterator[CheckResult]:
@@ -134,8 +134,8 @@ def _study(site: SiteFolder) -> tuple[Study | None, list[CheckResult]]:
     except CipherdagError as error:
         state = "warn" if not site.study_path.exists() else "fail"
         return None, [CheckResult("study", state, error.message, error.remedy)]  # type: ignore[arg-type]
-    found = f"'{study.name}', version {study.version}, {len(study.sites)} sites"
-    return study, [CheckResult("study", "ok", found)]
+    detail = f"'{study.name}', version {study.version}, {len(study.sites)} sites"
+    return study, [CheckResult("study", "ok", detail)]
 
 
 def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[CheckResult]:
@@ -214,20 +214,20 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
 
 
 def without_values(error: DataError) -> tuple[str, str]:
-    """What is wrong with the data, where, and what to do; what is said of a cell may quote it."""
+    """Describe a fault of the data, its location and its remedy, without a value of a cell."""
     if isinstance(error, UnreadableDataError):
         return error.message, error.remedy
-    fix = type(error).default_remedy if error.place else error.remedy
+    fix = type(error).default_remedy if error.location else error.remedy
     column = f"column '{error.column}'" if error.column else ""
-    where = ", ".join(filter(None, (column, error.place)))
+    where = ", ".join(filter(None, (column, error.location)))
     return f"{error.summary} ({where})" if where else error.summary, fix
 
 
 def _suspicions(table: SiteTable) -> CheckResult:
     """What looks like a mistake, by column and without a value."""
-    found = table_suspicions(table)
+    suspicions = table_suspicions(table)
     odd = dict.fromkeys(
-        f"'{column}': {each.kind}" if column else each.kind for column, each in found
+        f"'{column}': {each.kind}" if column else each.kind for column, each in suspicions
     )
     if not odd:
         return CheckResult("odd values", "ok", "nothing looks like a mistake")
@@ -241,8 +241,8 @@ def _suspicions(table: SiteTable) -> CheckResult:
 
 def _relations(table: SiteTable) -> CheckResult:
     """Columns that follow from others here, against those that the schema declares."""
-    found, declared = {*related_columns(table)}, {*table.schema.applied}
-    missing = sorted(each.in_words() for each in found - declared)
+    relations, declared = {*related_columns(table)}, {*table.schema.applied}
+    missing = sorted(each.in_words() for each in relations - declared)
     wrong = sorted(each.in_words() for each in declared if contradicted(each, table))
     if missing or wrong:
         said = [f"not declared: {each}" for each in missing]
@@ -329,10 +329,12 @@ def _memory(table: SiteTable) -> CheckResult:
         return CheckResult(
             "memory", "ok", f"not known on this system; a run may need {needed:.1f} GB"
         )
-    found = f"{free:.1f} GB free, a run may need {needed:.1f} GB"
+    detail = f"{free:.1f} GB free, a run may need {needed:.1f} GB"
     if free < needed:
-        return CheckResult("memory", "warn", found, "Close other programs or use a larger machine.")
-    return CheckResult("memory", "ok", found)
+        return CheckResult(
+            "memory", "warn", detail, "Close other programs or use a larger machine."
+        )
+    return CheckResult("memory", "ok", detail)
 
 
 def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[CheckResult]:

@@ -149,8 +149,8 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         lines.append("# policy.toml.")
         for key, comment in _COMMENTS.items():
             lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
-        own = self.datasite.dumps() if self.datasite is not None else ""
-        return "\n".join(lines) + "\n" + (self.source.dumps() or _NO_SOURCE) + own
+        datasite = self.datasite.dumps() if self.datasite is not None else ""
+        return "\n".join(lines) + "\n" + (self.source.dumps() or _NO_SOURCE) + datasite
 
     @classmethod
     def load(cls, path: Path) -> SiteSettings:

@@ -206,19 +206,19 @@ def check_newcomer(request: Request, study: Study) -> None:
     Raises:
         CohortError: It is one.
     """
-    for known in study.sites:
-        same_name = known.name.lower() == request.name.lower()
-        same_key = known.identity == request.identity
+    for member in study.sites:
+        same_name = member.name.lower() == request.name.lower()
+        same_key = member.identity == request.identity
         if same_name and not same_key:
             raise CohortError(
-                f"the name is taken: the study knows '{known.name}' with another key",
+                f"the name is taken: the study knows '{member.name}' with another key",
                 site=request.name,
                 remedy="If this is another hospital, have it choose another name. If it is the "
                 "same one with a new folder, revoke the old entry and enrol it under a new name.",
             )
         if same_key and not same_name:
             raise CohortError(
-                f"the study knows its key as '{known.name}'",
+                f"the study knows its key as '{member.name}'",
                 site=request.name,
                 remedy="Have it make a folder of its own with `cipherdag site new`: a folder must "
                 "not be copied, and a site that is enrolled keeps its name.",
@@ -312,7 +312,7 @@ def check_approval(
     unsigned = msgspec.structs.replace(approval, signature=b"")
     try:
         verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, encoded(unsigned))
-        known = check_study(approval.signed)
+        approved = check_study(approval.signed)
     except SignatureError:
         raise SignatureError(
             "the approval is not as the coordinator signed it",
@@ -323,19 +323,19 @@ def check_approval(
             f"the approval is for '{approval.site}', not for '{site}'",
             remedy=f"Activate {site}.approval; this one belongs to the other site.",
         )
-    if known.name != study:
+    if approved.name != study:
         raise SignatureError(
-            f"the approval is for the study '{known.name}', not for '{study}'",
+            f"the approval is for the study '{approved.name}', not for '{study}'",
             remedy="Ask the coordinator for the study's name; if it is that of the approval, "
             "correct study in site.toml and send a new request.",
         )
-    if known.pinned.get(site) != identity:
+    if approved.pinned.get(site) != identity:
         raise SignatureError(
             "the study names another identity key for this site than its own",
             remedy="Is this the folder whose request was approved? If it was made anew since, "
             "send its request, under another name.",
         )
-    return known
+    return approved
 
 
 def coordinator_fingerprint(identity: bytes, root: str) -> str:

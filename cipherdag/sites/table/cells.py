@@ -85,14 +85,14 @@ class RawTable:
         types: What a database or DataFrame declares of every column, None where it does not say;
             empty for a source that declares nothing.
         file: What errors call the table, once it is opened.
-        place: What its user calls a row, by its position among all rows that were read.
+        location_of: What its user calls a row, by its position among all rows that were read.
     """
 
     names: tuple[str, ...]
     chunks: Iterator[Sequence[Cells]] = field(repr=False)
     types: tuple[ColumnType | None, ...] = ()
     file: str = ""
-    place: Callable[[int], str] = field(default=below_header, repr=False)
+    location_of: Callable[[int], str] = field(default=below_header, repr=False)
 
     def count_rows(self) -> int:
         """Read the remaining rows only to count them."""

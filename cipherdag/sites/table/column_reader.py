@@ -120,32 +120,32 @@ class ColumnReader:
         codes[np.isnan(values)] = MISSING_CODE
         return codes
 
-    def raise_fault(self, place: Callable[[int], str]) -> None:
+    def raise_fault(self, location_of: Callable[[int], str]) -> None:
         """Raise the error for the first bad cell, if there was one.
 
         Args:
-            place: What the table's user calls a row.
+            location_of: What the table's user calls a row.
         """
         if self._fault is not None:
             row, text = self._fault
-            raise self._error(text, place(row))
+            raise self._error(text, location_of(row))
         if self._implausible is not None:
             row, number = self._implausible
             low, high = self.column.plausible
             unit = f" {self.column.unit}" if self.column.unit else ""
             raise NotNumericError(
-                f"{number:.6g} in {place(row)} is not between {low:g} and {high:g}{unit}",
+                f"{number:.6g} in {location_of(row)} is not between {low:g} and {high:g}{unit}",
                 column=self.column.name,
-                place=place(row),
+                location=location_of(row),
                 remedy="Correct the cell or its unit, declare it as missing, or widen plausible in "
                 "schema.toml.",
             )
 
-    def _error(self, text: str, place: str) -> DataError:
+    def _error(self, text: str, location: str) -> DataError:
         name = self.column.name
         if self.column.kind == "discrete":
             count = self.column.cardinality
-            message = f"{_cell(text, place)} is none of {count} categories"
+            message = f"{_cell(text, location)} is none of {count} categories"
             near, remedy = nearest(normalise_value(text), self.column.categories), ""
             if near is not None:
                 shown = _shown(text.strip())
@@ -155,10 +155,12 @@ class ColumnReader:
                     "column in schema.toml, or correct the file."
                 )
             remedy = _if_missing(text) or remedy
-            return UnknownCategoryError(message, column=name, place=place, remedy=remedy)
+            return UnknownCategoryError(message, column=name, location=location, remedy=remedy)
         what = "no date" if self._date_rule else "no finite number"
-        message = f"{_cell(text, place)} is {what}"
-        return NotNumericError(message, column=name, place=place, remedy=self._number_remedy(text))
+        message = f"{_cell(text, location)} is {what}"
+        return NotNumericError(
+            message, column=name, location=location, remedy=self._number_remedy(text)
+        )
 
     def _number_remedy(self, text: str) -> str:
         """What to do about a cell that is no number, as its look tells."""
@@ -224,11 +226,11 @@ class ColumnReader:
 
     def _parse_dates(self, cells: TextCells) -> tuple[ValueArray, int]:
         values, bad = np.full(len(cells.texts), np.nan), -1
-        known: dict[str, float | None] = {}
+        parsed: dict[str, float | None] = {}
         for position, text in enumerate(cells.texts):
-            if text not in known:
-                known[text] = self._date(text, cells.notation)
-            number = known[text]
+            if text not in parsed:
+                parsed[text] = self._date(text, cells.notation)
+            number = parsed[text]
             if number is not None:
                 values[position] = number
             elif bad < 0:
@@ -253,7 +255,7 @@ class MarksReader:
         self.position = position
         self.blocks: list[NDArray[np.bool_]] = []
         self._column = column
-        self._places = {normalise_value(name): place for place, name in enumerate(names)}
+        self._positions = {normalise_value(name): index for index, name in enumerate(names)}
         self._width = len(names)
         self._none = frozenset(("", *column.missing))
         self._rows = 0
@@ -265,11 +267,11 @@ class MarksReader:
         marks = np.zeros((len(cells.texts), self._width), dtype=bool)
         bad: list[int] = []
         for row, text in enumerate(cells.texts):
-            places = self._named(text)
-            if places is None:
+            positions = self._named(text)
+            if positions is None:
                 bad.append(row)
             else:
-                marks[row, places] = True
+                marks[row, positions] = True
         index = np.arange(len(marks)) if cells.index is None else cells.index
         faults = np.flatnonzero(np.isin(index, bad))
         if len(faults) and self._fault is None:
@@ -278,28 +280,28 @@ class MarksReader:
         self._rows += len(index)
         self.blocks.append(marks[index])
 
-    def raise_fault(self, place: Callable[[int], str]) -> None:
+    def raise_fault(self, location_of: Callable[[int], str]) -> None:
         """Raise the error for the first bad cell, if there was one."""
         if self._fault is None:
             return
         row, text = self._fault
         raise UnknownCategoryError(
-            f"{_cell(text, place(row))} names an intervention on no variable of the study",
+            f"{_cell(text, location_of(row))} names an intervention on no variable of the study",
             column=self._column.name,
-            place=place(row),
+            location=location_of(row),
             remedy="Name variables of the schema, several separated by ';', or declare the text "
             "in `missing` if it stands for no intervention.",
         )
 
     def _named(self, text: str) -> list[int] | None:
-        """Places of the variables that a cell names; None where one is unknown."""
+        """The positions of the variables that a cell names; None where one is unknown."""
         whole = normalise_value(text)
         if whole in self._none:
             return []
-        parts = [whole] if whole in self._places else whole.split(_SEPARATOR)
-        places = [self._places.get(normalise_value(part)) for part in parts]
-        known = [place for place in places if place is not None]
-        return known if len(known) == len(places) else None
+        parts = [whole] if whole in self._positions else whole.split(_SEPARATOR)
+        positions = [self._positions.get(normalise_value(part)) for part in parts]
+        complete = [position for position in positions if position is not None]
+        return complete if len(complete) == len(positions) else None
 
 
 def _by_row(cells: TextCells, values: ValueArray, bad: int) -> tuple[ValueArray, int]:
@@ -321,5 +323,5 @@ def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "..."
 
 
-def _cell(text: str, place: str) -> str:
-    return f"{_shown(text)!r} in {place}"
+def _cell(text: str, location: str) -> str:
+    return f"{_shown(text)!r} in {location}"

@@ -51,7 +51,7 @@ def open_csv(path: Path, description: FileDescription = AS_USUAL) -> Iterator[Ra
             rows = _Rows(text, path, description)
             lines = iter(rows)
             names = _names(next(lines, None), description, path)
-            yield RawTable(names, _chunks(lines), place=rows.place)
+            yield RawTable(names, _chunks(lines), location_of=rows.location)
 
 
 def _check_encoding(head: bytes, description: FileDescription) -> None:
@@ -144,7 +144,7 @@ class _Rows:
         self._read = 0
         self._blank: list[int] = []  # how many rows of data came before each blank one
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """A row of data, counted from 0, as a spreadsheet counts it."""
         return f"row {self._header + 1 + row + bisect_right(self._blank, row)} of the file"
 
@@ -176,7 +176,7 @@ class _Rows:
                 self._header, width = number, len(row)
             elif len(row) != width:
                 raise UnreadableDataError(
-                    f"{self.place(self._read)} has {len(row)} fields but the header has {width}",
+                    f"{self.location(self._read)} has {len(row)} fields but the header has {width}",
                     remedy=f"Give every row {width} fields; quote a text that holds "
                     f"'{self._description.delimiter}'.",
                 )

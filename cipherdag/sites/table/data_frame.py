@@ -67,10 +67,10 @@ class _Columns(Sequence["Cells"]):
     def __getitem__(self, column: slice) -> list[Cells]: ...
 
     def __getitem__(self, column: int | slice) -> Cells | list[Cells]:
-        places = range(self._width)[column]
-        if isinstance(places, range):
-            return [self._made(place) for place in places]
-        return self._made(places)
+        positions = range(self._width)[column]
+        if isinstance(positions, range):
+            return [self._made(position) for position in positions]
+        return self._made(positions)
 
 
 def declared_type(series: pd.Series) -> ColumnType | None:
@@ -182,18 +182,20 @@ def open_parquet(path: Path, _description: FileDescription) -> Iterator[RawTable
         with _whole():
             file = pq.ParquetFile(raw)
             schema = file.schema_arrow
-            kept = [v for v, name in enumerate(schema.names) if not _SAVED_INDEX.fullmatch(name)]
-            types = tuple(_type(file, schema.field(v)) for v in kept)
-        if not kept:
+            positions = [
+                v for v, name in enumerate(schema.names) if not _SAVED_INDEX.fullmatch(name)
+            ]
+            types = tuple(_type(file, schema.field(v)) for v in positions)
+        if not positions:
             raise EmptyDataError("there are no columns", rows=file.metadata.num_rows)
-        names = tuple(normalise_name(schema.names[v]) for v in kept)
-        yield RawTable(names, _blocks(file, kept), types=types)
+        names = tuple(normalise_name(schema.names[v]) for v in positions)
+        yield RawTable(names, _blocks(file, positions), types=types)
 
 
-def _blocks(file: Any, kept: list[int]) -> Iterator[list[Cells]]:
+def _blocks(file: Any, positions: list[int]) -> Iterator[list[Cells]]:
     with _whole():
         for batch in file.iter_batches(batch_size=BATCH_ROWS):
-            yield [arrow_cells(batch.column(v)) for v in kept]
+            yield [arrow_cells(batch.column(v)) for v in positions]
 
 
 def _type(file: Any, field: Any) -> ColumnType | None:

@@ -61,7 +61,7 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
         if names is None:
             raise EmptyDataError(f"the sheet '{sheet.title}' is empty", rows=0)
         header = tuple(normalise_name("" if name is None else str(name)) for name in names)
-        yield RawTable(header, _chunks(lines), place=rows.place)
+        yield RawTable(header, _chunks(lines), location_of=rows.location)
 
 
 def _check_workbook(path: Path) -> None:
@@ -83,10 +83,10 @@ def _check_workbook(path: Path) -> None:
 
 def _check_merged(sheet: Any, skip: int) -> None:
     """Refuse merged cells: all but the first of them hold nothing."""
-    for own in sorted(sheet.merged_cells.ranges, key=lambda each: each.min_row):
-        if own.max_row > skip and own.size != {"rows": 1, "columns": 1}:
+    for merged in sorted(sheet.merged_cells.ranges, key=lambda each: each.min_row):
+        if merged.max_row > skip and merged.size != {"rows": 1, "columns": 1}:
             raise UnreadableDataError(
-                f"the cells {own.coord} of the sheet '{sheet.title}' are merged",
+                f"the cells {merged.coord} of the sheet '{sheet.title}' are merged",
                 remedy="Unmerge them in Excel, and write the value into each; or declare skip_rows "
                 "if they stand above the header.",
             )
@@ -128,7 +128,7 @@ class _Rows:
         self._skip = skip
         self._numbers: list[int] = []  # of the rows of data, as the sheet shows them
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """A row of data, counted from 0, as Excel counts it."""
         return f"row {self._numbers[row]} of the sheet '{self._sheet.title}'"
 
@@ -138,7 +138,7 @@ class _Rows:
             if number <= self._skip or all(value is None for value in row):
                 continue
             if not width:
-                width = max(place for place, value in enumerate(row, 1) if value is not None)
+                width = max(column for column, value in enumerate(row, 1) if value is not None)
                 yield row[:width]
                 continue
             if any(value is not None for value in row[width:]):

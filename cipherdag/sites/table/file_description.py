@@ -80,12 +80,12 @@ class Notation:
         if self.plain:
             return texts
         other = re.compile(r"[0-9.,\s'+-]*[.,][0-9.,\s'+-]*")
-        found = []
+        numerals = []
         for text in texts:
             numeral = self._numeral(text)
             odd = numeral is None and other.fullmatch(text) and normalise_name(text) not in missing
-            found.append(NO_NUMBER if odd else numeral or text)
-        return found
+            numerals.append(NO_NUMBER if odd else numeral or text)
+        return numerals
 
     def date(self, text: str) -> datetime | None:
         """The moment that a trimmed cell writes, without a time zone, or None."""

@@ -108,15 +108,15 @@ def truth_value(text: str) -> bool | None:
     return None
 
 
-def nearest(text: str, known: Sequence[str]) -> str | None:
-    """The known text that another most likely spells, or None: same loose form, truth, letters."""
+def nearest(text: str, candidates: Sequence[str]) -> str | None:
+    """The candidate that a text most likely spells, or None: same loose form, truth, letters."""
     forms, truth = loose_forms(text), truth_value(text)
-    alike = [each for each in known if forms & loose_forms(each)]
+    matches = [each for each in candidates if forms & loose_forms(each)]
     if truth is not None:
-        alike += [each for each in known if truth_value(each) is truth]
-    by_form = {min(loose_forms(each)): each for each in known}
-    alike += [by_form[each] for each in get_close_matches(min(forms), by_form, 1, _CLOSE)]
-    return next(iter(alike), None)
+        matches += [each for each in candidates if truth_value(each) is truth]
+    by_form = {min(loose_forms(each)): each for each in candidates}
+    matches += [by_form[each] for each in get_close_matches(min(forms), by_form, 1, _CLOSE)]
+    return next(iter(matches), None)
 
 
 def number_text(value: float) -> str:

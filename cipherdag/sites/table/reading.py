@@ -180,7 +180,7 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
         else:
             table = frame_table(source)
             _check_header(table)
-            yield replace(table, file=file, place=lambda row: f"row {row + 1} (.iloc[{row}])")
+            yield replace(table, file=file, location_of=lambda row: f"row {row + 1} (.iloc[{row}])")
     except (UnreadableDataError, EmptyDataError, DuplicateNameError) as error:
         error.file, error.site = error.file or file, site
         raise
@@ -188,16 +188,18 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
 
 def _described(source: str | os.PathLike[str] | DescribedFile) -> DescribedFile:
     """The file and how it is written; a .toml may say so of another file."""
-    own = source if isinstance(source, DescribedFile) else DescribedFile(Path(source), AS_USUAL)
-    if own.path.suffix != ".toml":
-        return own
+    described = (
+        source if isinstance(source, DescribedFile) else DescribedFile(Path(source), AS_USUAL)
+    )
+    if described.path.suffix != ".toml":
+        return described
     try:
-        inner = DescribedFile.load(own.path)
+        inner = DescribedFile.load(described.path)
     except OSError:
-        return own  # whoever opens it next says why
+        return described  # whoever opens it next says why
     if inner is None:
-        return own
-    if own.description != AS_USUAL:
+        return described
+    if described.description != AS_USUAL:
         raise UnreadableDataError("two descriptions are given", remedy="Leave one of them out.")
     return inner
 
@@ -226,7 +228,11 @@ def _as_described(table: RawTable, description: FileDescription) -> RawTable:
     """The table with the names of the schema, its cells with the notation of the file."""
     if description == AS_USUAL:
         return table
-    kept = [place for place, name in enumerate(table.names) if name or not description.skip_unnamed]
+    positions = [
+        position
+        for position, name in enumerate(table.names)
+        if name or not description.skip_unnamed
+    ]
     notation = description.notation
 
     def noted(cells: Cells) -> Cells:
@@ -234,9 +240,9 @@ def _as_described(table: RawTable, description: FileDescription) -> RawTable:
 
     return replace(
         table,
-        names=description.names(tuple(table.names[place] for place in kept)),
-        types=tuple(table.types[place] for place in kept) if table.types else (),
-        chunks=([noted(chunk[place]) for place in kept] for chunk in table.chunks),
+        names=description.names(tuple(table.names[position] for position in positions)),
+        types=tuple(table.types[position] for position in positions) if table.types else (),
+        chunks=([noted(chunk[position]) for position in positions] for chunk in table.chunks),
     )
 
 

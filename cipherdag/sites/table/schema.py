@@ -269,7 +269,7 @@ def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
     tables = content.get("relations", [])
     if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
         raise SchemaError("relations are tables, each with form and columns under [[relations]]")
-    found = []
+    relations = []
     for table in tables:
         try:
             read = msgspec.convert(table, Relation[str])
@@ -281,8 +281,8 @@ def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
         names = tuple(map(normalise_name, read.columns))
         if len({*names}) < max(len(names), len(("one", "other"))):
             raise SchemaError("a relation is of two or more different columns")
-        found.append(Relation(read.form, names))
-    return tuple(found)
+        relations.append(Relation(read.form, names))
+    return tuple(relations)
 
 
 def _relation_toml(relation: Relation[str]) -> str:
@@ -300,10 +300,10 @@ def _column(name: str, table: object) -> Column:
     if "kind" not in table:
         raise SchemaError('kind is missing, such as kind = "continuous"', column=name)
     try:
-        own = convert(table, _ColumnTable)
+        fields = convert(table, _ColumnTable)
     except ValueError as error:
         raise SchemaError(str(error), column=name) from error
-    values = msgspec.structs.asdict(own)
+    values = msgspec.structs.asdict(fields)
     for key in ("categories", "missing"):
         values[key] = tuple(map(str, values[key]))
     for key in ("synonyms", "concepts"):
@@ -331,12 +331,12 @@ def _column_toml(column: Column) -> str:
         if items:
             lines.append(f"{key} = [{items}]")
     lines += [f"{each} = {_quoted(said)}" for each in _TEXTS if (said := getattr(column, each))]
-    for own in _TABLES:
+    for table_key in _TABLES:
         pairs = ", ".join(
             f"{_quoted(key)} = [{', '.join(map(_quoted, texts))}]"
-            for key, texts in getattr(column, own)
+            for key, texts in getattr(column, table_key)
         )
-        lines += [f"{own} = {{ {pairs} }}"] if pairs else []
+        lines += [f"{table_key} = {{ {pairs} }}"] if pairs else []
     lines += [f"{key} = true" for key in _MARKS if getattr(column, key)]
     return "\n".join((*lines, ""))
 

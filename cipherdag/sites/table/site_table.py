@@ -221,9 +221,9 @@ def load_table(
     )
     try:
         for reader in readers.values():
-            reader.raise_fault(table.place)
+            reader.raise_fault(table.location_of)
         if marks is not None:
-            marks.raise_fault(table.place)
+            marks.raise_fault(table.location_of)
         _check_varies(loaded, list(readers))
     except DataError as error:
         error.file, error.rows, error.site = table.file, rows, site

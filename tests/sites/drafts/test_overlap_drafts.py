@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cipherdag.errors import SchemaError
 from cipherdag.sites.drafts.merging import merge_schemas
-from cipherdag.sites.drafts.overlap import made_alike, overlap_remarks, with_overlap
+from cipherdag.sites.drafts.overlap import overlap_remarks, with_large_groups, with_overlap
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema
 
@@ -24,10 +24,10 @@ LACKING = st.lists(
 
 @given(LACKING, st.integers(1, 5))
 def test_groups_are_large_enough_and_nobody_lacks_less(lacking, fewest):
-    made = made_alike(lacking, fewest)
+    made = with_large_groups(lacking, fewest)
     assert min(Counter(made.values()).values()) >= min(fewest, len(lacking))
     assert all(made[site] >= own for site, own in lacking.items())
-    assert made_alike(made, fewest) == made
+    assert with_large_groups(made, fewest) == made
     assert {*made.values()} <= {
         frozenset().union(
             *(
@@ -46,12 +46,12 @@ def test_groups_are_large_enough_and_nobody_lacks_less(lacking, fewest):
 def test_the_order_of_the_sites_is_nothing_to_it(lacking, fewest, random):
     turned = list(lacking.items())
     random.shuffle(turned)
-    assert made_alike(dict(turned), fewest) == made_alike(lacking, fewest)
+    assert with_large_groups(dict(turned), fewest) == with_large_groups(lacking, fewest)
 
 
 @given(LACKING, st.integers(1, 5))
 def test_what_is_given_up_or_never_tested_is_said_and_the_schema_reads_back(lacking, fewest):
-    made = made_alike(lacking, fewest)
+    made = with_large_groups(lacking, fewest)
     schema = with_overlap(SCHEMA, made)
     assert Schema.loads(schema.dumps()) == schema
     gone = {*NAMES} - {*schema.names}
@@ -75,7 +75,7 @@ def test_two_groups_join_where_that_costs_least():
     lacking = {
         f"s{k}": frozenset(own) for k, own in enumerate(["a", "a", "ab", "ab", "ef", "ef", "ef"])
     }
-    made = made_alike(lacking, 3)
+    made = with_large_groups(lacking, 3)
     assert [sorted(own) for own in made.values()] == [["a", "b"]] * 4 + [["e", "f"]] * 3
 
 

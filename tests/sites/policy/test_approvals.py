@@ -287,7 +287,7 @@ def test_a_flood_of_runs_that_ask_fills_no_disk_and_drops_none_that_waits(approv
 
 
 def test_what_has_expired_is_forgotten_the_oldest_first(approvals, monkeypatch):
-    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_KEPT", 20)
+    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_STORED_RUNS", 20)
     for number in range(23):
         approvals.clock.now += EXPIRES / 10
         asked(approvals, plan(seed=number))
@@ -295,7 +295,7 @@ def test_what_has_expired_is_forgotten_the_oldest_first(approvals, monkeypatch):
 
 
 def test_a_denial_outlives_any_number_of_other_runs(approvals, monkeypatch):
-    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_KEPT", 5)
+    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_STORED_RUNS", 5)
     denied = plan()
     asked(approvals, denied)
     approvals.decide(denied.session.hex(), "denied", OWN)

@@ -304,7 +304,7 @@ def test_rows_of_a_frame_are_counted_as_pandas_does_too():
     frame = pd.DataFrame({"u": [1.0, 2.0, np.inf], "v": [1, 2, 3]}, index=[7, 8, 9])
     with pytest.raises(errors.NotNumericError, match=r"row 3 \(\.iloc\[2\]\)") as caught:
         load_table(frame, CONTINUOUS)
-    assert caught.value.place == "row 3 (.iloc[2])"
+    assert caught.value.location == "row 3 (.iloc[2])"
 
 
 def test_numbers_that_are_1_and_text_1_clash_as_names():

@@ -81,7 +81,7 @@ def comparable(entry: ColumnValues) -> Numbers:
 
 def column_values(tables: Sequence[SiteTable]) -> list[ColumnValues]:
     """The columns that vary, of all rows of tables of one schema."""
-    found = []
+    values = []
     for position, column in enumerate(tables[0].schema.variables):
         if column.cardinality == 0:
             number = np.concatenate([entry.values[:, position] for entry in tables])  # type: ignore[index]
@@ -89,11 +89,11 @@ def column_values(tables: Sequence[SiteTable]) -> list[ColumnValues]:
         else:
             codes = np.concatenate([entry.codes[:, position] for entry in tables])  # type: ignore[index]
             codes = codes.astype(np.int64)
-            known = [parse_number(text) for text in column.categories]
-            entry = ColumnValues(column.name, _numbers(codes, known), codes, continuous=False)
+            numerals = [parse_number(text) for text in column.categories]
+            entry = ColumnValues(column.name, _numbers(codes, numerals), codes, continuous=False)
         if entry.varies:
-            found.append(entry)
-    return found
+            values.append(entry)
+    return values
 
 
 def _few(number: Numbers) -> Codes | None:
@@ -103,18 +103,18 @@ def _few(number: Numbers) -> Codes | None:
     if len(np.unique(some[~np.isnan(some)])) > most:
         return None
     there = ~np.isnan(number)
-    distinct, place = np.unique(number[there], return_inverse=True)
+    distinct, inverse = np.unique(number[there], return_inverse=True)
     if len(distinct) > most:
         return None
     codes = np.full(len(number), -1, dtype=np.int64)
-    codes[there] = place
+    codes[there] = inverse
     return codes
 
 
-def _numbers(codes: Codes, known: Sequence[float | None]) -> Numbers | None:
+def _numbers(codes: Codes, numerals: Sequence[float | None]) -> Numbers | None:
     """Numbers of categories that are numbers, or two."""
-    values = [entry for entry in known if entry is not None]
-    if not known or len(values) < len(known):
+    values = [entry for entry in numerals if entry is not None]
+    if not numerals or len(values) < len(numerals):
         present = np.unique(codes[codes >= 0])
         if len(present) != TWO_VALUES:
             return None
@@ -141,22 +141,22 @@ def _by_codes(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
     if not coded:
         return
     sample = np.column_stack([columns[v].codes[few] for v in coded])  # type: ignore[index]
-    for place, a in enumerate(coded):
-        entry = sample[:, place]
+    for index, a in enumerate(coded):
+        entry = sample[:, index]
         _, first, back = np.unique(entry, return_index=True, return_inverse=True)
         ahead = sample[first][back]
         fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
         for other in np.flatnonzero(fits.all(axis=0)).tolist():
-            if other != place and _determined_by(columns[a].codes, columns[coded[other]].codes):
+            if other != index and _determined_by(columns[a].codes, columns[coded[other]].codes):
                 yield a, coded[other]
 
 
-def joint_steps(columns: Sequence[ColumnValues], found: set[Step]) -> Iterator[tuple[int, ...]]:
+def joint_steps(columns: Sequence[ColumnValues], pairwise: set[Step]) -> Iterator[tuple[int, ...]]:
     """Columns that follow from two others together and from neither alone, each after the two.
 
     Args:
         columns: At most `MOST_JOINED` of few values; of more none is looked for.
-        found: What follows from one column alone.
+        pairwise: The steps from one column to another.
     """
     coded = [v for v, entry in enumerate(columns) if entry.codes is not None]
     if not 0 < len(coded) <= MOST_JOINED:
@@ -172,9 +172,9 @@ def joint_steps(columns: Sequence[ColumnValues], found: set[Step]) -> Iterator[t
         ahead = sample[first][back]
         fits = (sample == ahead) | (ahead < 0) | (sample < 0) | (entry < 0)[:, None]
         a, b = coded[one], coded[other]
-        for place in np.flatnonzero(fits.all(axis=0)).tolist():
-            then = coded[place]
-            alone = {(a, then), (b, then), (a, b), (b, a)} & found
+        for index in np.flatnonzero(fits.all(axis=0)).tolist():
+            then = coded[index]
+            alone = {(a, then), (b, then), (a, b), (b, a)} & pairwise
             if (
                 then not in (a, b)
                 and not alone

@@ -37,26 +37,26 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
     What holds in all rows of several sites together holds at each of them.
     """
     columns = column_values(tables)
-    found = steps(columns)
-    leader = _leaders(len(columns), found)
-    kept = [v for v, entry in enumerate(leader) if entry == v]
+    determined = steps(columns)
+    leader = _leaders(len(columns), determined)
+    leaders = [v for v, entry in enumerate(leader) if entry == v]
     relations = [
         _relation("coded", columns, (leader[v], v)) for v in range(len(columns)) if leader[v] != v
     ]
-    direct = _direct({(leader[a], leader[b]) for a, b in found if leader[a] != leader[b]})
-    for v in kept:
+    direct = _direct({(leader[a], leader[b]) for a, b in determined if leader[a] != leader[b]})
+    for v in leaders:
         dummies = [b for a, b in sorted(direct) if a == v and columns[b].two_valued]
         if len(dummies) >= FEWEST_DUMMIES and _together(columns, dummies, v):
             relations.append(_relation("coded", columns, (v, *dummies)))
             direct -= {(v, b) for b in dummies}
     relations += [_relation("function", columns, (b, a)) for a, b in direct]
-    sums = list(constant_sums([columns[v] for v in kept]))
-    known = {name for relation in sums for name in relation.columns}
-    alone = [columns[v] for v in kept]
+    sums = list(constant_sums([columns[v] for v in leaders]))
+    summed = {name for relation in sums for name in relation.columns}
+    alone = [columns[v] for v in leaders]
     relations += [
         _relation("function", alone, (then, a, b))
         for a, b, then in joint_steps(alone, steps(alone))
-        if not {alone[v].name for v in (a, b, then)} <= known
+        if not {alone[v].name for v in (a, b, then)} <= summed
     ]
     relations += sums
     return tuple(sorted(set(relations), key=lambda entry: (entry.form, entry.columns)))
@@ -87,21 +87,23 @@ def _relation(form: str, columns: Sequence[ColumnValues], which: Sequence[int]) 
     return Relation(form, tuple(columns[v].name for v in which))  # type: ignore[arg-type]
 
 
-def _leaders(count: int, found: set[Step]) -> list[int]:
+def _leaders(count: int, determined: set[Step]) -> list[int]:
     """The first of the columns that each is a copy of, itself where it is none."""
     leader = list(range(count))
-    for a, b in sorted(found):
-        if a < b and (b, a) in found:
+    for a, b in sorted(determined):
+        if a < b and (b, a) in determined:
             leader[b] = min(leader[b], leader[a])
     return leader
 
 
-def _direct(found: set[Step]) -> set[Step]:
+def _direct(determined: set[Step]) -> set[Step]:
     """The steps but those that follow from two others."""
     after: dict[int, set[int]] = {}
-    for a, b in found:
+    for a, b in determined:
         after.setdefault(a, set()).add(b)
-    return {(a, b) for a, b in found if not any(b in after.get(c, ()) for c in after[a] if c != b)}
+    return {
+        (a, b) for a, b in determined if not any(b in after.get(c, ()) for c in after[a] if c != b)
+    }
 
 
 def _together(columns: Sequence[ColumnValues], dummies: Sequence[int], whole: int) -> bool:

@@ -40,14 +40,14 @@ PAIR = 2
 def constant_sums(columns: Sequence[ColumnValues]) -> Iterator[Relation[str]]:
     """Relations of numbers: sums, products, and sets of which one is set in every row."""
     numbers = [entry for entry in columns if entry.number is not None]
-    known = set()
+    exact_columns = set()
     for entry in _related(numbers, "sum"):
-        known.add(frozenset(entry.columns))
+        exact_columns.add(frozenset(entry.columns))
         yield entry
     positive = [entry for entry in numbers if entry.continuous and np.nanmin(_number(entry)) > 0.0]
     for entry in _related(positive, "product"):
         # a power of one column has its order, and pairs in the same order are found as such
-        if len(entry.columns) > PAIR and frozenset(entry.columns) not in known:
+        if len(entry.columns) > PAIR and frozenset(entry.columns) not in exact_columns:
             yield entry
 
 
@@ -80,12 +80,12 @@ class _Matrix:
         if form == "product":
             digits, values = digits / values.min(axis=0), np.log(values)
         spread = values.std(axis=0)
-        kept = np.flatnonzero(spread > 0.0)
-        digits = digits[kept] / spread[kept]
-        scaled = (values[:, kept] - values[:, kept].mean(axis=0)) / spread[kept]
-        few = np.array([not columns[v].continuous for v in kept.tolist()])
+        varying = np.flatnonzero(spread > 0.0)
+        digits = digits[varying] / spread[varying]
+        scaled = (values[:, varying] - values[:, varying].mean(axis=0)) / spread[varying]
+        few = np.array([not columns[v].continuous for v in varying.tolist()])
         digits[few | (digits > ROUNDED)] = 0.0
-        return cls([columns[v] for v in kept.tolist()], scaled, digits)
+        return cls([columns[v] for v in varying.tolist()], scaled, digits)
 
 
 def _related(columns: Sequence[ColumnValues], form: Form) -> Iterator[Relation[str]]:
@@ -142,23 +142,23 @@ def _rounded(matrix: _Matrix, exact: set[int]) -> Iterator[tuple[int, tuple[int,
 
     And whether each of the others follows as nearly from the rest.
     """
-    kept = [v for v in range(matrix.values.shape[1]) if v not in exact]
-    values = matrix.values[:, kept]
-    if len(kept) <= 1 or not matrix.digits[kept].any():
+    remaining = [v for v in range(matrix.values.shape[1]) if v not in exact]
+    values = matrix.values[:, remaining]
+    if len(remaining) <= 1 or not matrix.digits[remaining].any():
         return
     left = 1.0 / np.diag(np.linalg.inv(values.T @ values / len(values)))
-    for place in np.flatnonzero(np.sqrt(left) < matrix.digits[kept]).tolist():
-        others = np.delete(np.arange(len(kept)), place)
+    for index in np.flatnonzero(np.sqrt(left) < matrix.digits[remaining]).tolist():
+        others = np.delete(np.arange(len(remaining)), index)
         for _ in range(PAIR):  # once with all others, and once with those that matter
-            weights = np.linalg.lstsq(values[:, others], values[:, place], rcond=None)[0]
+            weights = np.linalg.lstsq(values[:, others], values[:, index], rcond=None)[0]
             others = others[np.abs(weights) > ROUNDED_WEIGHTS]
         if not len(others):
             continue
-        weights = np.linalg.lstsq(values[:, others], values[:, place], rcond=None)[0]
-        misses = np.abs(values[:, place] - values[:, others] @ weights).max()
-        if misses < 0.75 * matrix.digits[kept[place]]:
-            each = bool((np.abs(weights) * ROUNDED > matrix.digits[kept[place]]).all())
-            yield kept[place], tuple(kept[v] for v in others.tolist()), each
+        weights = np.linalg.lstsq(values[:, others], values[:, index], rcond=None)[0]
+        misses = np.abs(values[:, index] - values[:, others] @ weights).max()
+        if misses < 0.75 * matrix.digits[remaining[index]]:
+            each = bool((np.abs(weights) * ROUNDED > matrix.digits[remaining[index]]).all())
+            yield remaining[index], tuple(remaining[v] for v in others.tolist()), each
 
 
 def _named(columns: Sequence[ColumnValues], form: Form) -> Relation[str]:

@@ -54,22 +54,22 @@ def rows_digest(purpose: bytes, *arrays: Digested) -> bytes:
 
 def row_bytes(array: Digested) -> Iterator[bytes | memoryview]:
     """How many bytes an array counts as, 8 bytes, and these, some rows at a time."""
-    own = np.zeros(0) if array is None else array
-    held = own.codes if isinstance(own, Renamed) else own
-    kind = _counted_as(own)
+    content = np.zeros(0) if array is None else array
+    held = content.codes if isinstance(content, Renamed) else content
+    kind = _counted_as(content)
     yield (held.size * kind.itemsize).to_bytes(8, "big")
     for start in range(0, len(held), BLOCK_ROWS):
         block = held[start : start + BLOCK_ROWS]
-        if isinstance(own, Renamed):
-            block = own.names[block.astype(np.int64) - own.least]
+        if isinstance(content, Renamed):
+            block = content.names[block.astype(np.int64) - content.least]
         yield np.ascontiguousarray(block, dtype=kind).reshape(-1).view(np.uint8).data
 
 
-def _counted_as(own: NDArray[Any] | Renamed) -> np.dtype[Any]:
-    if isinstance(own, Renamed):
-        return own.names.dtype
-    small = own.dtype.kind == "i" and own.dtype.itemsize < np.dtype(np.int32).itemsize
-    return np.dtype(np.int32) if small else own.dtype
+def _counted_as(content: NDArray[Any] | Renamed) -> np.dtype[Any]:
+    if isinstance(content, Renamed):
+        return content.names.dtype
+    small = content.dtype.kind == "i" and content.dtype.itemsize < np.dtype(np.int32).itemsize
+    return np.dtype(np.int32) if small else content.dtype
 
 
 def first_met(column: NDArray[np.integer]) -> tuple[int, NDArray[np.int64]]:

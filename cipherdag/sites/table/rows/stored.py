@@ -87,16 +87,16 @@ class StoredRows:
         Raises:
             OutputError: The disk is full.
         """
-        own = np.ascontiguousarray(block, dtype=self._kind)
-        self.rows += len(own)
+        rows = np.ascontiguousarray(block, dtype=self._kind)
+        self.rows += len(rows)
         if self._file is None:
-            self._blocks.append(own)
+            self._blocks.append(rows)
             if self.rows * self._width * self._kind.itemsize > IN_MEMORY_BYTES:
                 self._file = _nameless(self._folder)
                 self._write(*self._blocks)
                 self._blocks = []
         else:
-            self._write(own)
+            self._write(rows)
 
     def by_rows(self) -> NDArray[Any]:
         """All rows, shape (rows, width), one row after the other in memory; taken once."""
@@ -155,8 +155,8 @@ def taken_rows(
 ) -> NDArray[np.integer]:
     """Some rows, by position, shape (m, width), one column after the other in memory."""
     taken = empty_columns(len(rows), codes.shape[1], codes.dtype, folder)
-    for own, whole in zip(taken.T, codes.T, strict=True):
-        np.take(whole, rows, out=own)
+    for target, whole in zip(taken.T, codes.T, strict=True):
+        np.take(whole, rows, out=target)
     return taken
 
 
