@@ -22,7 +22,7 @@ from cipherdag.privacy.mpc.sharing import check_words
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import declaration
-from cipherdag.protocol.plan import Member, Plan, Protection, check_alike, make_plan
+from cipherdag.protocol.plan import Member, Plan, Protection, check_group_sizes, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.questions.ci_tests import CITestSpec
@@ -148,7 +148,7 @@ def _allowed(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> st
     policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
     policy.check_plan(plan, runs=0)
     check_lacking(plan, table().schema.lacking)
-    check_alike(plan.cohort, policy.fewest_alike(plan))
+    check_group_sizes(plan.cohort, policy.min_group_size(plan))
     return "the policy allows it"
 
 

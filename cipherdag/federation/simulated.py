@@ -26,7 +26,7 @@ from cipherdag.federation.site_loading import (
 )
 from cipherdag.findings.finding import Finding
 from cipherdag.privacy.protections import protection_kind
-from cipherdag.protocol.plan import Protection, fewest_alike, whole_number
+from cipherdag.protocol.plan import Protection, min_group_size, whole_number
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
@@ -95,8 +95,8 @@ class Federation(LocalSites):
         limits, sources = policy or _default_policy(protection), named_sources(data)
         n_sites = len(sources)
         colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
-        fewest = fewest_alike(n_sites, colluders, limits.min_sites) if overlapping else 0
-        tables = load_sites(sources, schema, labels, interventions, fewest_alike=fewest)
+        fewest = min_group_size(n_sites, colluders, limits.min_sites) if overlapping else 0
+        tables = load_sites(sources, schema, labels, interventions, min_group_size=fewest)
         sites = tuple(Site(name, table, limits) for name, table in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 

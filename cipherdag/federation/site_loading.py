@@ -72,7 +72,7 @@ def load_sites(
     interventions: str | None,
     *,
     constants: bool = True,
-    fewest_alike: int = 0,
+    min_group_size: int = 0,
 ) -> dict[str, SiteTable]:
     """Every site's table by one schema, which is inferred if there is none.
 
@@ -86,7 +86,7 @@ def load_sites(
         labels: Labels in place of the schema's.
         interventions: Column that names what was intervened on, in place of the schema's.
         constants: Whether to look for constant columns; not where the tables are still divided.
-        fewest_alike: Where data may lack columns, how many sites have to lack the same; 0: they may
+        min_group_size: Where data may lack columns, how many sites have to lack the same; 0: they may
             not.
 
     Raises:
@@ -97,11 +97,11 @@ def load_sites(
         log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
     drafted = schema is None
     if schema is None:
-        resolved = _drafted(data, interventions, overlapping=fewest_alike > 0)
+        resolved = _drafted(data, interventions, overlapping=min_group_size > 0)
     else:
         resolved = _given(schema)
-    if fewest_alike:
-        resolved = _overlapping(data, resolved, fewest_alike)
+    if min_group_size:
+        resolved = _overlapping(data, resolved, min_group_size)
     resolved = resolved.with_interventions(interventions)
     resolved = resolved.with_labels(labels) if labels else resolved
     tables = _load(data, resolved)

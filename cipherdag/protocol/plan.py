@@ -247,7 +247,7 @@ def make_plan(
         raise ParameterError("the seed of a run has at most 64 bits")
     colluders = min(colluders, max(n_sites - 1, 0))
     min_contributors = min(min_contributors, n_sites)
-    check_alike(cohort, fewest_alike(n_sites, colluders, min_contributors))
+    check_group_sizes(cohort, min_group_size(n_sites, colluders, min_contributors))
     fewest = _fewest_left(cohort, colluders, min_contributors)
     if protection == SPARSE and n_sites > COMPLETE_UP_TO:
         leaving = min(n_sites - fewest, ceil(n_sites * LEAVING))
@@ -276,7 +276,7 @@ def measured_by(cohort: Sequence[Member]) -> Measured:
     return Measured(tuple(member.lacking for member in cohort))
 
 
-def check_alike(cohort: Sequence[Member], fewest: int) -> None:
+def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
     """Refuse a cohort where fewer sites lack the same variables: sums would expose them.
 
     Raises:
@@ -294,7 +294,7 @@ def check_alike(cohort: Sequence[Member], fewest: int) -> None:
             )
 
 
-def fewest_alike(n_sites: int, colluders: int, contributors: int) -> int:
+def min_group_size(n_sites: int, colluders: int, contributors: int) -> int:
     """The least number of sites that lack the same variables, where some sites lack any.
 
     As many as contribute to a test, and two that do not collude: a sum over them may be disclosed.
@@ -308,7 +308,7 @@ def _fewest_left(cohort: Sequence[Member], colluders: int, contributors: int) ->
     usual = fewest_survivors(n_sites, colluders)
     if measured.everywhere:
         return usual
-    spare = measured.fewest_alike(range(n_sites)) - fewest_alike(n_sites, colluders, contributors)
+    spare = measured.fewest_alike(range(n_sites)) - min_group_size(n_sites, colluders, contributors)
     return max(usual, n_sites - spare)
 
 

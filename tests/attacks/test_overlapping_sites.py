@@ -86,7 +86,7 @@ def test_sites_refuse_groups_that_are_too_small_whatever_a_coordinator_plans(mon
     rng = np.random.default_rng(1)
     frames = sites_of(rng, ONE)
     federation = Federation.simulate(frames, schema=declared(frames, ONE), policy=EXACT)
-    monkeypatch.setattr(plans, "check_alike", lambda *_: None)
+    monkeypatch.setattr(plans, "check_group_sizes", lambda *_: None)
     with pytest.raises(CohortError, match="'site-4' measured"):
         federation.run(FedPC())
 

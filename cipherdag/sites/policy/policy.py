@@ -20,7 +20,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
-from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_alike, fewest_survivors
+from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_survivors, min_group_size
 from cipherdag.questions.question import Question, question_kinds
 from cipherdag.sites.policy.parameter_rules import (
     allows,
@@ -247,11 +247,11 @@ class Policy:
         fewest = fewest_survivors(n_sites, self.tolerated_colluders)
         return min(n_sites, max(fewest, self.min_sites))
 
-    def fewest_alike(self, plan: Plan) -> int:
+    def min_group_size(self, plan: Plan) -> int:
         """How many sites have to lack the same variables, where sites lack some."""
         colluders = max(self.tolerated_colluders, plan.colluders)
         contributors = max(self.min_sites, plan.min_contributors)
-        return fewest_alike(len(plan.cohort), colluders, contributors)
+        return min_group_size(len(plan.cohort), colluders, contributors)
 
     def check_colluders(self, colluders: int, *, n_sites: int) -> None:
         """Refuse a session that is safe against fewer colluding sites than this site asks for.

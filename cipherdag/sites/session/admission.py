@@ -46,7 +46,7 @@ from cipherdag.errors import (
 from cipherdag.privacy.wire import Body, decode
 from cipherdag.protocol import messages
 from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS, RoundRequest
-from cipherdag.protocol.plan import SESSION_BYTES, Plan, check_alike
+from cipherdag.protocol.plan import SESSION_BYTES, Plan, check_group_sizes
 from cipherdag.protocol.states import State, check_phase, check_turn
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
@@ -208,7 +208,7 @@ class Admission:
             raise ReplayError(OPENED_BEFORE)
         self._check_run(plan)
         self.policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
-        check_alike(plan.cohort, self.policy.fewest_alike(plan))
+        check_group_sizes(plan.cohort, self.policy.min_group_size(plan))
         plan.check_keys()
 
     def _check_approval(self, plan: Plan, approvals: Approvals) -> None:

@@ -351,7 +351,7 @@ class Rounds:
             raise CohortError(
                 f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
             )
-        measured, least = self.plan.measured, self.policy.fewest_alike(self.plan)
+        measured, least = self.plan.measured, self.policy.min_group_size(self.plan)
         if not measured.everywhere and measured.fewest_alike(positions) < least:
             raise CohortError(
                 f"fewer than {least} of the sites left lack the same variables: differences of "
