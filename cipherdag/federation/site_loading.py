@@ -86,8 +86,8 @@ def load_sites(
         labels: Labels in place of the schema's.
         interventions: Column that names what was intervened on, in place of the schema's.
         constants: Whether to look for constant columns; not where the tables are still divided.
-        min_group_size: Where data may lack columns, how many sites have to lack the same; 0: they may
-            not.
+        min_group_size: Where data may lack columns, how many sites have to lack the same ones; 0:
+            none may.
 
     Raises:
         DataError: Data do not fit the schema.
