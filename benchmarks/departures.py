@@ -114,7 +114,7 @@ def verdict(found, references):
     """How a run with a departure compares with the runs of all and of the rest."""
     if isinstance(found, str):
         return found
-    if not hasattr(found, "graph"):
+    if not hasattr(found.finding, "graph"):
         chosen = [
             {(a, own.feature) for a, of in r.finding.features.items() for own in of}
             for r in references
