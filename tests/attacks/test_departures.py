@@ -72,15 +72,15 @@ def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(m
     federation = Federation.simulate(tables, policy=policy, device="cpu")
     algorithm = FedPC(evidence="stratified", reveal="sums")
     answered = defaultdict(list)
-    honest = Coverage.kept
+    honest = Coverage.suppress
 
-    def kept(coverage, question, answer, n_sites):
+    def suppress(coverage, question, answer, n_sites):
         found = honest(coverage, question, answer, n_sites)
         if isinstance(question, Suppressed):
             answered[content_digest(question), n_sites].append(found != 0.0)
         return found
 
-    monkeypatch.setattr(Coverage, "kept", kept)
+    monkeypatch.setattr(Coverage, "suppress", suppress)
     whole, engine = outcome(federation, algorithm, Leaving)
     assert {len(own) for own in answered.values()} == {5}
     assert 3 in np.concatenate([np.sum(own, axis=0) for own in answered.values()])
@@ -101,4 +101,4 @@ def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(m
 
 def pairs_of(found):
     """Adjacent variables."""
-    return {frozenset((e.source, e.target)) for e in found.graph.edges}
+    return {frozenset((e.source, e.target)) for e in found.finding.graph.edges}
