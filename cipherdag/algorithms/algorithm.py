@@ -28,7 +28,7 @@ Conclusion = TypeVar("Conclusion", bound=Finding)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a session knows before its first question.
+    """The facts that a session has before its first question.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -122,15 +122,15 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
 
     @abstractmethod
     def conclude(self, outcome: Outcome, facts: Facts) -> Conclusion:
-        """What the outcome means, by name."""
+        """Make the finding of an outcome, with variables by name."""
 
     def decisions(self, outcome: Outcome, facts: Facts) -> bytes:
-        """What was decided, which every party computes and all have to agree on."""
+        """The canonical bytes of the decisions, which all parties compute and must agree on."""
         return self.conclude(outcome, facts).decisions
 
     @abstractmethod
     def disclosures(self) -> tuple[str, ...]:
-        """What the opened sums tell the coordinator, in sentences, at least one."""
+        """The sentences on what the opened sums disclose to the coordinator, at least one."""
 
     @property
     def most_rounds(self) -> int | None:
@@ -138,6 +138,6 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         return None
 
     def report(self, conclusion: Conclusion) -> Report:
-        """What a report adds to a conclusion, from its details; nothing by default."""
+        """Make the report of a conclusion from its details; empty by default."""
         del conclusion
         return Report()

@@ -40,7 +40,7 @@ class Replicable(Protocol):
 
 
 class Directed(Replicable, Protocol):
-    """Such an outcome whose edges are arcs: a field, too."""
+    """A replicable outcome whose edges are arcs; a field satisfies it, too."""
 
     @property
     def arcs(self) -> BoolMatrix:
@@ -87,7 +87,7 @@ def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
 def resampled(
     asking: Generator[Question, FloatVector, Outcome], *, replicate: int, seed: int
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search in as many rounds, over rows that the sites draw; see `Resampled`."""
+    """Run a search in as many rounds over rows that the sites resample; see `Resampled`."""
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         parts = tuple(
@@ -99,7 +99,7 @@ def resampled(
 
 
 def once_more(replicates: int) -> str:
-    """What a bootstrap adds to the disclosures."""
+    """The disclosure that a bootstrap adds."""
     return (
         f"All of this once more for each of {replicates} replicates over rows that the sites drew "
         "from their own; which rows, only each site knows."

@@ -17,7 +17,7 @@ Outcome = TypeVar("Outcome")
 def over_one_cohort(
     asking: Generator[Question, FloatVector, Outcome], present: Presence
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same questions, until a site leaves.
+    """Pass a search's questions on until a site leaves.
 
     What was learnt of a maximum before says nothing of the sites that are left, and asking again
     what was opened with the one that left would show its answer.

@@ -48,7 +48,7 @@ class Range:
     powers: bool = False
 
     def holds(self, number: float) -> bool:
-        """Whether it is a number of this range; NaN is none."""
+        """True if a value is a number of this range; NaN is none."""
         low = self.low < number if self.above else self.low <= number
         inside = low and (number < self.high if self.below else number <= self.high)
         return inside and (not self.powers or math.frexp(number)[0] == 0.5)  # noqa: PLR2004
@@ -88,7 +88,7 @@ class Parameter:
     graph: bool = False
 
     def fault(self, value: object) -> str:
-        """What is wrong with a value; empty if nothing is."""
+        """The fault of a value in words; "" if there is none."""
         if value is None and self.optional:
             return ""
         if self.choices:

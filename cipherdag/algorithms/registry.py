@@ -103,17 +103,17 @@ def _digest_of(folder: Path, files: Iterable[Path]) -> hashlib._Hash:
 
 
 def reads_labels(name: str) -> bool:
-    """Whether the coordinator of an algorithm has to know which positions are labels."""
+    """True if the coordinator of an algorithm needs the positions of labels."""
     return _is_installed(name) and "labels" in algorithm_class(name).reads
 
 
 def reads_relations(name: str) -> bool:
-    """Whether the coordinator of an algorithm has to know which variables follow from others."""
+    """True if the coordinator of an algorithm needs the determined variables."""
     return _is_installed(name) and "relations" in algorithm_class(name).reads
 
 
 def title_of(name: str) -> str:
-    """What people call an algorithm; of one that is not registered, its name."""
+    """The title of an algorithm; its name if it is not registered."""
     return algorithm_class(name).title if _is_installed(name) else name
 
 

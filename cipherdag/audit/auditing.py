@@ -49,7 +49,7 @@ class LedgerCheck:
 
     @property
     def received(self) -> str:
-        """What a transcript adds, as the end of a sentence."""
+        """The end of a sentence about the records of a transcript."""
         if self.matched is None:
             return ""
         late = f", {len(self.unreceived)} never arrived" if self.unreceived else ""
@@ -237,7 +237,7 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def _heads(path: Path) -> dict[str, LedgerHead]:
-    """Where the ledgers stood at the end of a run, as the sites reported."""
+    """Read the heads of the ledgers at the end of a run, as the sites reported them."""
     try:
         heads = json.loads(path.read_text("utf-8"))["ledgers"]
         return {site: LedgerHead(**head) for site, head in heads.items()}

@@ -113,12 +113,12 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
 
 
 def _first(records: Sequence[Release], field: str) -> str:
-    """What the records say of their run; a refusal to a stranger says nothing."""
+    """The first value of a field among records; a refusal to a stranger has none."""
     return next((said for record in records if (said := getattr(record, field))), "")
 
 
 def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:
-    """What a reader should ask about, in sentences; nothing if there is nothing."""
+    """The sentences on releases that a reader should ask about."""
     clear = [run for run in runs if not run.kind.protects]
     if clear:
         yield (

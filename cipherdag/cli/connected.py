@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def waiting_options() -> list[click.Option]:
-    """How long to wait for sites and for people."""
+    """Options that limit the wait for sites and for people."""
     return [
         click.Option(
             ["--timeout"], type=float, default=600.0, show_default=True, help="Seconds per step."
@@ -51,7 +51,7 @@ def waiting_options() -> list[click.Option]:
 
 
 def asking_options() -> list[click.Option]:
-    """What the people at the sites read beside the plan itself."""
+    """Options for the texts that the people at the sites read beside the plan."""
     return [
         click.Option(["--purpose"], required=True, help="What the result is for; sites read it."),
         click.Option(["--requester"], default="", help="Who asks for it; sites read it."),

@@ -151,7 +151,7 @@ def _command(
 
 
 def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What ``run.toml`` says of a run."""
+    """The content of ``run.toml`` for a run."""
     files = options["files"] if command == "run" else [options["files"]]
     more = {key: options.get(key) for key in ("sites", "deal", "min_cell_size")}
     more["overlapping"] = options.get("overlapping") or None

@@ -73,7 +73,7 @@ LIVE = click.Option(
 
 
 def out_options() -> list[click.Option]:
-    """Where a result goes."""
+    """Options for the destination of a result."""
     return [
         click.Option(
             ["--out"],

@@ -323,7 +323,7 @@ def site_result(
 
 
 def code_lines(whose: str, fingerprint: str, words: int | None = None) -> str:
-    """What to read aloud: the code of words, and the long form for who wants it."""
+    """The lines to read aloud: the code of words, and the whole fingerprint."""
     from cipherdag.privacy.keys.pairing import KEY_WORDS, pairing_code
 
     code = pairing_code(fingerprint, words or KEY_WORDS)

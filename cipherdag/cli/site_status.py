@@ -16,7 +16,7 @@ _WHO_AND_WHY = 2  # lines of an account
 
 
 def site_state(folder: SiteFolder) -> dict[str, Any]:
-    """All that ``site status`` says, as ``--json`` has it."""
+    """The state of a site as ``site status --json`` prints it."""
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import pairing_code
     from cipherdag.sites.private_files import START_LOCK, is_locked
@@ -36,7 +36,7 @@ def site_state(folder: SiteFolder) -> dict[str, Any]:
 
 
 def status_lines(state: Mapping[str, Any]) -> Iterator[str]:
-    """The same in words; of a plan that does not wait any more, who asked and why."""
+    """The state of a site in words; a plan that does not wait is cut to who asked and why."""
     width = max(map(len, state))
     for key, value in state.items():
         if key != "runs":

@@ -69,7 +69,7 @@ def clock(seconds: float) -> str:
 
 
 def failure_lines(error: CipherdagError) -> list[str]:
-    """What, cause, effect, do: always in this order."""
+    """The error, its cause, effect and remedy, always in this order."""
     where = f" at site '{error.site}'" if error.site else ""
     return [
         f"{type(error).__name__}{where}.",
@@ -86,14 +86,14 @@ def _cause(error: CipherdagError) -> str:
 
 
 def on_terminal() -> bool:
-    """Whether standard output is a terminal that can take its lines back."""
+    """True if standard output is a terminal whose lines can be overwritten."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def view_rows(
     state: LiveState, n_sites: int, now: float, most: int | None = None
 ) -> list[tuple[str, str]]:
-    """What the view says, as pairs of a word and its text.
+    """The rows of the live view as pairs of a label and its text.
 
     Args:
         state: The run as it stands.

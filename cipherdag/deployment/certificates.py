@@ -184,7 +184,7 @@ def _named(name: str, organisation: str) -> x509.Name:
 
 
 def _reached_at(host: str) -> x509.GeneralName:
-    """What TLS compares with the host that was called: an address is no name."""
+    """The subject alternative name of a host: an IP address is no DNS name for TLS."""
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:

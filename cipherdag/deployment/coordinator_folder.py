@@ -154,7 +154,7 @@ class CoordinatorFolder:
 
     @property
     def fingerprint(self) -> str:
-        """What the sites are told by another way than by file."""
+        """The fingerprint of the coordinator, which sites learn over a second channel."""
         study = self.study()
         return coordinator_fingerprint(study.coordinator, study.root)
 

@@ -67,7 +67,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, path: Path) -> EngineRecord:
-        """What stands in a file; nothing happened where there is none.
+        """Read the record of a file; an empty one if the file does not exist.
 
         Raises:
             SiteNotReadyError: It cannot be read.
@@ -110,7 +110,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def separation(self) -> str:
-        """What keeps the process from the site's files, in words; empty if nothing does."""
+        """The isolation of the process from the site's files, in words; "" if there is none."""
         if self.opened:
             return ""
         means = [f"user {self.user}"] if self.other_user else []
@@ -119,7 +119,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def sentence(what: str) -> str:
-    """What a process said that is not trusted, in one line of limited length."""
+    """Text of an untrusted process as one line of limited length."""
     return "".join(filter(str.isprintable, what))[:MOST_SENTENCE]
 
 
@@ -185,7 +185,7 @@ def recorder(
 
 
 def separation_checks(site: SiteFolder) -> list[CheckResult]:
-    """Whether the process that talks to the network can open this site's files.
+    """Check whether the process that talks to the network can open this site's files.
 
     Of a started site it is what the running process found; else one is started to try it.
     """
@@ -210,7 +210,7 @@ def separation_checks(site: SiteFolder) -> list[CheckResult]:
 
 
 def _tried(site: SiteFolder) -> EngineRecord:
-    """What a process finds that is started as in a run, and connects to nobody."""
+    """The record of a process that is started as in a run, and connects to nobody."""
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
     started: list[Started] = []
@@ -243,7 +243,7 @@ def _account(record: EngineRecord) -> str:
 
 
 def datasite_checks(site: SiteFolder) -> Iterator[CheckResult]:
-    """What `site check` says of a Datasite, if the site has one: PySyft's environment, its port."""
+    """Check PySyft's environment and port, if the site has a Datasite."""
     datasite = site.settings().datasite
     if datasite is None:
         return

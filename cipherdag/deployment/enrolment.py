@@ -47,7 +47,7 @@ from cipherdag.sites.study.study_files import read_file, write_file
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What an activation changed: the study, and the sites that came and went since the last."""
+    """The result of an activation: the study, and the sites added and removed by it."""
 
     study: Study
     added: tuple[str, ...]

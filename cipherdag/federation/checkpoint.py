@@ -61,7 +61,7 @@ JOURNAL_FILE = "journal.jsonl"
 
 
 class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What has to be the same for a run to go on; ``data`` is a digest of all sites' rows."""
+    """The inputs that have to be equal for a run to resume; ``data`` digests all rows."""
 
     algorithm: str
     parameters: dict[str, Any]
@@ -235,7 +235,7 @@ def resume(
 
 
 def read_rounds(folder: Path) -> list[CheckpointRound]:
-    """What a folder keeps of a run, oldest first; a last line that was cut short is left out.
+    """Read the saved rounds of a run, oldest first; a truncated last line is left out.
 
     Raises:
         OutputError: The file cannot be read.

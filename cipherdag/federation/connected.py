@@ -85,7 +85,7 @@ class ConnectedFederation:
         return self.folder.study()
 
     def plan(self, algorithm: Algorithm[Any, Any] | str, *, seed: int = 0) -> Plan:
-        """What the sites would be asked to carry out; nothing is sent.
+        """Make the plan that the sites would be asked to carry out; nothing is sent.
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``, or its name.

@@ -99,7 +99,7 @@ class SharedProgram(Generic[Outcome]):
         return self.of_facts(facts)
 
     def of_facts(self, facts: Facts) -> Program:
-        """The same run, as the coordinator sees it."""
+        """The run from these facts, as the coordinator sees it."""
         if self._program is None:
             facts = replace(facts, names=self.names)
             whole = asking(self.ask, facts)
@@ -164,7 +164,7 @@ def run_in_process(
 def refusals_off_plan(
     cohort: LocalSites, algorithm: Algorithm[Any, Any], asked: Algorithm[Any, Any]
 ) -> dict[str, str]:
-    """What each site says to a coordinator that asks other questions than those of its plan.
+    """Each site's refusal of a coordinator whose questions differ from its plan.
 
     Args:
         cohort: The sites.

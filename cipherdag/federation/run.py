@@ -36,7 +36,7 @@ log = logging.getLogger("cipherdag.result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun(Generic[Outcome]):
-    """What a run came to, and what left each site.
+    """The outcome of a run and the releases of every site.
 
     Attributes:
         outcome: What the algorithm concluded; it speaks of positions in ``facts.names``.

@@ -54,7 +54,7 @@ class SharedReading:
         )
 
     def door(self, runtime: SiteRuntime) -> Handler:
-        """What `SiteRuntime.handle` does, of messages that may have been opened for another."""
+        """The handler of a runtime, which shares messages already opened for other sites."""
         return partial(self._answered, runtime)
 
     def _answered(self, runtime: SiteRuntime, operation: str, message: bytes) -> bytes:
@@ -63,14 +63,14 @@ class SharedReading:
     def _beacon_of(
         self, plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]
     ) -> bytes:
-        """As `beacon_of`; of numbers that a site has held against their commitments, as before."""
+        """Compute `beacon_of`, or return the beacon of equal numbers checked before."""
         opened = plan.digest, commitments, chances
         if self._held is None or self._held[0] != opened:
             self._held = opened, beacon_of(plan, commitments, chances)
         return self._held[1]
 
     def _content_of(self, question: Question) -> bytes:
-        """As `content_digest`; of the very question that a site has had, which nothing changes."""
+        """Compute `content_digest`, or return that of the identical question object."""
         for earlier, content in tuple(self._contents):
             if earlier is question:
                 return content
@@ -81,7 +81,7 @@ class SharedReading:
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation
     ) -> tuple[bytes, FloatVector]:
-        """As `read_sum`; of a sum that a site with the same key has checked, what it found."""
+        """Compute `read_sum`, or return the sum that a site with the same key has checked."""
         checked = self._checked
         same = checked is not None and checked[:2] == (previous, declared)
         if checked is None or not same or not aggregation.accepts_as(checked[2]):

@@ -230,7 +230,7 @@ def without_constants(
 
 
 def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
-    """What looks like a mistake, with the values concerned: all of it lies in this process."""
+    """The suspicions about all tables, with the values concerned, which stay in this process."""
     said = []
     for site, table in tables.items():
         where = f"site '{site}', " if site else ""

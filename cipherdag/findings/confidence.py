@@ -49,7 +49,7 @@ class EdgeConfidence:
 
     @property
     def turned(self) -> EdgeConfidence:
-        """The same seen from the other end."""
+        """The confidence of the edge with source and target exchanged."""
         marks = {reversed_mark(mark): count for mark, count in self.marks.items()}
         return replace(self, marks=marks)
 
@@ -240,7 +240,7 @@ class EdgeCounts:
         return cls(len(graphs), pairs, undetermined)
 
     def details(self, names: Sequence[str]) -> dict[str, Any]:
-        """What a result says of its replicates: every pair that one of them joins, by name."""
+        """The JSON details of the replicates: every pair that one of them joins, by name."""
         pairs = [
             {"from": names[x], "to": names[z], **self._written(marks)}
             for (x, z), marks in sorted(self.pairs.items())

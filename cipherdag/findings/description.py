@@ -55,7 +55,7 @@ class ColumnSummary:
 
     @property
     def shares(self) -> tuple[tuple[float, float], ...]:
-        """Of every category the least and the largest share that the counts allow.
+        """The smallest and the largest share of every category that the counts allow.
 
         Where values are left out, nobody knows of which category they are, nor how many they are
         of the rows that seem to miss one.
@@ -66,7 +66,7 @@ class ColumnSummary:
 
     @property
     def constant(self) -> bool:
-        """Whether all rows have one value."""
+        """True if all rows have one value."""
         if self.categories:
             return self.merged == 0 and sum(rows > 0 for rows in self.counts) == 1
         return self.deviation == 0.0

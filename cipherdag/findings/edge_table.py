@@ -147,7 +147,7 @@ def edge_lines(names: Sequence[str], rows: Cells) -> list[str]:
 
 
 def edge_sentences(names: Sequence[str], rows: Cells) -> list[str]:
-    """What the rows of a table of edges say of every edge, "" where they say nothing."""
+    """One sentence per row of a table of edges, "" where the row has no evidence."""
     return [", ".join(_phrases(dict(zip(names, row, strict=True)))) for row in rows]
 
 
@@ -222,7 +222,7 @@ def why(edge: EdgeEvidence) -> str:
 
 
 def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ...]:
-    """What to say first of a graph whose edges stand since tests were not done; else nothing.
+    """Warnings about edges that stand because tests were not done; empty if there are none.
 
     Args:
         edges: All edges with what they stand on.

@@ -61,7 +61,7 @@ class Contrast:
 
     @property
     def e_values(self) -> tuple[float, float] | None:
-        """How strong an unmeasured cause must be to explain the effect away; of ratios alone.
+        """The E-values of the estimate and of its interval; defined for ratios only.
 
         A cause that has less than this risk ratio with the treatment, or with the outcome, cannot
         alone turn the estimate, or the end of its interval that is nearer to 1, into no effect. 1
@@ -95,7 +95,7 @@ class Refutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BetweenSites:
-    """How widely the effects scatter that each site's rows tell alone.
+    """Heterogeneity of the sites' separate effect estimates, measured by Cochran's Q.
 
     Attributes:
         arm: The category, 0 for the first; None of a number.
@@ -118,7 +118,7 @@ class BetweenSites:
 
     @property
     def p_value(self) -> float:
-        """Of Q, if all sites have one effect."""
+        """The p-value of Q under the hypothesis that all sites have one effect."""
         from scipy.special import gammaincc
 
         return float(gammaincc((self.sites - 1) / 2.0, self.q / 2.0))
@@ -126,7 +126,7 @@ class BetweenSites:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Whether rows that miss a value go with the treatment, or the outcome.
+    """A test whether missingness of rows depends on the treatment or on the outcome.
 
     Attributes:
         of: Which of the two.
@@ -183,5 +183,5 @@ class AdjustedEffect:
 
 
 def e_value(ratio: float) -> float:
-    """That of a risk ratio; 1 of one of 1 or below."""
+    """The E-value of a risk ratio; 1 for a ratio of 1 or below."""
     return ratio + math.sqrt(ratio * (ratio - 1.0)) if ratio > 1.0 else 1.0

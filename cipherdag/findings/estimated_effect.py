@@ -86,7 +86,7 @@ class EstimatedEffect(Finding):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the true difference lies at 95 %, if the graph and the models are right."""
+        """The 95 % confidence interval of the difference, under the graph and the models."""
         return self._first.low, self._first.high
 
     @property
@@ -105,7 +105,7 @@ class EstimatedEffect(Finding):
 
     @property
     def measured(self) -> str:
-        """What is compared: the outcome in its unit, or the share of one of its two categories."""
+        """The estimand: the outcome in its unit, or the share of one of its two categories."""
         if self.outcome in self.dictionary.categories:
             category = self.dictionary.category(self.outcome, self.outcome_category - 1)
             return f"the share of {self.outcome} = {category}"
@@ -126,7 +126,7 @@ class EstimatedEffect(Finding):
         return " against ".join(filter(None, self._arms(arm)))
 
     def _title(self, effect: AdjustedEffect, one: Contrast) -> str:
-        """What a line of the drawing is called."""
+        """The label of one line of the forest plot."""
         pair = self._pair(one.arm)
         if len(self.sets) == 1:
             return pair
@@ -135,7 +135,7 @@ class EstimatedEffect(Finding):
 
     @property
     def unmeasured_lines(self) -> list[str]:
-        """What E-values say of every ratio, in sentences."""
+        """One sentence per ratio with its E-value."""
         return [
             f"{self._title(effect, one)}: an unmeasured cause could explain the ratio away only if "
             f"treatment and outcome each went with it by a risk ratio of {shown(values[0])} or more"

@@ -91,7 +91,7 @@ class DataDictionary:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How near a finding is to a true graph: entries of ``result.json``, lines of a terminal."""
+    """The distance of a finding to a true graph: JSON entries and lines of a terminal."""
 
     entries: Mapping[str, Any]
     lines: tuple[str, ...]
@@ -99,7 +99,7 @@ class Accuracy:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding(ABC):
-    """What a run concludes, by name.
+    """The conclusion of a run, with variables by name.
 
     Attributes:
         details: What else the algorithm found, in the form that JSON has, so that a saved result
@@ -138,20 +138,20 @@ class Finding(ABC):
     @property
     @abstractmethod
     def decisions(self) -> bytes:
-        """What was decided, in one order: equal decisions, equal bytes."""
+        """The canonical bytes of the decisions: equal decisions give equal bytes."""
 
     @property
     @abstractmethod
     def headline(self) -> str:
-        """How much was found, in a few words."""
+        """The size of the finding in a few words."""
 
     @abstractmethod
     def lines(self, n_sites: int) -> list[str]:
-        """What was found at so many sites, for a terminal."""
+        """The lines that a terminal prints of a finding over so many sites."""
 
     @property
     def opens_bits(self) -> bool:
-        """Whether one bit of each test was opened, and no sum of any."""
+        """True if one bit of each test was opened, and no sum of any."""
         return self.details.get("reveal") == "bits"
 
     def table(self, name: str) -> pd.DataFrame:
@@ -192,20 +192,20 @@ class Finding(ABC):
         del folder
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        """What the template of the report shows besides the finding itself."""
+        """The additional sections of the report's template."""
         del truth
         return {}
 
     def limits(self) -> list[str]:
-        """What to know before this finding is used, in sentences."""
+        """The sentences on the limits of this finding, to be read before it is used."""
         return []
 
     def remarks(self) -> tuple[str, ...]:
-        """What the opened sums say besides, in sentences."""
+        """The sentences on what else the opened sums show."""
         return ()
 
     def accuracy(self, truth: CausalGraph) -> Accuracy | None:
-        """How near this finding is to a true graph; None where it cannot be compared with one."""
+        """The accuracy against a true graph; None where the two cannot be compared."""
         del truth
         return None
 
@@ -281,7 +281,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an algorithm adds to the account of a run.
+    """The panels, notes and limits that an algorithm adds to the report of a run.
 
     Attributes:
         panels: Curves, heat maps and tables of the report.

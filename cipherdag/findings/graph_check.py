@@ -81,7 +81,7 @@ class CheckedGraph(Finding):
 
     @property
     def undone(self) -> tuple[ImpliedIndependence, ...]:
-        """Those that could not be tested."""
+        """The independences that could not be tested."""
         return tuple(test for test in self.tests if test.p_value is None)
 
     @property
@@ -153,7 +153,7 @@ class CheckedGraph(Finding):
 
 
 def by_p_value(test: ImpliedIndependence) -> tuple[float, str, str]:
-    """What tests are sorted by: those that were not done come last."""
+    """The sort key of tests: ascending p-value, tests that were not done last."""
     return (2.0 if test.p_value is None else test.p_value, test.first, test.second)
 
 

@@ -60,11 +60,11 @@ class GraphFinding(Finding):
     @property
     @abstractmethod
     def graph_kind(self) -> str:
-        """What the graph is, in a word or two."""
+        """The class of the graph in a word or two, such as CPDAG."""
 
     @abstractmethod
     def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics | PAGMetrics:
-        """How far this graph is from another one over the same names.
+        """The structural distance of this graph to another one over the same names.
 
         Raises:
             GraphError: The other one is of another kind, or has other names.
@@ -107,13 +107,13 @@ class GraphFinding(Finding):
 
     @property
     def confidences(self) -> Confidences | None:
-        """How often edges came back in replicates; None without any."""
+        """The shares of bootstrap replicates that have each edge; None without replicates."""
         counts = self.details.get("bootstrap")
         return None if counts is None else Confidences(counts)
 
     @property
     def _replicates(self) -> Confidences:
-        """What replicates say.
+        """The sentences on the bootstrap replicates.
 
         Raises:
             ParameterError: There were none.
@@ -136,7 +136,7 @@ class GraphFinding(Finding):
 
     @property
     def _notes(self) -> tuple[str, ...]:
-        """What to know of the graph, in sentences."""
+        """The sentences on how the graph is to be read."""
         return ()
 
     def remarks(self) -> tuple[str, ...]:

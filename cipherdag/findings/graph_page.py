@@ -69,7 +69,7 @@ class EdgeRow:
 
     @property
     def sureness(self) -> tuple[float, str] | None:
-        """By what edges are filtered, larger for surer, and as people read it."""
+        """The number that edges are filtered by, larger for surer ones, and its text."""
         evidence = self.evidence
         if evidence is not None and evidence.known == "edge":
             return math.inf, evidence.known
@@ -86,7 +86,7 @@ def graph_sections(
     details: Mapping[str, Any],
     truth: CausalGraph | None,
 ) -> dict[str, Any]:
-    """What a report shows of a graph, its evidence and a true DAG, if there is one."""
+    """The report's sections on a graph, its evidence and a true DAG, if there is one."""
     true = _comparable(graph, truth)
     count = len(graph.directed)
     return _sections(graph, evidence, details, true) | {
@@ -98,7 +98,7 @@ def graph_sections(
 
 
 def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
-    """Of every ordered pair of variables what the graph says of the effect of one on the other.
+    """The identification of the effect of every ordered pair of variables in the graph.
 
     Returns:
         Cause, outcome and the answer; none of many variables, of which the answers take long, nor
@@ -116,7 +116,7 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
 def pag_sections(
     graph: PartialMixedGraph, evidence: GraphEvidence, details: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a report shows of a partial ancestral graph and its evidence."""
+    """The report's sections on a partial ancestral graph and its evidence."""
     marks = Counter(edge.mark for edge in graph.edges)
     counts = (f"{count} {ARROWS[mark]}" for mark, count in sorted(marks.items()))
     return _sections(graph, evidence, details, None) | {
@@ -129,7 +129,7 @@ def pag_sections(
 def _sections(
     graph: MixedGraph, evidence: GraphEvidence, details: Mapping[str, Any], true: CausalGraph | None
 ) -> dict[str, Any]:
-    """What the reports of all kinds of graphs show."""
+    """The report's sections that graphs of all kinds share."""
     by_ends = {(edge.source, edge.target): edge for edge in evidence.edges}
     return {
         **pictures(graph, by_ends),
@@ -167,7 +167,7 @@ def pictures(
 
 
 def _signs(edge: EdgeEvidence) -> tuple[str, ...]:
-    """What the picture's legend has to say for this edge."""
+    """The entries of the picture's legend for one edge."""
     doubtful = ("consensus",) if edge.consensus is not None else ()
     return (*doubtful, *(("known",) if edge.known else ()))
 

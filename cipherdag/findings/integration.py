@@ -30,7 +30,7 @@ NO_EDGE = "no edge"
 def details_of(
     integrations: Integration, groups: Sequence[tuple[LocalPAG, bool]], names: Sequence[str]
 ) -> dict[str, Any]:
-    """What `Integrated` reads, in the form that JSON has.
+    """The details of the finding that `Integrated` reads, in the form that JSON has.
 
     Args:
         integrations: The graphs that fit.
@@ -54,7 +54,7 @@ def details_of(
 
 @dataclass(frozen=True, slots=True)
 class Integrated:
-    """What was found, as the details of a finding have it.
+    """The graphs that fit all groups of sites, read from the details of a finding.
 
     Attributes:
         details: Whether all graphs that fit were found, how many were looked at, those that fit and
@@ -65,11 +65,11 @@ class Integrated:
 
     @property
     def settled(self) -> bool:
-        """Whether all graphs that fit are known, and there is one."""
+        """True if all graphs that fit are enumerated, and there is at least one."""
         return bool(self.details["complete"] and self.details["graphs"])
 
     def graphs(self, names: Sequence[str]) -> tuple[PAG, ...]:
-        """Those that fit, over all columns."""
+        """The graphs that fit, over all columns."""
         graphs = self.details["graphs"]
         return tuple(PAG.from_marked(names, map(tuple, edges)) for edges in graphs)
 
@@ -83,7 +83,7 @@ class Integrated:
         return f"{have} of the {every} graphs that fit have an edge here."
 
     def warnings(self) -> tuple[str, ...]:
-        """That no graph fits, or that the list is not complete."""
+        """The warning that no graph fits, or that the list is not complete."""
         if self.settled:
             return ()
         if not self.details["complete"]:
@@ -108,7 +108,7 @@ class Integrated:
         return (said,)
 
     def note(self) -> Note | None:
-        """What a terminal says where all are known."""
+        """The terminal's note where all graphs that fit are enumerated."""
         if not self.settled:
             return None
         every = len(self.details["graphs"])

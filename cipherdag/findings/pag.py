@@ -37,7 +37,7 @@ NO_EDGE = Column("no_edge", float, "The share of replicates that do not join the
 
 @dataclass(frozen=True, kw_only=True)
 class LearntPAG(GraphFinding):
-    """What data tell of causes where some may be unmeasured, and what speaks for it.
+    """A learnt partial ancestral graph, which allows unmeasured causes, and its evidence.
 
     Attributes:
         graph: The `PAG`, with the columns' names; with knowledge, search ``rfci`` or sites that

@@ -47,14 +47,14 @@ def contrasts_after(
 
 
 def normal_p_value(one: Contrast) -> float:
-    """Of a difference of 0, two-sided; 1 where its error is not known or 0."""
+    """The two-sided normal p-value of a difference of 0; 1 without a positive error."""
     if not 0.0 < one.error < math.inf:
         return 1.0
     return math.erfc(abs(one.estimate) / one.error / math.sqrt(2.0))
 
 
 def left_out_p_value(parts: Sequence[Contrast], error: float) -> float:
-    """Whether estimates that each leave out another part scatter as a standard error says.
+    """A test whether leave-one-out estimates scatter as the standard error predicts.
 
     Args:
         parts: The estimates, of parts about alike in size.
@@ -95,7 +95,7 @@ def refutation_rows(sets: tuple[AdjustedEffect, ...], arm_name: Naming) -> Cells
 
 
 def refutation_lines(effect: AdjustedEffect, pair: Naming) -> Iterator[str]:
-    """What was changed, and what the estimate is then; parts of the rows in one line.
+    """One line per refutation with its estimate; parts of the rows share one line.
 
     Args:
         effect: The effect given one set.
@@ -132,7 +132,7 @@ def _changed_lines(effect: AdjustedEffect, one: Contrast) -> Iterator[str]:
 
 
 def name(changed: Refutation) -> str:
-    """What was changed, in words."""
+    """The name of the refutation in words."""
     if changed.change == "variable left out":
         return f"without {changed.left_out}"
     return "a fifth of the rows left out" if changed.change == "rows left out" else changed.change

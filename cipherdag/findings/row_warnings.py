@@ -22,7 +22,7 @@ def few_rows_detail(rows: int) -> dict[str, int]:
 
 
 def few_rows_warnings(details: Mapping[str, Any], columns: int) -> tuple[str, ...]:
-    """What makes a graph of so many columns doubtful, in a sentence."""
+    """The warning that there are too few rows for a graph of so many columns."""
     rows = details.get(ROWS, 0)
     if not rows or rows >= FEWEST_PER_COLUMN * columns:
         return ()
@@ -41,7 +41,7 @@ def incomplete_detail(incomplete: Sequence[int], names: Sequence[str]) -> dict[s
 
 
 def scores_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
-    """What is left out of scores, if a finding's details say that rows are."""
+    """The warning that scores leave out rows, where a finding's details say so."""
     if not (columns := details.get(INCOMPLETE)):
         return ()
     warning = (

@@ -46,7 +46,7 @@ NO_EVIDENCE = (
 
 @dataclass(frozen=True, slots=True)
 class SiteDifferences:
-    """What was found, as the details of a finding have it.
+    """The tests of differences between sites, read from the details of a finding.
 
     Attributes:
         rows: One mapping of `COMPARED` per variable and what is given; p None where it was not
@@ -74,7 +74,7 @@ class SiteDifferences:
         return (" ".join((*said, TAKEN_FOR_EDGES.format(kind=kind))),)
 
     def note(self) -> Note | None:
-        """What a terminal says of them where that is no warning."""
+        """The terminal's note on differences between sites, where they are no warning."""
         said = self._sentences()
         return Note(TITLE + ":", (*said, NO_EVIDENCE)) if said else None
 
@@ -113,12 +113,12 @@ class SiteDifferences:
 
 
 def site_note(remarks: Sequence[Sequence[str]]) -> Note:
-    """What a site says on its own terminal of the variables by which it stands out."""
+    """The note on a site's terminal about the variables in which it is an outlier."""
     return Note.of_columns(THIS_SITE_TITLE + ":", remarks)
 
 
 def site_panel(remarks: Sequence[Sequence[str]]) -> Rows:
-    """The same as a table of the site's own report."""
+    """The table in a site's report of the variables in which it is an outlier."""
     return Rows(
         title=THIS_SITE_TITLE,
         note="For this site's own eyes: the opened sums less its own part are those of the others "

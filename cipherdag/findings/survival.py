@@ -52,7 +52,7 @@ class GroupCurve:
 
     @property
     def reported(self) -> bool:
-        """Whether enough sites tell of it."""
+        """True if enough sites contribute to the curve."""
         return bool(self.at_risk)
 
 
@@ -91,7 +91,7 @@ class GroupTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardRatio:
-    """How many times the hazard is, with one category beside the first, or with one unit more.
+    """The hazard ratio of one category to the first one, or per unit of a number.
 
     Attributes:
         column: The column.
@@ -148,7 +148,7 @@ class HazardModel:
 
     @property
     def decisions(self) -> tuple[object, ...]:
-        """What was fitted, without what a library's functions make of it."""
+        """The canonical bytes of what was fitted, without results of library functions."""
         return self.sites, self.dof, [(ratio.log_ratio, ratio.fault) for ratio in self.ratios]
 
 
@@ -201,7 +201,7 @@ class SurvivalAnalysis(Finding):
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """What the groups are called, in the order of `curves`."""
+        """The names of the groups, in the order of `curves`."""
         if not self.by:
             return (ALL_ROWS,)
         return tuple(self.dictionary.category(self.by, k) for k in range(len(self.curves)))
@@ -222,14 +222,14 @@ class SurvivalAnalysis(Finding):
 
     @property
     def event_name(self) -> str:
-        """Which category is the event, such as "died = yes"; its number, without the schema."""
+        """The category that is the event, such as "died = yes"; its number, without the schema."""
         if self.event not in self.dictionary.categories:
             return f"{self.event}, category {self.event_category}"
         return f"{self.event} = {self.dictionary.category(self.event, self.event_category - 1)}"
 
     @property
     def ratio_names(self) -> tuple[str, ...]:
-        """What the ratios of hazards are of, in the order of the model."""
+        """The names of the hazard ratios, in the order of the model."""
         category = self.dictionary.category
         return tuple(
             ratio.column
@@ -254,7 +254,7 @@ class SurvivalAnalysis(Finding):
         return [test.line(rows) for rows, test in tests if test is not None]
 
     def group_rows(self) -> Cells:
-        """Of every group its name, sites, rows, events in the bins, median with its ends, and test.
+        """One row per group: name, sites, rows, events in the bins, median with its ends, and test.
 
         Of the test within the sites, which is over all follow-up, events and as many as it expects;
         None where there is none, or where it leaves the group out.

@@ -87,7 +87,7 @@ def unresolved_panel(triples: Sequence[UnresolvedTriple]) -> Rows:
 
 
 def contradicted(triples: Sequence[UnresolvedTriple]) -> str:
-    """What to know of a graph that does not have all that tests say, in a sentence; else ""."""
+    """The warning that the graph contradicts some tests, in a sentence; "" if it does not."""
     against = [triple for triple in triples if triple.tests_say not in ("open", triple.stands_as)]
     if not against:
         return ""

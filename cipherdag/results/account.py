@@ -25,7 +25,7 @@ AS_SAVED = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunAccount:
-    """All that a result says besides the finding.
+    """The account of a run: all of a result but the finding.
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -70,7 +70,7 @@ class RunAccount:
 
     @property
     def releases(self) -> pd.DataFrame:
-        """What left each site: one row per record of the ledgers."""
+        """The releases of every site, one row per record of the ledgers."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -81,7 +81,7 @@ class RunAccount:
 
     @property
     def disclosures(self) -> tuple[str, ...]:
-        """What the opened sums told the coordinator, in sentences."""
+        """The sentences on what the opened sums disclosed to the coordinator."""
         algorithm = self._algorithm
         if algorithm is None:
             return ("The sums that the algorithm asks for; its documentation lists them.",)

@@ -98,7 +98,7 @@ def _said(run: Run[GraphFinding]) -> dict[frozenset[str], str]:
 
 
 def _settings(here: Run[GraphFinding], there: Run[GraphFinding]) -> list[tuple[str, str, str]]:
-    """What was set or present otherwise: name, and the values of both."""
+    """The settings in which two runs differ: name, and the values of both."""
     one, two = _set(here), _set(there)
     names = dict.fromkeys([*one, *two])
     pairs = [(name, one.get(name, ""), two.get(name, "")) for name in names]

@@ -27,7 +27,7 @@ UNFINISHED = "unfinished"
 
 @dataclass(frozen=True, slots=True)
 class SavedFiles:
-    """What a folder holds beside `result.json`: ledgers by site, the run's source, the schema."""
+    """The files of a folder but `result.json`: ledgers by site, the run's source, the schema."""
 
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
     source: Mapping[str, Any]
@@ -120,7 +120,7 @@ def kind_of(report: Mapping[str, Any]) -> str:
 
 
 def read_rest(folder: str | Path) -> SavedFiles:
-    """What lies beside `result.json`; a file that is not there counts as empty.
+    """Read the files beside `result.json`; one that is not there counts as empty.
 
     Raises:
         OutputError: A file cannot be read.

@@ -79,7 +79,7 @@ class Run(RunAccount, Generic[F_co]):
 
     @property
     def report(self) -> Report:
-        """What the algorithm adds to the account of this run."""
+        """The panels and notes that the algorithm adds to the account of this run."""
         algorithm = self._algorithm
         report = Report() if algorithm is None else algorithm.report(self.finding)
         warnings = relation_warnings(self.relations) if self.finding.causal else ()
@@ -98,7 +98,7 @@ class Run(RunAccount, Generic[F_co]):
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
-        """What was found and what it cost, for a terminal; accuracy where a true DAG is given.
+        """The terminal's lines on the finding and its cost; with a true DAG also its accuracy.
 
         What makes the result doubtful comes first.
         """
@@ -218,7 +218,7 @@ class Run(RunAccount, Generic[F_co]):
             raise OutputError(f"the result in {folder} is not complete: {error}") from error
 
     def _accuracy(self, truth: CausalGraph) -> Accuracy:
-        """How near the finding is to the truth; only graphs can say it."""
+        """The accuracy of the finding against the truth; only graphs have one."""
         accuracy = self.finding.accuracy(truth)
         if accuracy is None:
             raise ParameterError(

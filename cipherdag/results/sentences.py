@@ -45,7 +45,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What left a site in a round, as the coordinator counted it; its fields are a `Release`'s."""
+    """The releases of a site in a round as the coordinator counted them; fields as in `Release`."""
 
     kind: str
     protection: str
@@ -56,12 +56,12 @@ class Counted:
 
 
 def phrase(kinds: str) -> str:
-    """What a release of these kinds is, in words; a kind that is not known stands for itself."""
+    """The phrase for a release of these kinds; an unknown kind is its own phrase."""
     return " + ".join(PHRASES.get(kind, kind) for kind in kinds.split("+"))
 
 
 def dropout_line(dropout: DropOut) -> str:
-    """What a site that left means for the result."""
+    """The sentence on what a dropout means for the result."""
     included = "its answer is in that round's sum" if dropout.in_sum else "it is in no later sum"
     return (
         f"Site '{dropout.site}' left in round {dropout.round} ({dropout.step}: {dropout.reason}); "
@@ -70,7 +70,7 @@ def dropout_line(dropout: DropOut) -> str:
 
 
 def dropout_lines(dropout: DropOut) -> list[str]:
-    """What, cause, effect, do, for a site that left a run which went on without it."""
+    """The event, cause, effect and remedy of a dropout that the run survived."""
     cause = REASONS.get(dropout.reason, dropout.reason)
     number = dropout.round
     if dropout.step == "finish":
@@ -88,7 +88,7 @@ def dropout_lines(dropout: DropOut) -> list[str]:
 
 
 def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
-    """What left each site, in sentences a data-protection officer reads."""
+    """The releases of each site in sentences that a data-protection officer reads."""
     lines: list[str] = []
     for site, records in releases.items():
         lines.append(f"What left '{printable(site)}':")
@@ -97,7 +97,7 @@ def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
 
 
 def site_sentences(records: Iterable[Release | Counted]) -> Iterable[str]:
-    """What left one site in one run, one sentence per kind, protection and cohort."""
+    """The releases of one site in one run, one sentence per kind, protection and cohort."""
     grouped: dict[tuple[str, str, int], list[Release | Counted]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
@@ -150,7 +150,7 @@ def _counted(line: str, times: int) -> str:
 
 
 def release_sentence(record: Release) -> str:
-    """What one record says left the site, or happened there outside a run."""
+    """The sentence on one record of a ledger: a release, or an event outside a run."""
     if not record.session:
         said = PHRASES.get(record.kind, record.kind)
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."

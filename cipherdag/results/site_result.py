@@ -100,7 +100,7 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
 def _compared(
     question: Question, sums: FloatVector
 ) -> Iterator[tuple[SiteDifferences, FloatVector]]:
-    """What a round compared between sites, and its sums."""
+    """The comparison of sites in a round, and its sums."""
     for part, part_sums in question.split(sums):
         inner = part.question if isinstance(part, Suppressed) else part
         if isinstance(inner, SiteDifferences):

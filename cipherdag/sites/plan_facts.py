@@ -48,7 +48,7 @@ def facts_by(plan: Plan, schema: Schema) -> Facts:
 
 
 def two_categories(schema: Schema) -> tuple[tuple[str, str] | None, ...]:
-    """Of every variable of two categories or bins these, in their order, else None."""
+    """The two categories or bins of every binary variable, in order, else None."""
     return tuple(
         (variable.category_name(0), variable.category_name(1))
         if variable.cardinality == len(("0", "1"))

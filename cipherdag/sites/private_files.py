@@ -91,7 +91,7 @@ def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process holds the lock on a file now."""
+    """True if a process holds the lock on a file now."""
     if not path.exists():
         return False
     try:

@@ -71,7 +71,7 @@ def check_keys(table: Mapping[str, Any], allowed: Sequence[str]) -> None:
 
 
 def _in_words(said: str) -> str:
-    """What msgspec says of a value, such as "Expected `int`, got `str` - at `$.port`"."""
+    """A msgspec validation error, such as "Expected `int`, got `str` - at `$.port`", in words."""
     what, _, path = said.partition(" - at ")
     key, item, _ = path.strip("`$.").partition("[")
     named = what.split("`")[1] if "`" in what else ""

@@ -84,7 +84,7 @@ DISCLOSED = (
 
 @dataclass(frozen=True, slots=True)
 class DescribeOutcome:
-    """What was found, by position.
+    """The summaries by position.
 
     Attributes:
         spreads: Values, means and deviations.
@@ -158,7 +158,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         return DescribeOutcome(spreads, summaries_of(spreads, counts, counted), differences)
 
     def conclude(self, outcome: DescribeOutcome, facts: Facts) -> Description:
-        """What is known of every column, by name."""
+        """Make the description of every column, by name."""
         return Description(
             rows=outcome.spreads.rows,
             columns=dict(zip(facts.names, outcome.columns, strict=True)),
@@ -173,7 +173,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         return DISCLOSED
 
     def report(self, conclusion: Any) -> Report:
-        """What to look at before a graph is learnt."""
+        """Report the columns to look at before a graph is learnt."""
         said = remarks(conclusion)
         lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
         cut = (CUT,) if conclusion.details[CUT_DETAIL] else ()

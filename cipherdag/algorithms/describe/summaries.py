@@ -31,7 +31,7 @@ ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
-    """What `ColumnSums` opens, arrays of shape (p,), and (c,) of continuous columns.
+    """The values that `ColumnSums` opens, shapes (p,) and (c,) for continuous columns.
 
     Attributes:
         rows: Rows of all sites that are described.
@@ -84,7 +84,7 @@ class Spreads:
         )
 
     def marks(self) -> FloatVector:
-        """Where the numbers of every continuous column are counted, shape (c, M)."""
+        """The thresholds at which every continuous column is counted, shape (c, M)."""
         return np.nan_to_num(marks_about(self.mean, np.nan_to_num(self.deviation)))
 
 

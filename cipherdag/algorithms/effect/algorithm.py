@@ -336,12 +336,12 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         )
 
     def report(self, conclusion: EstimatedEffect) -> Report:
-        """What makes the estimates doubtful, and what they take for granted."""
+        """Report the warnings and the assumptions of the estimates."""
         return reported(conclusion)
 
 
 def _determined(outcome: EffectOutcome, adjust: tuple[int, ...], facts: Facts) -> Iterator[str]:
-    """What makes an estimate a guess where the set determines treatment or outcome."""
+    """The warning where the adjustment set determines treatment or outcome."""
     for what, v in (("treatment", outcome.treatment), ("outcome", outcome.outcome)):
         if facts.determined.follows(v, adjust):
             yield (

@@ -122,7 +122,7 @@ def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
 
 
 def quantile(spare: float) -> float:
-    """Of Student's t with so many degrees of freedom, at 97.5 %.
+    """The 97.5 % quantile of Student's t with so many degrees of freedom.
 
     Single operations in a fixed order, as every site has to find the same.
 
@@ -157,7 +157,7 @@ class Uncertainty:
         return _root(weights, self.covariance)
 
     def width(self, weights: FloatVector) -> float:
-        """How far the interval of a weighted sum reaches on either side.
+        """The half-width of the 95 % confidence interval of a weighted sum.
 
         Variances of few rows are taken larger, by rows over spare ones, and have Student's t with
         degrees of freedom as Satterthwaite has them (Biometrics Bulletin 2 (1946) 110-114).
@@ -203,7 +203,7 @@ def ratios(values: FloatVector, uncertainty: Uncertainty, reference: int) -> Ite
 def _ratio(
     scale: Scale, values: FloatVector, uncertainty: Uncertainty, arm: int, reference: int
 ) -> Contrast:
-    """By the delta method, on the logarithm."""
+    """A ratio with its interval by the delta method, on the logarithmic scale."""
     change, weights = 0.0, np.zeros(len(values))
     for which, sign in ((arm, 1.0), (reference, -1.0)):
         share = float(values[which])

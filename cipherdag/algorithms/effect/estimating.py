@@ -93,7 +93,7 @@ class Estimation:
 
     @property
     def determined(self) -> bool:
-        """Whether the rows determine every model."""
+        """True if the rows determine every model."""
         return all(not f.astray and f.determined for f in self.fits.values())
 
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
@@ -127,7 +127,7 @@ class Estimation:
         return (yield from self._means())
 
     def _count(self) -> Generator[Question, FloatVector, str]:
-        """How many sites add rows; in words why they are too few."""
+        """The number of sites that add rows, or the reason why they are too few."""
         scope = self.question.counted_as
         asked = scope if self.facts.fewest <= 1 else ContributorCounts(question=scope)
         counts = np.rint((yield asked)).astype(np.int64)

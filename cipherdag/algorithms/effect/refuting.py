@@ -93,7 +93,7 @@ def _changes(question: EffectSums) -> Iterator[tuple[Change, EffectSums]]:
 def left_out(
     scope: EffectSums, kinds: ColumnKinds, fewest: int
 ) -> Generator[Question, FloatVector, tuple[LeftOut, ...]]:
-    """Whether rows that miss a value differ; nothing where too few sites contribute.
+    """The tests whether rows that miss a value differ; empty where too few sites contribute.
 
     Args:
         scope: Whose rows they are left out of.

@@ -83,7 +83,7 @@ _LEFT_OUT = (
 
 
 def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -> tuple[str, ...]:
-    """What the opened sums disclose."""
+    """The sentences on what the opened sums disclose."""
     return (
         (
             "How many rows all sites hold; of each column its kind, and whether some site misses "
@@ -135,7 +135,7 @@ def _left_out(effect: EstimatedEffect) -> Iterator[str]:
 
 
 def _disagreeing(effect: AdjustedEffect) -> Iterator[str]:
-    """Whether the effect over all rows and the weighted mean of the sites' effects are not one.
+    """The warning where the pooled effect and the weighted mean of sites' effects differ.
 
     Both are taken for independent, which they are not: so it is said too seldom, never too often.
     """

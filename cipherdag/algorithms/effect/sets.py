@@ -55,7 +55,7 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
 
 
 def written_sets(answer: Answer) -> str:
-    """What a graph says an effect may be adjusted for, as `read_sets` reads it.
+    """The adjustment sets of a graph in the form that `read_sets` reads.
 
     Raises:
         ParameterError: It is not identified by adjustment.

@@ -59,7 +59,7 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class GraphCheckOutcome:
-    """What was found, by position.
+    """The results of the tests by position.
 
     Attributes:
         tests: x, y and the set, one after the other.
@@ -136,7 +136,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     @property
     def closed(self) -> bool:
-        """Whether bits of each test are opened, and no sum."""
+        """True if bits of each test are opened, and no sum."""
         return self.reveal != "sums"
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
@@ -228,7 +228,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         )
 
     def disclosures(self) -> tuple[str, ...]:
-        """What stratified evidence opens of these tests."""
+        """The sentences on what stratified evidence opens of these tests."""
         return (
             DISCLOSED,
             STRATIFIED.told(closed=self.closed),
@@ -236,7 +236,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         )
 
     def report(self, conclusion: CheckedGraph) -> Report:
-        """Which independences fail, and what a test cannot say."""
+        """Report the independences that fail, and the limits of a test."""
         warnings = []
         if failing := conclusion.failing:
             named = "; ".join(

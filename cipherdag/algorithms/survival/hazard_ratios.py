@@ -168,7 +168,7 @@ def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
 
 
 def _ratios(model: Fitted, names: Sequence[str]) -> Iterator[HazardRatio]:
-    """Of every column of the model, per unit as the data have it."""
+    """The hazard ratios of every column of the model, per unit of the data."""
     first, at = model.first, 0
     for v, unit in zip(first.predictors, first.unit_array().tolist(), strict=True):
         categories = first.categories[v]

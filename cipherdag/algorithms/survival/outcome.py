@@ -128,7 +128,7 @@ class SurvivalOutcome:
 
     @property
     def disclosed(self) -> BoolVector:
-        """Which groups enough sites contribute to, shape (G,)."""
+        """Mark the groups with enough contributing sites, shape (G,)."""
         return self.sites > 0
 
 

@@ -74,7 +74,7 @@ JOIN = (
 
 
 def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
-    """What the opened sums tell, with the steps of a Cox model or sums for one."""
+    """The sentences on what the opened sums disclose, with the steps of a Cox model or sums."""
     return (
         (
             "How many rows all sites hold; of each column its kind, and about where it lies and "

@@ -42,7 +42,7 @@ class Estimate:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What stands above it: one line, or two where one is too long."""
+        """The label above the interval: one line, or two where one is too long."""
         whole = f"{self.name}: {self.said}"
         one_line = text_width(whole) * LETTER <= PLOT
         return (whole,) if one_line else (cut(self.name, LONGEST), self.said)
@@ -84,12 +84,12 @@ class Forest:
 
     @property
     def left(self) -> float:
-        """Where the plot begins."""
+        """The x coordinate of the plot's left edge."""
         return GAP
 
     @property
     def right(self) -> float:
-        """Where it ends."""
+        """The x coordinate of the plot's right edge."""
         return GAP + PLOT
 
     @property
@@ -99,7 +99,7 @@ class Forest:
 
     @property
     def bottom(self) -> float:
-        """Where the axis lies."""
+        """The y coordinate of the axis."""
         return TOP + self._line * len(self.estimates)
 
     @property
@@ -114,7 +114,7 @@ class Forest:
 
     @property
     def nothing(self) -> float:
-        """Where no effect lies."""
+        """The x coordinate of no effect."""
         return self.position(1.0 if self.ratios else 0.0)
 
     @property
@@ -143,7 +143,7 @@ class Forest:
         return [(last - TEXT * k, words) for k, words in enumerate(reversed(estimate.words))]
 
     def position(self, value: float) -> float:
-        """Where a number lies along the axis."""
+        """The x coordinate of a number on the axis."""
         low, high, scaled = (math.log(x) if self.ratios else x for x in (*self._ends, value))
         inner = PLOT * (1.0 - 2.0 * ROOM)
         return round(self.left + ROOM * PLOT + (scaled - low) / (high - low) * inner, 1)

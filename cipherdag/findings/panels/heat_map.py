@@ -70,17 +70,17 @@ class HeatMap:
 
     @property
     def numbered(self) -> bool:
-        """Whether cells have room for their numbers."""
+        """True if cells have room for their numbers."""
         return len(self.columns) <= MOST_NUMBERED
 
     @property
     def left(self) -> float:
-        """Where the first column begins."""
+        """The x coordinate of the first column."""
         return max((text_width(cut(row)) * LETTER for row in self.rows), default=0.0) + 2 * GAP
 
     @property
     def top(self) -> float:
-        """Where the first row begins; names of columns stand upright."""
+        """The y coordinate of the first row; names of columns stand upright above it."""
         return max((text_width(cut(name)) * LETTER for name in self.columns), default=0.0) + 2 * GAP
 
     @property

@@ -49,7 +49,7 @@ def missing_words(values: Iterable[str]) -> list[str]:
 
 
 def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:
-    """Whether many different numbers, of whatever notation, leave little room for other cells."""
+    """True if nearly all cells are numbers, of whatever notation, and many of them differ."""
     numbers = [other for other in others if is_plain_number(other) or is_other_number(other)]
     rows = sum(values[other] for other in others)
     n_numbers = sum(values[number] for number in numbers)
@@ -123,7 +123,7 @@ def many_numbers(
 
 
 def is_free_text(texts: Collection[str], rows: int) -> bool:
-    """Whether texts look like identifiers or free text: too many, or few rows for each."""
+    """True if texts look like identifiers or free text: too many, or few rows for each."""
     rare = len(texts) > FEW_VALUES and rows < _FEWEST_ROWS_PER_TEXT * len(texts)
     return rare or len(texts) > _MOST_TEXTS
 

@@ -192,7 +192,7 @@ def _drafted(
 
 
 def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> tuple[Column, list[str]]:
-    """The same of many different numbers that no text stands among."""
+    """The drafted column of many different numbers without any text."""
     note = "Some values are missing. " if numbers.gaps else ""
     unique = len(numbers.distinct) == rows
     column = many_numbers(name, (), note, whole=numbers.whole, unique=unique)
@@ -200,7 +200,7 @@ def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> tuple[Column, li
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
-    """What two tables declare of a column: an order where one has it, otherwise the first."""
+    """The declared type that two tables share: an order where one has it, else the first."""
     if first.ordered and second.ordered and first.values != second.values:
         raise SchemaError(
             "two tables have other ordered categories, or another order of them",

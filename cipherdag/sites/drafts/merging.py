@@ -280,7 +280,7 @@ def _any(held: Drafts, mark: str) -> bool:
 
 
 def _by_value(values: Mapping[str, str]) -> str:
-    """What is said by whom, the most frequent first: "mg/dL in 'a' and 'b', mmol/L in 'c'"."""
+    """The sites of each value, the most frequent first: "mg/dL in 'a' and 'b', mmol/L in 'c'"."""
     often = Counter(values.values())
     listed = sorted(often, key=lambda value: (-often[value], value))
     return ", ".join(

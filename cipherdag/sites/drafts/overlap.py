@@ -37,7 +37,7 @@ def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str
 
 
 def with_large_groups(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]]:
-    """What sites lack once every group of sites that lack the same is large enough.
+    """Extend what sites lack until every group of sites that lack the same is large enough.
 
     The smallest group joins the one with which the fewest columns of sites are given up, until none
     is too small; the order of the sites is nothing to it.
@@ -65,7 +65,7 @@ def with_large_groups(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]
 def _given_up(
     groups: Mapping[frozenset[str], int], one: frozenset[str], other: frozenset[str]
 ) -> int:
-    """How many columns of sites two groups give up to become one."""
+    """The number of columns of sites that two groups give up to become one."""
     return groups[one] * len(other - one) + groups[other] * len(one - other)
 
 
@@ -87,7 +87,7 @@ def with_overlap(schema: Schema, lacking: Lacking) -> Schema:
 
 
 def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator[str]:
-    """What a run over such sites cannot use, or not tell, in sentences.
+    """The sentences on what a run over such sites cannot use or disclose.
 
     Args:
         schema: As `with_overlap` made it.

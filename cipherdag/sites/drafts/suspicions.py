@@ -99,7 +99,7 @@ def _odd_cells(odd: Sequence[str]) -> Suspicion:
 
 
 def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
-    """What is odd about numbers: codes for missing values, far ones, codes in place of numbers.
+    """Suspicions of numbers: codes for missing values, outliers, codes in place of numbers.
 
     Args:
         distinct: The different numbers, ascending, shape (m,), without NaN.
@@ -174,7 +174,7 @@ def _words(categories: Sequence[str]) -> list[Suspicion]:
 
 
 def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
-    """Whether texts are dates, and in which formats they may be written."""
+    """The suspicion that texts are dates, with the formats that fit."""
     listed = list(texts)
     parts = [match for text in listed if (match := _DATE.fullmatch(text))]
     if len(parts) < 2 or len(parts) < 0.9 * len(listed):
@@ -246,7 +246,7 @@ def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDAr
 
 
 def _odd_zero(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
-    """Whether 0 stands in several rows, far below numbers that are all positive."""
+    """True if 0 stands in several rows, far below numbers that are all positive."""
     zero_index = int(np.searchsorted(distinct, 0.0))
     if zero_index >= len(distinct) or distinct[zero_index] != 0.0 or counts[zero_index] < 2:
         return False

@@ -119,13 +119,13 @@ def _ranked(entry: ColumnValues) -> Numbers:
 
 
 def _in_order(ranks: Numbers) -> bool:
-    """Whether the rows are sorted by a column."""
+    """True if the rows are sorted by a column."""
     change = np.diff(ranks[~np.isnan(ranks)])
     return bool((change >= 0).all() or (change <= 0).all())
 
 
 def _without_trend(ranks: Numbers, sorted_by: Sequence[Numbers]) -> Numbers:
-    """What the place in a sorted file does not explain: rows sorted by x trend in all it causes."""
+    """The residuals after the position in a sorted file: rows sorted by x trend in its effects."""
     if not sorted_by:
         return ranks
     pieces = np.arange(len(ranks)) * PIECES // len(ranks)
@@ -136,7 +136,7 @@ def _without_trend(ranks: Numbers, sorted_by: Sequence[Numbers]) -> Numbers:
 
 
 def _follows_itself(values: Numbers) -> bool:
-    """Whether the correlation of one row with the next is beyond chance, and not small."""
+    """True if the autocorrelation of successive rows is beyond chance, and not small."""
     entry = values - np.nanmean(values)
     both = ~np.isnan(entry[1:]) & ~np.isnan(entry[:-1])
     spread = np.nanmean(entry**2)

@@ -33,7 +33,7 @@ class Numbers:
 
     @property
     def whole(self) -> bool:
-        """Whether all are whole numbers that floats tell apart."""
+        """True if all are whole numbers that floats represent exactly."""
         exact = np.abs(self.distinct) <= LARGEST_EXACT
         return bool((exact & (self.distinct == np.floor(self.distinct))).all())
 
@@ -59,7 +59,7 @@ class ColumnTally:
         self._numbers += other._numbers
 
     def few_values(self, most: int) -> frozenset[str] | None:
-        """Its values, in normal form, and "" where there is none; None where they are more."""
+        """The values in normal form, with "" for a missing one; None where they are more."""
         many = bool(self._numbers) and len(self._distinct()[0]) > most
         if many or len(self._texts) > most:
             return None
@@ -76,7 +76,7 @@ class ColumnTally:
         return Numbers(distinct[there], counts[there], gaps=not there.all())
 
     def values(self) -> Counter[str]:
-        """How often every value occurs, in normal form; "" where there is none."""
+        """The frequency of every value in normal form, with "" for a missing one."""
         occurrences: Counter[str] = Counter()
         for text, times in self._texts.items():
             occurrences[normalise_value(text)] += times
@@ -109,7 +109,7 @@ def _count(cells: TextCells, counter: Counter[str]) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held:
-    """What one table holds in a column.
+    """The content of one column in one table.
 
     Attributes:
         number: Which of the tables it is, from 1.
@@ -120,7 +120,7 @@ class Held:
     values: frozenset[str] | None
 
     def varies(self, column: Column) -> bool:
-        """Whether it has two values that the column does not take as missing."""
+        """True if it has two values that the column does not take as missing."""
         if self.values is None:
             return True
         left = self.values - {"", *column.missing}
@@ -130,7 +130,7 @@ class Held:
 
 
 def held_by(tally: ColumnTally, number: int) -> Held:
-    """What one table holds in a column."""
+    """The content of one column in one table."""
     return Held(number, tally.few_values(_MOST_VALUES))
 
 

@@ -62,7 +62,7 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def how_to_decide(session: str) -> str:
-    """What a person of the site does about a plan that waits, in one sentence."""
+    """One sentence on how a person of the site decides on a waiting plan."""
     return f"Read it with `cipherdag site status`, then {_commands(session)}."
 
 
@@ -152,7 +152,7 @@ class Approvals:
         )
 
     def expired(self, run: AskedRun) -> bool:
-        """Whether it asked too long ago to be decided on, or to be begun."""
+        """True if the plan asked too long ago to be decided on, or to be begun."""
         return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
 
     def deadline(self, run: AskedRun) -> str:
@@ -161,11 +161,11 @@ class Approvals:
         return f"Decide before {day}: {_commands(run.session)}."
 
     def waits(self, run: AskedRun) -> bool:
-        """Whether a person may still decide on it, and has not."""
+        """True if a person may still decide on the plan, and has not."""
         return run.decision == "waits" and not self.expired(run)
 
     def _signed(self, run: AskedRun) -> bool:
-        """Whether the site's own key stands behind the decision."""
+        """True if the decision bears a valid signature of the site's key."""
         try:
             verify(self.identity, run.signature, _DOMAIN, run.plan.digest, run.decision.encode())
         except CipherdagError:
@@ -173,7 +173,7 @@ class Approvals:
         return run.decision != "waits"
 
     def _find(self, plan: Plan) -> AskedRun | None:
-        """What was decided on this very plan; a file of another one says nothing."""
+        """The decision on this very plan; a file of another one does not count."""
         path = self.folder / plan.session.hex() / ASKED_FILE
         run = self._read(path) if path.exists() else None
         return run if run is not None and run.plan.digest == plan.digest else None

@@ -17,7 +17,7 @@ _RULE = re.compile(rf"[a-z_][a-z0-9_]* ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*
 
 
 def fault_of_rule(rule: str) -> str:
-    """What is wrong with a rule; empty if nothing is.
+    """The fault of a rule in words; "" if there is none.
 
     One whose name no algorithm has would never apply, and one from a number down to a smaller one
     would refuse every plan.
@@ -50,7 +50,7 @@ def parameters_used(plan: Plan) -> dict[str, Any]:
 
 
 def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
-    """What a plan opens of its tests: bits alone, or their sums; or it has no such choice."""
+    """The openings of a plan's tests: bits, sums, or none where it has no such choice."""
     with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
         closed: bool | None = getattr(algorithm, "closed", None)
@@ -59,7 +59,7 @@ def opened_of_tests(plan: Plan) -> Literal["bits", "sums", "none"]:
 
 
 def allows(allowed: str, value: Any) -> bool:
-    """Whether a rule's right half holds for a parameter's value."""
+    """True if a rule's right half holds for a parameter's value."""
     low, dots, high = allowed.partition("..")
     if dots:
         return isinstance(value, int | float) and float(low) <= value <= float(high)

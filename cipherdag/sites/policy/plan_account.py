@@ -27,7 +27,7 @@ def plan_lines(
     determined: Determined = NOTHING,
     policy: Policy | None = None,
 ) -> list[str]:
-    """Who asks for what and why, what will be opened, and how far it can go.
+    """The account of a plan: who asks for what and why, what it opens, and its bounds.
 
     Args:
         plan: The plan.
@@ -108,7 +108,7 @@ def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:
 
 
 def _secure_lines(n_sites: int) -> list[str]:
-    """How bits of tests are found, and which sites could have more if they collude."""
+    """The lines on how bits of tests are computed, and what colluding sites could learn."""
     pairs = n_sites * (n_sites - 1) // 2
     if n_sites == TWO_SITES:
         more = "The coordinator and a site that side with each other have the other site's numbers."
@@ -123,7 +123,7 @@ def _secure_lines(n_sites: int) -> list[str]:
 
 
 def _lacking_lines(plan: Plan) -> list[str]:
-    """Which sites lack which variables, by number, and what sums tell of these."""
+    """The lines on which sites lack which variables, and what sums disclose of these."""
     measured = plan.measured
     if measured.everywhere:
         return []
@@ -143,7 +143,7 @@ def _sentence(text: str) -> str:
 
 
 def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
-    """How a plan differs from those that were carried out before: one line for each.
+    """The differences of a plan from those carried out before, one line for each.
 
     Sums of two runs show more than those of one, and a run that is repeated with a little change
     shows what neither would.

@@ -248,7 +248,7 @@ class Policy:
         return min(n_sites, max(fewest, self.min_sites))
 
     def min_group_size(self, plan: Plan) -> int:
-        """How many sites have to lack the same variables, where sites lack some."""
+        """The least number of sites that have to lack the same variables, where sites lack some."""
         colluders = max(self.tolerated_colluders, plan.colluders)
         contributors = max(self.min_sites, plan.min_contributors)
         return min_group_size(len(plan.cohort), colluders, contributors)

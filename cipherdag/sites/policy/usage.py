@@ -60,7 +60,7 @@ class DailyReleases:
 
 @dataclass(slots=True)
 class TestBudget:
-    """How many conditional-independence tests a run and a day may still cost.
+    """The number of conditional-independence tests that a run and a day may still cost.
 
     Attributes:
         policy: The limits.

@@ -107,7 +107,7 @@ REPLY_KINDS = {operation: kind.name for kind in _KINDS for operation in kind.ope
 
 
 def answers(kind: str) -> bool:
-    """Whether a release of this kind answers a question."""
+    """True if a release of this kind answers a question."""
     return kind.split("+", maxsplit=1)[0] not in RELEASE_KINDS
 
 
@@ -160,7 +160,7 @@ class SignedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class LedgerHead:
-    """Where a ledger ends: number of records, hash of the last, and whose it is."""
+    """The head of a ledger: number of records, hash of the last, and the site."""
 
     records: int
     hash: str
@@ -210,7 +210,7 @@ class Ledger:
 
     @property
     def head(self) -> LedgerHead:
-        """Where the ledger ends."""
+        """The head of the ledger."""
         last = GENESIS
         if self._lines:
             last = msgspec.json.decode(self._lines[-1], type=SignedRelease).hash

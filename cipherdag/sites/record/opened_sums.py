@@ -55,7 +55,7 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 @dataclass(frozen=True, slots=True)
 class CohortChange:
-    """How a new cohort differs from those of earlier runs.
+    """The difference of a new cohort from those of earlier runs.
 
     Attributes:
         covered_before: An earlier sum covered just this cohort.
@@ -69,7 +69,7 @@ class CohortChange:
 
     @property
     def text(self) -> str:
-        """What two such sums would show, for the people of the site."""
+        """The sentence on what the difference of two such sums discloses."""
         names = ", ".join(f"'{name}'" for name in self.differing)
         alone = "the answers" if len(self.differing) == 1 else "sums and differences"
         run = f"run {self.nearest.session[:8]} of {self.nearest.day}"
@@ -112,7 +112,7 @@ class OpenedSums:
             self._sums = _read(path)
 
     def runs(self, *, but: bytes) -> int:
-        """How many other runs opened a sum over this schema."""
+        """The number of other runs that opened a sum over this schema."""
         sessions = {done.session for done in self._sums if done.schema == self._schema}
         return len(sessions - {but.hex()})
 
@@ -123,7 +123,7 @@ class OpenedSums:
     def change(
         self, session: bytes, cohort: Iterable[str], groups: Groups = ()
     ) -> CohortChange | None:
-        """How a cohort differs from what other runs' sums covered; None if it never does."""
+        """The difference of a cohort from those of other runs' sums; None if there is none."""
         now = OpenedSum("", "", self._schema, tuple(sorted(cohort)), measured_groups=tuple(groups))
         others = [done for done in self._sums if done.session != session.hex()]
         # other sites are another cohort, even where differences of sums show nothing new

@@ -16,7 +16,7 @@ from cipherdag.sites.session.reading import ALONE, Reading
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """How many sites contribute to every part of a question, of how many.
+    """The number of sites that contribute to every part of a question, of how many.
 
     Attributes:
         counts: Contributors, shape (number of parts,).

@@ -265,7 +265,7 @@ class SetUp:
         return Party(session, self.index, keys, roles, self._names, self._identity)
 
     def _difference(self, content: SharedContent) -> str:
-        """For the site's own screen: which lines only one of the two schemas has."""
+        """The lines that only one of the two schemas has, for the site's own screen."""
         here = set(self._schema.decode("utf-8", "replace").splitlines())
         theirs = set(content.schema.decode("utf-8", "replace").splitlines())
         return f"only here {sorted(here - theirs)}, only in the study {sorted(theirs - here)}"

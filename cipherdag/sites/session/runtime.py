@@ -137,7 +137,7 @@ class SiteRuntime:
         self.refused: CipherdagError | None = None
 
     def began(self, session: bytes) -> bool:
-        """Whether a session was begun here, now or in any process before."""
+        """True if the session was begun here, by this process or an earlier one."""
         return session in self._seen
 
     def handle(self, operation: str, message: bytes) -> bytes:

@@ -211,11 +211,11 @@ class KeptSite:
         self._session, self._open = session, None
 
     def _began(self) -> bool:
-        """Whether the session is more than a plan that asked: a plan may ask again and again."""
+        """True if the session has begun: a plan alone may be sent again and again."""
         return isinstance(self._open, SiteRuntime) and self._open.began(self._session)
 
     def _may_differ(self) -> bool:
-        """Whether a plan that asks again may get another reply, since the folder was mended."""
+        """True if a repeated plan may get another reply, since the folder was changed."""
         if isinstance(self._open, RefusingSite):
             return True
         return not self._began() and self._files() != self._read

@@ -113,7 +113,7 @@ def _looked_up(host: str, port: int) -> CheckResult:
 
 
 def _through(proxy: ForwardProxy) -> CheckResult:
-    """Whether the proxy itself can be reached; it looks up the coordinator's name."""
+    """Check that the proxy, which resolves the coordinator's name, can be reached."""
     named = f"{proxy.host}:{proxy.port}, which {proxy.variable} names"
     try:
         socket.create_connection((proxy.host, proxy.port), timeout=TIMEOUT_S).close()
@@ -123,7 +123,7 @@ def _through(proxy: ForwardProxy) -> CheckResult:
 
 
 def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult]:
-    """How long the site's certificate is still valid."""
+    """Check how long the site's certificate remains valid."""
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError):

@@ -224,7 +224,7 @@ def without_values(error: DataError) -> tuple[str, str]:
 
 
 def _suspicions(table: SiteTable) -> CheckResult:
-    """What looks like a mistake, by column and without a value."""
+    """Check for values that look like mistakes, by column and without a value."""
     suspicions = table_suspicions(table)
     odd = dict.fromkeys(
         f"'{column}': {each.kind}" if column else each.kind for column, each in suspicions
@@ -290,7 +290,7 @@ def _limits(table: SiteTable, policy: Policy) -> Iterator[CheckResult]:
 
 
 def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> Iterator[CheckResult]:
-    """Whether a column that no run reads looks like identifiers that are not hashed."""
+    """Check whether an unread column looks like identifiers that are not hashed."""
     ignored = {column.name for column in schema.columns if column.kind == "ignore"}
     plain = []
     with open_table(site.data_source(settings)) as table:

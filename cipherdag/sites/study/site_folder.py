@@ -107,7 +107,7 @@ class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a hospital fills in.
+    """The settings that a hospital fills in.
 
     Attributes:
         name: Name of the site.
@@ -214,7 +214,7 @@ class SiteFolder:
         return tuple(key for key in (self.identity_path, self.tls_key) if key.exists())
 
     def protected(self, settings: SiteSettings) -> tuple[Path, ...]:
-        """What no process may open but the site's own: its files, and the data where they lie."""
+        """The paths that only the site's process may open: its files, and the data."""
         files = (self.settings_path, self.policy_path, self.identity_path, self.tls_key)
         records = (self.ledger_path, self.study_path, self.usage_path, self.sums_path)
         data = (self.data_path(settings), self.schema_path(settings))
@@ -243,7 +243,7 @@ class SiteFolder:
         return SigningIdentity.load(self.identity_path)
 
     def data_path(self, settings: SiteSettings) -> Path:
-        """Where the data are."""
+        """The path of the data."""
         return self.path / settings.data
 
     def data_source(self, settings: SiteSettings) -> DescribedFile:
@@ -251,7 +251,7 @@ class SiteFolder:
         return DescribedFile(self.data_path(settings), settings.source)
 
     def schema_path(self, settings: SiteSettings) -> Path:
-        """Where the schema is."""
+        """The path of the schema."""
         return self.path / settings.schema
 
     def study(self) -> Study:

@@ -46,7 +46,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Request(_File, frozen=True):
-    """What a site sends to be enrolled.
+    """A site's request to be enrolled.
 
     Attributes:
         name: The site's name.
@@ -78,7 +78,7 @@ class StudySite(_File, frozen=True):
 
 
 class Study(_File, frozen=True):
-    """Who takes part, under which coordinator, and the least that the coordinator asks for.
+    """The members of a study, its coordinator, and the least that the coordinator requires.
 
     Attributes:
         name: Name of the study.

@@ -53,7 +53,7 @@ def read_file(path: Path, kind: type[FileType]) -> FileType:
 def _other_file(
     path: Path, content: bytes, kind: type[Request | SignedStudy | Approval]
 ) -> MalformedMessageError:
-    """What is wrong with a file that is not of this kind: it may be of another one."""
+    """The fault of a file that is of another kind than expected."""
     for other, said in _KINDS.items():
         with suppress(msgspec.DecodeError, ValueError, RecursionError):
             msgspec.json.decode(content, type=other)

@@ -61,7 +61,7 @@ class NumberCells:
         return len(self.values)
 
     def as_text(self) -> TextCells:
-        """The same cells as the text that a CSV would hold."""
+        """The cells as the text that a CSV would hold."""
         distinct, index = np.unique(self.values, return_inverse=True)
         texts = [number_text(float(value)) for value in distinct]
         return TextCells(texts, index.astype(np.int64))
@@ -71,7 +71,7 @@ Cells: TypeAlias = TextCells | NumberCells
 
 
 def below_header(row: int) -> str:
-    """How a table without places of its own calls its row, counted from 0."""
+    """The name of a row, counted from 0, in a table that has no numbering of its own."""
     return f"row {row + 1}"
 
 

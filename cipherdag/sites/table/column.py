@@ -102,7 +102,7 @@ class Column:
         return len(self.edges) + 1 if self.kind == "binned" else 0
 
     def category_name(self, code: int) -> str:
-        """What a code stands for: a category, or a bin between its edges."""
+        """The meaning of a code: a category, or a bin between its edges."""
         if self.kind == "discrete":
             return self.categories[code]
         low, high = (-math.inf, *self.edges)[code], (*self.edges, math.inf)[code]
@@ -110,11 +110,11 @@ class Column:
 
     @property
     def date_rule(self) -> DateRule | None:
-        """How its dates count; None for a column without dates."""
+        """The rule by which its dates count; None for a column without dates."""
         return DateRule.parse(self.date) if self.date else None
 
     def canonical(self) -> bytes:
-        """What sites must agree on for this column, as deterministic ASCII without line breaks.
+        """The properties that sites must agree on, as deterministic ASCII without line breaks.
 
         Holds name, kind, categories, edges and label mark, and "ordered", unit, date rule and the
         sites that lack it where they are: these say what a number means, and whose. How a site

@@ -66,12 +66,12 @@ _NOTATIONS = re.compile("|".join(look for look, _ in _HINTS[:_LOOKS_OF_NUMBERS])
 
 
 def is_other_number(text: str) -> bool:
-    """Whether a trimmed cell looks like a number in another notation: "1.234,5" or "12 %"."""
+    """True if a trimmed cell looks like a number in another notation: "1.234,5" or "12 %"."""
     return _NOTATIONS.fullmatch(text) is not None
 
 
 def stands_for_missing(word: str) -> bool:
-    """Whether a word often stands for a missing value."""
+    """True if a word often stands for a missing value."""
     return word.casefold() in _MISSING_WORDS
 
 
@@ -163,7 +163,7 @@ class ColumnReader:
         )
 
     def _number_remedy(self, text: str) -> str:
-        """What to do about a cell that is no number, as its look tells."""
+        """The remedy for a cell that is no number, by its look."""
         if self._date_rule:
             return 'Write 2024-05-31, or declare date_format = "%d.%m.%Y" under [source].'
         trimmed = normalise_name(text)

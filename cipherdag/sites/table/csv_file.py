@@ -185,7 +185,7 @@ class _Rows:
             yield row
 
     def _no_text(self) -> UnreadableDataError:
-        """Where the text is of another encoding, as far as one can look at the file again."""
+        """The error for text of another encoding, with its line where it can be located."""
         codec = self._description.codec
         name = "UTF-8" if codec == "utf-8-sig" else self._description.encoding
         remedy = _WESTERN if name == "UTF-8" else "Declare its encoding, or save it as UTF-8."

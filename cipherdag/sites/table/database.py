@@ -188,7 +188,7 @@ def selection(source: str, columns: list[str]) -> str:
 
 
 def _holds_password(address: str) -> bool:
-    """Whether there is a password before the host or among the options, as far as one can tell."""
+    """True if a password seems to stand before the host or among the options."""
     rest = address.partition("://")[2]
     before, _, options = rest.partition("?")
     if ":" in before.partition("/")[0].rpartition("@")[0]:

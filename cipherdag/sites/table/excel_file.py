@@ -93,7 +93,7 @@ def _check_merged(sheet: Any, skip: int) -> None:
 
 
 def _holds(path: Path, mark: bytes) -> bool:
-    """Whether a sheet of the workbook has an element."""
+    """True if a sheet of the workbook has an element."""
     with zipfile.ZipFile(path) as archive:
         sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
         for name in sheets:

@@ -49,7 +49,7 @@ _THOUSANDS = ("", ".", ",", " ", "'")
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """How a file writes numbers and dates.
+    """The notation of numbers and dates in a file.
 
     Attributes:
         decimal: What stands before the decimals: "." or ",".
@@ -63,7 +63,7 @@ class Notation:
 
     @property
     def plain(self) -> bool:
-        """Whether its numbers are those of the study."""
+        """True if its numbers have the notation of the study."""
         return self.decimal == "." and not self.thousands
 
     def categories(self, texts: Sequence[str]) -> Sequence[str]:
@@ -116,7 +116,7 @@ PLAIN = Notation()
 
 @dataclass(frozen=True, slots=True)
 class DateRule:
-    """How dates count as numbers, such as "days since 2000-01-01".
+    """The conversion of dates to numbers, such as "days since 2000-01-01".
 
     Attributes:
         unit: "days", "weeks", or "years" of 365.2425 days.
@@ -139,7 +139,7 @@ class DateRule:
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not as usual in a file.
+    """The format of a file where it differs from the default.
 
     Attributes:
         delimiter: What separates the columns of a CSV file: one character.
@@ -173,7 +173,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def notation(self) -> Notation:
-        """How the file writes numbers and dates."""
+        """The notation of numbers and dates in the file."""
         return Notation(self.decimal, self.thousands, self.date_format)
 
     @property
@@ -205,7 +205,7 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return tuple(renamed.get(name, name) for name in header)
 
     def dumps(self) -> str:
-        """What is not as usual, as the TOML table ``[source]``; empty if nothing is."""
+        """The settings that differ from the default as the TOML table ``[source]``, or ""."""
         lines = []
         for key in self.__struct_fields__:
             value = getattr(self, key)

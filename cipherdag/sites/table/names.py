@@ -93,7 +93,7 @@ def normalise_value(text: str) -> str:
 
 
 def loose_forms(text: str) -> frozenset[str]:
-    """What spellings of one word share: no case, accents, blanks or marks, "ä" as "a" and "ae"."""
+    """Normal forms of a word that its spellings share: no case, accents, blanks or marks."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     both = (unicodedata.normalize("NFKD", form) for form in (folded, folded.translate(_UMLAUTS)))
     forms = frozenset("".join(filter(str.isalnum, form)) for form in both) - {""}
@@ -101,7 +101,7 @@ def loose_forms(text: str) -> frozenset[str]:
 
 
 def truth_value(text: str) -> bool | None:
-    """Whether a text is a word for true or for false, or None where it is neither."""
+    """The truth value that a word stands for, or None if it is no such word."""
     for value, words in zip((True, False), _TRUTH, strict=True):
         if loose_forms(text) & words:
             return value
@@ -129,12 +129,12 @@ def number_text(value: float) -> str:
 
 
 def is_integer_text(value: str) -> bool:
-    """Whether a normalised value is a whole number."""
+    """True if a normalised value is a whole number."""
     return _INTEGER.fullmatch(value) is not None
 
 
 def is_plain_number(value: str) -> bool:
-    """Whether a normalised value reads as a finite number and not as a code such as "007"."""
+    """True if a normalised value is a finite number and not a code such as "007"."""
     plain = _PLAIN_NUMERAL.fullmatch(value) or value.startswith((".", "-.", "+."))
     return bool(plain) and parse_number(value) is not None
 

@@ -134,7 +134,7 @@ class Schema:
 
     @cached_property
     def determined(self) -> Determined:
-        """The same by position."""
+        """The determined variables by position."""
         positions = {name: position for position, name in enumerate(self.names)}
         return Determined(tuple(each.over(positions) for each in self.applied))
 
@@ -149,7 +149,7 @@ class Schema:
         return {site: self.unmeasured_at(site) for site in sorted(sites)}
 
     def canonical(self) -> bytes:
-        """What sites must agree on, as bytes that differ wherever two schemas differ.
+        """The canonical bytes that sites must agree on, different wherever schemas differ.
 
         One line per variable in the order of ``names``, each its ``Column.canonical``, and one for
         the column of interventions and for each relation that applies; ignored columns, comments
@@ -162,7 +162,7 @@ class Schema:
         return b"\n".join((b"cipherdag schema 1", *lines, *between))
 
     def with_interventions(self, name: str | None) -> Schema:
-        """The same schema with this column naming the interventions; None changes nothing.
+        """A copy in which this column names the interventions; None changes nothing.
 
         Raises:
             SchemaError: If there is no such column.
@@ -177,7 +177,7 @@ class Schema:
         return replace(self, columns=columns)
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
-        """The same schema with these columns, and no others, marked as labels.
+        """A copy in which these columns, and no others, are marked as labels.
 
         Raises:
             SchemaError: If one of them does not take part in the study, or this is one name alone.

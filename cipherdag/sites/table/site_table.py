@@ -78,7 +78,7 @@ class SiteTable:
 
     @property
     def kind(self) -> Literal["discrete", "continuous", "mixed"]:
-        """Which of the two arrays are there."""
+        """The kind of the table's variables: discrete, continuous or mixed."""
         if self.codes is not None and self.values is not None:
             return "mixed"
         return "continuous" if self.codes is None else "discrete"
@@ -109,14 +109,14 @@ class SiteTable:
         return codes if self.values is None else np.where(discrete, codes, self.values)
 
     def varies(self) -> NDArray[np.bool_]:
-        """Whether every variable has at least two values in these rows, shape (p,)."""
+        """Mark the variables that have at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))
         return np.array(
             [len(each) > 0 and each.min() != each.max() for each in present], dtype=bool
         )
 
     def has_values(self, name: str) -> bool:
-        """Whether any row has a value of a variable."""
+        """True if any row has a value of a variable."""
         return len(_present(self, self.names.index(name))) > 0
 
     def take(self, rows: RowIndex) -> SiteTable:
@@ -272,7 +272,7 @@ def _rename(column: str, close: str, extra: list[str]) -> str:
 def _stores(
     schema: Schema, folder: Path | None
 ) -> Iterator[tuple[StoredRows | None, StoredRows | None]]:
-    """Where codes and values go; None where the schema has no such variable."""
+    """The stores of codes and of values; None where the schema has no such variable."""
     sides = [column.cardinality for column in schema.variables]
     width, kind, numbers = len(sides), code_type(max(sides)), np.dtype(np.float64)
     codes = StoredRows(width, kind, MISSING_CODE, folder) if any(sides) else None

@@ -55,24 +55,24 @@ class ColumnValues:
 
     @cached_property
     def counts(self) -> Codes:
-        """How many rows each code has that occurs."""
+        """The number of rows of each code that occurs."""
         assert self.codes is not None, "a column of few values"
         counts = np.bincount(self.codes[self.codes >= 0])
         return counts[counts > 0]
 
     @property
     def varies(self) -> bool:
-        """Whether it holds two different values."""
+        """True if the column holds two different values."""
         return self.codes is None or len(self.counts) > 1
 
     @property
     def two_valued(self) -> bool:
-        """Whether it holds just two different values."""
+        """True if the column holds exactly two different values."""
         return self.codes is not None and len(self.counts) == TWO_VALUES
 
 
 def comparable(entry: ColumnValues) -> Numbers:
-    """Its numbers, or else its codes, NaN where missing, shape (n,)."""
+    """The numbers, or else the codes, NaN where missing, shape (n,)."""
     if entry.number is not None:
         return entry.number
     assert entry.codes is not None, "a column has codes or numbers"
@@ -123,7 +123,7 @@ def _numbers(codes: Codes, numerals: Sequence[float | None]) -> Numbers | None:
 
 
 def steps(columns: Sequence[ColumnValues]) -> set[Step]:
-    """Which columns follow from which, beyond chance; in every row that has both."""
+    """The pairs of columns of which one determines the other in every row, beyond chance."""
     if not columns:
         return set()
     rows = _length(columns[0])
@@ -191,7 +191,7 @@ def _joined(columns: Sequence[ColumnValues], a: int, b: int) -> Codes:
 
 
 def _determined_by(given: Codes | None, codes: Codes | None) -> bool:
-    """Whether every code of the one has one code of the other, in more rows than by chance."""
+    """True if each code of one column has a single code of the other, beyond chance."""
     assert given is not None and codes is not None  # noqa: PT018 - of columns of few values
     both = (given >= 0) & (codes >= 0)
     entry, then = given[both], codes[both]
@@ -207,7 +207,7 @@ def _determined_by(given: Codes | None, codes: Codes | None) -> bool:
 
 
 def is_function(given: Codes, then: Codes) -> bool:
-    """Whether equal codes of the one have equal codes of the other, shape (n,) each."""
+    """True if equal codes of one column have equal codes of the other, shape (n,) each."""
     if not len(given):
         return True
     width = int(then.max()) + 1
@@ -234,7 +234,7 @@ def _by_order(columns: Sequence[ColumnValues], few: Codes) -> Iterator[Step]:
 
 
 def _in_order(a: ColumnValues, b: ColumnValues) -> bool:
-    """Whether b follows from the numbers of a: weakly in their order, or block by block."""
+    """True if b is a monotone or a block-wise function of the numbers of a."""
     assert a.number is not None, "a column of numbers"
     then: Numbers = b.number if b.continuous else b.codes.astype(np.float64)  # type: ignore[union-attr, assignment]
     missing = np.isnan(a.number) | (np.isnan(then) if b.continuous else then < 0)

@@ -63,7 +63,7 @@ def related_columns(*tables: SiteTable) -> tuple[Relation[str], ...]:
 
 
 def contradicted(relation: Relation[str], table: SiteTable) -> bool:
-    """Whether rows of a table are against a relation; few rows may say nothing of it."""
+    """True if rows of a table contradict a relation; few rows may be inconclusive."""
     held = {column.name: column for column in column_values([table])}
     for target, by in relation.rules:
         columns = [held[name] for name in by if name in held]
@@ -107,7 +107,7 @@ def _direct(determined: set[Step]) -> set[Step]:
 
 
 def _together(columns: Sequence[ColumnValues], dummies: Sequence[int], whole: int) -> bool:
-    """Whether a category follows from its dummies together."""
+    """True if a category is determined by its dummy variables together."""
     entry = columns[whole].codes
     codes = [columns[v].codes for v in dummies]
     if entry is None or any(each is None for each in codes):

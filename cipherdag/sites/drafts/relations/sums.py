@@ -68,7 +68,7 @@ class _Matrix:
 
     @classmethod
     def of(cls, columns: Sequence[ColumnValues], form: Form) -> _Matrix | None:
-        """Of the rows that lack none; None where they are too few."""
+        """The matrix of the complete rows; None where they are too few."""
         if not 1 < len(columns) <= MOST_COLUMNS:
             return None
         values = np.column_stack([_number(entry) for entry in columns])
@@ -126,7 +126,7 @@ def _circuits(values: Numbers, order: Iterable[int]) -> Iterator[tuple[int, ...]
 
 
 def _beyond_chance(columns: Sequence[ColumnValues], rows: int) -> bool:
-    """Whether rows would show it if events of a set of two-valued columns came together.
+    """True if the rows suffice to show joint events of a set of two-valued columns.
 
     Where all but one are rare, no row has two of them, whatever they are.
     """

@@ -53,7 +53,7 @@ def rows_digest(purpose: bytes, *arrays: Digested) -> bytes:
 
 
 def row_bytes(array: Digested) -> Iterator[bytes | memoryview]:
-    """How many bytes an array counts as, 8 bytes, and these, some rows at a time."""
+    """The byte length of an array as 8 bytes, and then its bytes, some rows at a time."""
     content = np.zeros(0) if array is None else array
     held = content.codes if isinstance(content, Renamed) else content
     kind = _counted_as(content)

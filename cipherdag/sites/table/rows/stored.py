@@ -52,7 +52,7 @@ def check_fits(size: int) -> None:
 
 
 def _memory_bytes() -> int:
-    """Of this machine; where it does not tell, as much as can be addressed."""
+    """The memory of this machine; if unknown, the addressable size."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
