@@ -118,8 +118,8 @@ class Predicates:
         """
         forms = list(chain.from_iterable(tests))
         quadratic = [
-            (place, min(i, j), max(i, j), factor)
-            for place, form in enumerate(forms)
+            (form_index, min(i, j), max(i, j), factor)
+            for form_index, form in enumerate(forms)
             for i, j, factor in form.quadratic
         ]
         linear = [(at, j, factor) for at, form in enumerate(forms) for j, factor in form.linear]
@@ -138,16 +138,16 @@ class Predicates:
     @classmethod
     def joined(cls, parts: Sequence[Predicates]) -> Predicates:
         """The tests of several, whose words come one after the other."""
-        words = np.cumsum([0, *(own.n_words for own in parts)])
-        forms = np.cumsum([0, *(own.n_comparisons for own in parts)])
+        words = np.cumsum([0, *(part.n_words for part in parts)])
+        forms = np.cumsum([0, *(part.n_comparisons for part in parts)])
         shifts = list(zip(parts, forms.tolist(), words.tolist(), strict=False))
         return cls(
-            np.concatenate([own.lowest for own in parts]),
-            np.concatenate([own.highest for own in parts]),
-            np.concatenate([own.sizes for own in parts]),
-            np.concatenate([own.quadratic + np.array([a, w, w, 0]) for own, a, w in shifts]),
-            np.concatenate([own.linear + np.array([a, w, 0]) for own, a, w in shifts]),
-            np.concatenate([own.constants for own in parts]),
+            np.concatenate([part.lowest for part in parts]),
+            np.concatenate([part.highest for part in parts]),
+            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([part.quadratic + np.array([a, w, w, 0]) for part, a, w in shifts]),
+            np.concatenate([part.linear + np.array([a, w, 0]) for part, a, w in shifts]),
+            np.concatenate([part.constants for part in parts]),
         )
 
     @classmethod
@@ -183,7 +183,7 @@ class Predicates:
         )
 
     @classmethod
-    def alike(
+    def replicated(
         cls,
         count: int,
         bounds: Sequence[tuple[int, int]],
@@ -204,14 +204,14 @@ class Predicates:
         linear, constants, first = [], [], 0
         group = np.arange(count)
         for lines in kinds:
-            factors = np.array([own for own, _ in lines], dtype=np.int64)
+            factors = np.array([each for each, _ in lines], dtype=np.int64)
             shape = count, *factors.shape
             form = first + np.arange(count * len(lines)).reshape(count, -1, 1)
             word = group[:, None, None] + count * np.arange(len(bounds))
-            whole = [np.broadcast_to(own, shape).ravel() for own in (form, word, factors)]
+            whole = [np.broadcast_to(each, shape).ravel() for each in (form, word, factors)]
             terms = np.stack(whole, axis=1)
             linear.append(terms[terms[:, 2] != 0])
-            constants.append(np.tile(np.array([own for _, own in lines], dtype=np.int64), count))
+            constants.append(np.tile(np.array([each for _, each in lines], dtype=np.int64), count))
             first += count * len(lines)
         return cls(
             np.repeat(np.array([low for low, _ in bounds], dtype=np.int64), count),
@@ -245,8 +245,8 @@ class Predicates:
     @property
     def packed(self) -> tuple[bytes, ...]:
         """All of it as bytes, array by array."""
-        arrays = (getattr(self, name) for name in _COLUMNS)
-        return tuple(own.astype("<i8", copy=False).tobytes() for own in arrays)
+        columns = (getattr(self, name) for name in _COLUMNS)
+        return tuple(column.astype("<i8", copy=False).tobytes() for column in columns)
 
     def ranges(self) -> tuple[IntegerVector, IntegerVector]:
         """Least and largest value of every form, exact, shape (comparisons,) each."""

@@ -283,7 +283,7 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
         CohortError: It has such sites.
     """
     measured = measured_by(cohort)
-    for group in () if measured.everywhere else measured.alike(range(len(cohort))):
+    for group in () if measured.everywhere else measured.groups(range(len(cohort))):
         if len(group) < fewest:
             names = " and ".join(f"'{cohort[site].name}'" for site in group)
             raise CohortError(
@@ -308,7 +308,7 @@ def _fewest_left(cohort: Sequence[Member], colluders: int, contributors: int) ->
     usual = fewest_survivors(n_sites, colluders)
     if measured.everywhere:
         return usual
-    spare = measured.fewest_alike(range(n_sites)) - min_group_size(n_sites, colluders, contributors)
+    spare = measured.smallest_group(range(n_sites)) - min_group_size(n_sites, colluders, contributors)
     return max(usual, n_sites - spare)
 
 

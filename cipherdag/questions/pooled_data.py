@@ -30,9 +30,9 @@ from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 MAX_CATEGORIES = 1 << 20
 MAX_CELLS = 1 << 24
 """Most cells of one table that any site counts."""
-PLACE_EXPONENT = 100
-PLACE_BITS = 50
-LARGEST_PLACE = 1024.0
+LOCATION_EXPONENT = 100
+LOCATION_BITS = 50
+LARGEST_LOCATION = 1024.0
 SPREAD_BITS = 20
 LARGEST_SPREAD = 2048.0
 LARGEST_UNIT = 1100
@@ -103,7 +103,9 @@ class Columns(Question, frozen=True, tag="columns"):
         return (
             Encoding(length=2, bound=float(self.max_rows)),
             Encoding(length=p, bound=float(MAX_CATEGORIES)),
-            Encoding(length=each, bound=LARGEST_PLACE, resolution_bits=PLACE_BITS, signed=True),
+            Encoding(
+                length=each, bound=LARGEST_LOCATION, resolution_bits=LOCATION_BITS, signed=True
+            ),
             spread,
             Encoding(length=each, bound=1.0),
             spread,
@@ -137,9 +139,9 @@ class Columns(Question, frozen=True, tag="columns"):
             AggregateRangeError: They contradict each other.
         """
         p = self.n_variables
-        header, categories, place, *marks, flags = segments(self.encodings, sums)
+        header, categories, location, *marks, flags = segments(self.encodings, sums)
         if not self.marks:
-            place, *marks = np.zeros((5, p))
+            location, *marks = np.zeros((5, p))
         sites, rows = header
         in_order = flags[p + 1 : 1 + p * (1 + self.order)] > 0
         few = flags[1 + p * (1 + self.order) :] > 0
@@ -149,7 +151,7 @@ class Columns(Question, frozen=True, tag="columns"):
         kinds = ColumnKinds(
             rows=int(rows),
             categories=(categories / sites).astype(np.int64),
-            place=np.nan_to_num(mean_of(place, marks[1] + marks[3])),
+            location=np.nan_to_num(mean_of(location, marks[1] + marks[3])),
             spread=mean_of(*marks[:2]),
             size=mean_of(*marks[2:]),
             incomplete=flags[:p] > 0,
@@ -169,7 +171,7 @@ class Columns(Question, frozen=True, tag="columns"):
         )
         marks = np.nan_to_num(np.concatenate([kinds.spread, kinds.size]))
         with np.errstate(over="ignore"):
-            near = np.isfinite(np.sinh(kinds.place)).all() and (abs(marks) <= LARGEST_UNIT).all()
+            near = np.isfinite(np.sinh(kinds.location)).all() and (abs(marks) <= LARGEST_UNIT).all()
         require_possible(self.label, "values that are no numbers", holds=near)
 
 
@@ -180,7 +182,7 @@ class ColumnKinds:
     Attributes:
         rows: Rows of all sites.
         categories: Number of categories; 0 for a continuous variable.
-        place: Mean mark of place.
+        location: Mean mark of place.
         spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
         size: That of the largest value, of sites without a spread; NaN where all are 0.
         incomplete: Whether some site misses a value.
@@ -192,7 +194,7 @@ class ColumnKinds:
 
     rows: int
     categories: IndexArray
-    place: FloatVector
+    location: FloatVector
     spread: FloatVector
     size: FloatVector
     incomplete: BoolVector

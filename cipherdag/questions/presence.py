@@ -44,14 +44,14 @@ class Measured:
         """Whether every site measured every variable."""
         return not any(self.lacking)
 
-    def alike(self, sites: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    def groups(self, sites: Iterable[int]) -> tuple[tuple[int, ...], ...]:
         """Those of some sites, by position in the cohort, that lack the same, group by group."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for site in sites:
             groups.setdefault(self.lacking[site], []).append(site)
         return tuple(map(tuple, groups.values()))
 
-    def fewest_alike(self, sites: Iterable[int]) -> int:
+    def smallest_group(self, sites: Iterable[int]) -> int:
         """How many of some sites are in the smallest group; 0 for no site."""
         return min(Counter(self.lacking[site] for site in sites).values(), default=0)
 

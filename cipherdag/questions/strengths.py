@@ -85,7 +85,7 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
     def predicates(self, n_sites: int) -> Predicates:
         """The sum is above 0."""
         most = n_sites * self.largest
-        return Predicates.alike(len(self.pairs) // 16, [(-most, most)], [[((1,), 0)]])
+        return Predicates.replicated(len(self.pairs) // 16, [(-most, most)], [[((1,), 0)]])
 
 
 class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
@@ -124,4 +124,4 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
 
     def predicates(self, n_sites: int) -> Predicates:
         """The sum is one power or more."""
-        return Predicates.alike(POWERS, [(0, n_sites * STEPS)], [[((1,), 1 - STEPS)]])
+        return Predicates.replicated(POWERS, [(0, n_sites * STEPS)], [[((1,), 1 - STEPS)]])

@@ -120,10 +120,10 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
         n_edges = self.question.skeleton.n_edges
         if not self.question.abstain:
             line = (-1,), self.needed[min(n_sites, len(self.needed) - 1)]
-            return Predicates.alike(n_edges, [(0, n_sites)], [[line]])
+            return Predicates.replicated(n_edges, [(0, n_sites)], [[line]])
         share, most = self.share(), n_sites + 1
         line_of_two = (-share.denominator * most, share.numerator * most + 1), 0
-        return Predicates.alike(n_edges, [(0, n_sites)] * 2, [[line_of_two]])
+        return Predicates.replicated(n_edges, [(0, n_sites)] * 2, [[line_of_two]])
 
 
 class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
@@ -198,7 +198,7 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
         count, most = self._n_tests, n_sites * self.largest
         if self._fisher:
             bounds = [(0, most), (0, n_sites)]
-            return Predicates.alike(count, bounds, [self._chain(n_sites), [((0, 1), 0)]])
+            return Predicates.replicated(count, bounds, [self._chain(n_sites), [((0, 1), 0)]])
         each, both = np.arange(count), np.arange(self._n_both)
         linear = [
             np.stack([each, each, np.ones_like(each)], axis=1),

@@ -23,7 +23,7 @@ from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.questions.regrets import FamilyRegrets, ScoreSpec, pack_families
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.likelihoods import JOLT
+from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS
 from cipherdag.sites.compute.scores.scores import PENALTY_BITS
 from cipherdag.sites.table.column import Column
 
@@ -171,7 +171,7 @@ def test_regrets_of_the_default_policy_fit_thousands_of_tables_and_none_is_near(
     pairs = {pair: fitting_pairs(told, COARSE, rows, penalty) for pair, told in edges.items()}
     assert true.tolist() not in fitting_tables(pairs, colliders, COARSE, rows, penalty).tolist()
     # tables of up to three rows more or less in a cell, and what a site may have moved and rounded
-    within = MOVES * JOLT + COARSE
+    within = MOVES * LOGLIK_NOISE_NATS + COARSE
     steps = np.array(list(itertools.product(range(-3, 4), repeat=7)))
     cells = true + np.column_stack([steps, -steps.sum(axis=1)])
     cells = cells[(cells >= 0).all(axis=1)]
@@ -239,9 +239,11 @@ def test_of_a_category_of_few_rows_nothing_is_told():
     few[:7] = True
     table = table_of({"few": words(few), "like": words(few ^ (rng.random(300) < 0.02))})
     free, _ = scores_of(table, least=0)
-    assert free.of((0, 0)) > 20 * JOLT
+    assert free.of((0, 0)) > 20 * LOGLIK_NOISE_NATS
     scores, _ = scores_of(table)
-    assert abs(scores.of((0, 0)) - scores.of((0, 0b10))) <= MOVES * JOLT + math.log(300)
+    assert abs(scores.of((0, 0)) - scores.of((0, 0b10))) <= MOVES * LOGLIK_NOISE_NATS + math.log(
+        300
+    )
 
 
 @pytest.mark.parametrize("score", ["bic", "mdl"])
@@ -258,7 +260,7 @@ def test_numbers_are_moved_too_and_sets_that_split_alike_are_one_equation(score)
     families = [(y, 1 << x), (y, 1 << z), (w, 1 << x), (x, 0)]
     change = moved.evaluate(families) - free.evaluate(families)
     assert np.abs(change).min() > 1e-4
-    assert np.abs(change).max() <= 2 * JOLT / math.log(2)
+    assert np.abs(change).max() <= 2 * LOGLIK_NOISE_NATS / math.log(2)
     assert change[0] == pytest.approx(change[1], abs=1e-9)
     assert len(np.unique(change.round(6))) == 3
 

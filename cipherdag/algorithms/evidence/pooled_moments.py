@@ -28,7 +28,7 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import pack_integers, require_possible
-from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Columns, Moments
+from cipherdag.questions.pooled_data import LOCATION_EXPONENT, ColumnKinds, Columns, Moments
 from cipherdag.questions.question import Question
 
 FALLBACK: Combination = "stouffer"
@@ -190,7 +190,7 @@ class MomentTests(CachedFederatedCITest):
 
 def common_origins(kinds: ColumnKinds) -> FloatVector:
     """About where each column lies: the mean of the sites' marks, undone, to part of a unit."""
-    near = np.ldexp(np.sinh(kinds.place), -PLACE_EXPONENT)
+    near = np.ldexp(np.sinh(kinds.location), -LOCATION_EXPONENT)
     units = common_units(kinds)
     with np.errstate(over="ignore"):
         steps = np.ldexp(near, ORIGIN_BITS - units)

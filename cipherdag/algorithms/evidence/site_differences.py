@@ -22,7 +22,7 @@ from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
-from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
+from cipherdag.questions.site_differences import ANGLE_NOISE_SE, MARKS, SiteDifferences, shares_of
 from cipherdag.questions.threshold import (
     sum_with_threshold,
 )
@@ -36,7 +36,7 @@ MOST_SHARES = 4096
 """Shares of a variable in all strata together beyond which it is not compared."""
 LEAST_ROWS = 5.0
 """Rows on the rarer side of a share, over all sites, below which it tells nothing."""
-SPREAD = 1.01 + BLUR**2 / 3.0
+SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
 """Variance of a blurred angle at most, in squared standard errors; that of the blur is a third."""
 
 

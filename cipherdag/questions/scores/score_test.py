@@ -117,16 +117,16 @@ def components_of(shapes: list[tuple[FloatVector, FloatVector]], rows: float) ->
     """
     sizes, dof = [], []
     expected, alone = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    known: dict[bytes, tuple[FloatVector, float, BoolVector]] = {}
+    per_shape: dict[bytes, tuple[FloatVector, float, BoolVector]] = {}
     for of_rows, of_columns in shapes:
         key = of_rows.tobytes() + b"|" + of_columns.tobytes()
-        if key not in known:
-            known[key] = _of_one(of_rows, of_columns, rows)
-        own, degrees, compared = known[key]
+        if key not in per_shape:
+            per_shape[key] = _of_one(of_rows, of_columns, rows)
+        expected_counts, degrees, compared = per_shape[key]
         alone.append(compared)
-        sizes.append(len(own))
+        sizes.append(len(expected_counts))
         dof.append(degrees)
-        expected.append(own)
+        expected.append(expected_counts)
     return Components(
         np.array(sizes, dtype=np.int64),
         np.concatenate(expected),
@@ -149,7 +149,7 @@ def _of_one(
     squares = np.einsum("ik,il,kl->", among_rows**2, weighted, 1.0 / expected)
     spread = 2.0 * rows * rows * float(squares) + float((variances / expected**2).sum())
     alone = np.logical_and.outer(*(
-        (np.arange(len(own)) != np.argmin(own)) | (len(own) == 1) for own in (first, second)
+        (np.arange(len(side)) != np.argmin(side)) | (len(side) == 1) for side in (first, second)
     ))  # fmt: skip
     return expected.ravel(), 2.0 * mean * mean / spread, alone.ravel()
 
@@ -207,8 +207,8 @@ def p_values(
     with np.errstate(divide="ignore"):
         of_component = -np.expm1(sizes * np.log1p(-np.minimum(2.0 * ndtr(-np.sqrt(largest)), 1.0)))
     form, mean = (
-        np.bincount(owner, weights=own / components.expected, minlength=len(largest))
-        for own in (scores**2, variances)
+        np.bincount(owner, weights=terms / components.expected, minlength=len(largest))
+        for terms in (scores**2, variances)
     )
     has_trace = several & (mean > 0.0)
     dof = np.where(has_trace, components.dof, 1.0)

@@ -36,13 +36,13 @@ def edge_votes(question: EdgeVotes, view: SiteView) -> FloatVector:
     layer, alpha = question.layer, question.test.alpha
     x, y = question.skeleton.edges().T
     if question.order == "sequential":
-        standing = sequential_layer(test, skeleton, layer=layer, alpha=alpha)[x, y]
-        return np.where(standing, 1.0, 0.0)
+        remaining = sequential_layer(test, skeleton, layer=layer, alpha=alpha)[x, y]
+        return np.where(remaining, 1.0, 0.0)
     votes = stable_layer(test, skeleton, layer=layer, alpha=alpha)
-    standing, tested = votes.kept[x, y], votes.tested[x, y]
+    remaining, tested = votes.remaining[x, y], votes.tested[x, y]
     if not question.abstain:
-        return np.where(standing, 1.0, 0.0)
-    return np.where(np.concatenate([standing & tested, tested]), 1.0, 0.0)
+        return np.where(remaining, 1.0, 0.0)
+    return np.where(np.concatenate([remaining & tested, tested]), 1.0, 0.0)
 
 
 @answers(WeightedEvidence)

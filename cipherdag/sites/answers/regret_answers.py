@@ -68,7 +68,7 @@ class _Learnt:
         """Regret of every family on the grid, shape (F,)."""
         scores = self.scores.evaluate(families)
         best = self.scores.evaluate([(v, self.graph[v]) for v, _ in families])
-        return on_grid(scores - best, grid_bits, self.scores.told_bits)
+        return on_grid(scores - best, grid_bits, self.scores.disclosed_bits)
 
     def graph_regrets(self, question: GraphRegretExceeds) -> IndexArray:
         """Regret of every graph on the grid, shape (K,): R_i of Eq. 2."""
@@ -84,7 +84,7 @@ class _Learnt:
         best = 0.0
         for family in enumerate(self.graph):
             best += self.scores.of(family)
-        return on_grid(totals - best, question.grid_bits, self.scores.told_bits)
+        return on_grid(totals - best, question.grid_bits, self.scores.disclosed_bits)
 
 
 @answers(FamilyRegrets)
@@ -133,22 +133,22 @@ def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
     )
 
 
-def on_grid(regrets: FloatVector, grid_bits: int, told_bits: int | None = None) -> IndexArray:
+def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
     """The nearest whole multiples of 2**-grid_bits.
 
     Args:
         regrets: In nats or bits.
         grid_bits: The grid of the question.
-        told_bits: The finest that the site tells; None: as is asked.
+        disclosed_bits: The finest that the site tells; None: as is asked.
 
     Raises:
         BoundExceededError: One is not a number, or beyond the declared bound.
     """
-    own_bits = grid_bits if told_bits is None else min(grid_bits, told_bits)
-    scaled = np.rint(np.ldexp(regrets, own_bits))
-    if not (np.abs(scaled) <= largest_on_grid(own_bits)).all():
+    rounded_bits = grid_bits if disclosed_bits is None else min(grid_bits, disclosed_bits)
+    scaled = np.rint(np.ldexp(regrets, rounded_bits))
+    if not (np.abs(scaled) <= largest_on_grid(rounded_bits)).all():
         raise BoundExceededError("a regret is not a number or beyond the bound of the question")
-    return scaled.astype(np.int64) << (grid_bits - own_bits)
+    return scaled.astype(np.int64) << (grid_bits - rounded_bits)
 
 
 def table_scores(
@@ -178,7 +178,7 @@ def table_scores(
 
         moves = None if cell_keys is None else _moves(spec, cell_keys())
         score = _family_score(table, spec, device, min_cell_size, moves)
-        return LocalScores(score, spend, told_bits=None if moves is None else COARSE_BITS)
+        return LocalScores(score, spend, disclosed_bits=None if moves is None else COARSE_BITS)
 
     return make
 

@@ -84,7 +84,7 @@ def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:
     covered = f"{plan.min_survivors} of the {n_sites} sites at least"
     if not measured.everywhere:
         # of a test that one group alone can do, and whoever leaves is of it
-        left = measured.fewest_alike(range(n_sites)) - (n_sites - plan.min_survivors)
+        left = measured.smallest_group(range(n_sites)) - (n_sites - plan.min_survivors)
         covered = f"{left} sites at least, those of one line below"
     secure = _secure_lines(n_sites) if bits else []
     if not kind.protects:
@@ -128,7 +128,7 @@ def _lacking_lines(plan: Plan) -> list[str]:
     if measured.everywhere:
         return []
     lines = ["Sites measured different variables; sums cover those that have what a test needs:"]
-    for group in measured.alike(range(len(plan.cohort))):
+    for group in measured.groups(range(len(plan.cohort))):
         names = ", ".join(plan.cohort[site].name for site in group)
         numbers = ", ".join(str(each + 1) for each in measured.lacking[group[0]])
         lines.append(f"Lacking {f'numbers {numbers}' if numbers else 'nothing'}: {names}.")

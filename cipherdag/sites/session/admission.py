@@ -214,7 +214,7 @@ class Admission:
     def _check_approval(self, plan: Plan, approvals: Approvals) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""
         names = [member.name for member in plan.cohort]
-        groups = () if plan.measured.everywhere else plan.measured.alike(range(len(names)))
+        groups = () if plan.measured.everywhere else plan.measured.groups(range(len(names)))
         named_groups = [tuple(names[site] for site in group) for group in groups]
         change = self.sums.change(plan.session, names, named_groups)
         near = change is not None and len(change.differing) < self.policy.min_cohort_difference

@@ -332,7 +332,7 @@ class Rounds:
     def _covered(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
         """The sites, and the groups of those that lack the same variables, if any lacks some."""
         measured = self.plan.measured
-        groups = () if measured.everywhere else measured.alike(positions)
+        groups = () if measured.everywhere else measured.groups(positions)
         return self._names(positions), [tuple(self._names(group)) for group in groups]
 
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
@@ -352,7 +352,7 @@ class Rounds:
                 f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
             )
         measured, least = self.plan.measured, self.policy.min_group_size(self.plan)
-        if not measured.everywhere and measured.fewest_alike(positions) < least:
+        if not measured.everywhere and measured.smallest_group(positions) < least:
             raise CohortError(
                 f"fewer than {least} of the sites left lack the same variables: differences of "
                 "sums would tell of them alone"

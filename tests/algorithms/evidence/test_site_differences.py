@@ -31,7 +31,7 @@ from cipherdag.errors import AggregateRangeError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences
+from cipherdag.questions.site_differences import ANGLE_NOISE_SE, MARKS, SiteDifferences
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.compute.pooled import shares as shares_module
 from cipherdag.sites.compute.pooled.shares import code_in
@@ -43,7 +43,7 @@ SETTINGS = EvidenceSettings(spec=CITestSpec(alpha=0.01), n_variables=1)
 @pytest.fixture
 def unblurred(monkeypatch):
     """Angles as they are: what is added to them is tested by itself."""
-    monkeypatch.setattr(shares_module, "BLUR", 0.0)
+    monkeypatch.setattr(shares_module, "ANGLE_NOISE_SE", 0.0)
 
 
 def about(categories, *blocks, origins=None, units=None):
@@ -197,7 +197,7 @@ def test_no_angle_varies_more_than_is_allowed_for():
         angle = np.sqrt(4.0 * n + 2.0) * np.arcsin(np.sqrt((x + 0.375) / (n + 0.75)))
         chance = stats.binom.pmf(x, n, shares[:, None])
         variance = chance @ angle**2 - (chance @ angle) ** 2
-        assert variance.max() + BLUR**2 / 3.0 <= SPREAD
+        assert variance.max() + ANGLE_NOISE_SE**2 / 3.0 <= SPREAD
 
 
 TRIPLES = np.array(list(itertools.product(range(31), repeat=3)))
@@ -215,7 +215,7 @@ def decoded(sums):
 def test_no_counts_of_the_sites_follow_from_sums_of_blurred_angles(blurred, monkeypatch):
     """Without the blur every triple of counts does, but for the order of the sites."""
     if not blurred:
-        monkeypatch.setattr(shares_module, "BLUR", 0.0)
+        monkeypatch.setattr(shares_module, "ANGLE_NOISE_SE", 0.0)
     rng, found = np.random.default_rng(14), 0
     question = about((2,), [[0]])
     for _ in range(60):

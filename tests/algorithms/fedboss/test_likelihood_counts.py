@@ -18,7 +18,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.likelihoods import JOLT, SetLikelihoods, of_tables
+from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
 
 ROWS = (230, 310, 260)
 LEVELS = (2, 2, 2, 2)
@@ -116,7 +116,7 @@ def test_what_is_opened_fits_thousands_of_counts_and_the_nearest_are_not_the_tru
     total = opened(SITES, 11)
     for column in (0, 1, 3):
         # what honest sites may have moved, and rounded
-        fits = fitting(total[column], len(SITES) * (JOLT + ROUNDED))
+        fits = fitting(total[column], len(SITES) * (LOGLIK_NOISE_NATS + ROUNDED))
         assert TRUE[:, column].tolist() in fits.tolist()
         assert len(fits) > 10_000
         nearest = fitting(total[column], len(SITES) * ROUNDED)
@@ -137,8 +137,8 @@ def test_of_a_category_that_few_rows_of_a_site_have_nothing_is_told():
     free = opened(alone, 0)[RARE]
     assert np.flatnonzero(np.abs(few - free) <= 3 * ROUNDED).tolist() == [true]
     # all three are moved from 0, as of a column that never varies
-    assert abs(opened(alone, 11)[RARE]) <= 3 * (JOLT + ROUNDED)
-    assert abs(few[true]) > 3 * (JOLT + ROUNDED)
+    assert abs(opened(alone, 11)[RARE]) <= 3 * (LOGLIK_NOISE_NATS + ROUNDED)
+    assert abs(few[true]) > 3 * (LOGLIK_NOISE_NATS + ROUNDED)
 
 
 def pooled(codes, **settings):
@@ -150,7 +150,7 @@ def test_asking_again_or_in_another_order_tells_nothing_more():
     pairs = np.array(list(itertools.combinations(range(4), 2)))
     first = pooled(codes).answer(asked(SINGLES, pairs))
     assert (pooled(codes).answer(asked(SINGLES, pairs)) == first).all()
-    assert (np.abs(first - exact(codes, (SINGLES, pairs))) <= JOLT).all()
+    assert (np.abs(first - exact(codes, (SINGLES, pairs))) <= LOGLIK_NOISE_NATS).all()
     turned = pooled(codes[:, ::-1]).answer(asked(SINGLES, pairs))
     assert turned[:4] == pytest.approx(first[:4][::-1], abs=1e-9)
     other = pooled(1 - codes).answer(asked(SINGLES, pairs))
@@ -173,8 +173,8 @@ def test_different_sets_and_sites_are_moved_by_different_numbers():
         moved.append(pooled(codes).answer(asked(SINGLES)) - exact(codes))
     moved = np.array(moved)
     assert len(np.unique(moved.round(9))) == moved.size
-    assert abs(moved.mean()) < 4 * np.sqrt(JOLT**2 / 3 / moved.size)
-    assert np.abs(moved).max() > 0.9 * JOLT
+    assert abs(moved.mean()) < 4 * np.sqrt(LOGLIK_NOISE_NATS**2 / 3 / moved.size)
+    assert np.abs(moved).max() > 0.9 * LOGLIK_NOISE_NATS
 
 
 def test_rows_drawn_for_a_replicate_are_moved_as_the_rows_and_once_more():
@@ -188,9 +188,9 @@ def test_rows_drawn_for_a_replicate_are_moved_as_the_rows_and_once_more():
         drawn = pooled(own, parent=whole)
         beside.append(drawn.answer(asked(SINGLES)) - exact(own) - of_rows)
     beside = np.array(beside)
-    assert (np.abs(beside) <= JOLT + 1e-9).all()
+    assert (np.abs(beside) <= LOGLIK_NOISE_NATS + 1e-9).all()
     assert len(np.unique(beside.round(9))) > 60
-    assert np.abs(beside.mean(axis=0)).max() < 4 * np.sqrt(JOLT**2 / 3 / 60)
+    assert np.abs(beside.mean(axis=0)).max() < 4 * np.sqrt(LOGLIK_NOISE_NATS**2 / 3 / 60)
 
 
 def test_what_is_rare_among_the_rows_is_rare_among_those_drawn_from_them():
@@ -198,7 +198,7 @@ def test_what_is_rare_among_the_rows_is_rare_among_those_drawn_from_them():
     codes[:10, RARE] = 1
     drawn = np.repeat(codes, 2, axis=0)
     own = pooled(drawn, parent=pooled(codes))
-    assert np.abs(own.answer(asked(SINGLES))[RARE]) <= 2 * JOLT
+    assert np.abs(own.answer(asked(SINGLES))[RARE]) <= 2 * LOGLIK_NOISE_NATS
     assert np.abs(pooled(drawn).answer(asked(SINGLES))[RARE]) > 20
 
 
@@ -210,4 +210,4 @@ def test_numbers_are_moved_too():
     question = asked(SINGLES[:0], pairs)
     moved = own.answer(question) - free.answer(question)
     assert (np.abs(moved) > 0.0).all()
-    assert (np.abs(moved) <= JOLT).all()
+    assert (np.abs(moved) <= LOGLIK_NOISE_NATS).all()

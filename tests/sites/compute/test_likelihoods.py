@@ -14,7 +14,7 @@ from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.cell_keys import SPREAD
+from cipherdag.sites.compute.pooled.cell_keys import VARIANCE_JITTER
 from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 
 SETS = [np.array([[0], [2]]), np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2]])]
@@ -172,7 +172,7 @@ def test_moments_weighed_by_chance_are_those_of_weighted_rows():
     question = within_sites(3)
     _, total, products = np.split(pool.answer(question), [1, 4])
     weights = pool.cell_keys.weights(9000)
-    assert (np.abs(weights - 1.0) <= SPREAD).all()
+    assert (np.abs(weights - 1.0) <= VARIANCE_JITTER).all()
     centred = values - np.average(values, axis=0, weights=weights)
     assert (total == 0.0).all()
     expected = (centred.T * weights) @ centred

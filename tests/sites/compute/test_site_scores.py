@@ -143,7 +143,7 @@ def test_a_site_s_own_score_is_that_of_its_table_shrunk_where_counts_are_rare():
     plain = stats.norm.isf(stats.chi2.sf(form, 1))
     assert sites == 1
     assert 0.9 * plain < score < plain
-    assert variance > tables.OWN_VARIANCE
+    assert variance > tables.LEAST_SITE_VARIANCE
 
 
 def test_given_something_strata_of_opposite_directions_have_a_score_of_their_own():

@@ -30,11 +30,11 @@ class LayerOutcome:
     """What a layer's tests say of the edges at its start.
 
     Attributes:
-        kept: Symmetric adjacency, shape (p, p), without the edges that a test removes.
+        remaining: Symmetric adjacency, shape (p, p), without the edges that a test removes.
         tested: Edges of which at least one test could be done, shape (p, p), symmetric.
     """
 
-    kept: BoolMatrix
+    remaining: BoolMatrix
     tested: BoolMatrix
 
 
@@ -50,7 +50,7 @@ def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float
     Returns:
         The outcome, independent of the order of the variables.
     """
-    kept, tested = skeleton.copy(), np.zeros_like(skeleton)
+    remaining, tested = skeleton.copy(), np.zeros_like(skeleton)
     start = 0
     wave = FIRST_WAVE
     pending = _directions(skeleton, layer)
@@ -58,16 +58,16 @@ def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float
         for x, y, given in _batches(skeleton, pending, layer, start, start + wave):
             p_value = test.evaluate(x, y, given).p_value
             independent, done = p_value > alpha, ~np.isnan(p_value)
-            kept[x[independent], y[independent]] = False
-            kept[y[independent], x[independent]] = False
+            remaining[x[independent], y[independent]] = False
+            remaining[y[independent], x[independent]] = False
             tested[x[done], y[done]] = tested[y[done], x[done]] = True
         start, wave = start + wave, wave * WAVE_GROWTH
         pending = [
             (x, y)
             for x, y in pending
-            if kept[x, y] and math.comb(int(skeleton[x].sum()) - 1, layer) > start
+            if remaining[x, y] and math.comb(int(skeleton[x].sum()) - 1, layer) > start
         ]
-    return LayerOutcome(kept, tested)
+    return LayerOutcome(remaining, tested)
 
 
 def _directions(skeleton: BoolMatrix, layer: int) -> list[tuple[int, int]]:
@@ -118,15 +118,15 @@ def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: f
     from the current neighbours of y in lexicographic order (the original FedPC code). The outcome
     depends on the order of the variables.
     """
-    kept = skeleton.copy()
+    remaining = skeleton.copy()
     outcomes = _Outcomes(test, alpha)
     for y in range(skeleton.shape[0]):
-        outcomes.speculate(np.flatnonzero(kept[y]), y, layer)
+        outcomes.speculate(np.flatnonzero(remaining[y]), y, layer)
         for x in np.flatnonzero(skeleton[:, y]).tolist():
-            neighbours = np.flatnonzero(kept[y])
-            if kept[x, y] and outcomes.separable(x, y, neighbours[neighbours != x], layer):
-                kept[x, y] = kept[y, x] = False
-    return kept
+            neighbours = np.flatnonzero(remaining[y])
+            if remaining[x, y] and outcomes.separable(x, y, neighbours[neighbours != x], layer):
+                remaining[x, y] = remaining[y, x] = False
+    return remaining
 
 
 class _Outcomes:

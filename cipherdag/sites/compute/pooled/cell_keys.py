@@ -26,7 +26,7 @@ from cipherdag.sites.table.rows.digest import (
     unkeyed,
 )
 
-SPREAD = 0.1
+VARIANCE_JITTER = 0.1
 """Share by which variances and weights of rows are multiplied at most."""
 
 
@@ -107,12 +107,12 @@ class CellKeys:
         drawn = [hashlib.shake_128(state + key).digest(4 * (2 + size)) for key, size in asked]
         numbers = (np.frombuffer(b"".join(drawn), dtype="<u4") + 0.5) / 2.0**31 - 1.0
         first = np.cumsum([0, *(2 + size for size in sizes)])[:-1]
-        spreads = (1.0 + SPREAD * numbers[first[:, None] + np.arange(2)]).prod(axis=1)
+        spreads = (1.0 + VARIANCE_JITTER * numbers[first[:, None] + np.arange(2)]).prod(axis=1)
         return spreads, np.delete(numbers, np.concatenate([first, first + 1]))
 
     def weights(self, rows: int) -> FloatVector:
         """What each row counts, shape (rows,): whole numbers do not follow from weighted sums."""
-        return 1.0 + SPREAD * self.uniform(b"row weights", (rows,))
+        return 1.0 + VARIANCE_JITTER * self.uniform(b"row weights", (rows,))
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""

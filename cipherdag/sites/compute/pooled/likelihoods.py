@@ -26,10 +26,10 @@ from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
 BATCH = 4096
-JOLT = 1.0
-"""How many nats a site that restricts small counts moves a number by at most, either way."""
+LOGLIK_NOISE_NATS = 1.0
+"""Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
 ROUNDED_BITS = 20
-"""Likelihoods that are alike to so many bits below one are moved alike, whatever the rounding."""
+"""Likelihoods that agree to so many bits below one have the same noise, whatever the rounding."""
 
 
 def likelihoods_answer(
@@ -64,7 +64,7 @@ def likelihoods_answer(
 
 
 def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector) -> FloatVector:
-    """What likelihoods are moved by: up to `JOLT` nats, of like ones the same, shape as given.
+    """Noise of up to `LOGLIK_NOISE_NATS` nats; equal likelihoods have equal noise.
 
     Args:
         cell_keys: Of the site's rows.
@@ -73,7 +73,7 @@ def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector
     """
     rounded = np.rint(np.ldexp(likelihoods, ROUNDED_BITS)).astype("<i8")
     _, drawn = cell_keys.noise([about + one.tobytes() for one in rounded], [1] * len(rounded))
-    return JOLT * drawn
+    return LOGLIK_NOISE_NATS * drawn
 
 
 class SetLikelihoods:

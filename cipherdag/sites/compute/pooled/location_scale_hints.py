@@ -13,12 +13,12 @@ import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError
-from cipherdag.questions.pooled_data import PLACE_EXPONENT, Moments
+from cipherdag.questions.pooled_data import LOCATION_EXPONENT, Moments
 from cipherdag.sites.compute.device import ROW_BLOCK
 
-LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
+LARGEST_LOCATION = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
-PLACE_STEP = 2
+LOCATION_STEP = 2
 """A place is told to 2**-2 of the power of two next to the standard deviation."""
 FAR_STEP = 8
 """Values that few rows dominate widen a spread to a multiple of 8 at most, and by 8 at most."""
@@ -35,7 +35,7 @@ def column_hints(columns: Iterable[FloatVector], min_cell_size: int) -> FloatMat
     hints: list[Hints] = []
     for block in column_blocks(columns):
         hints += _block_hints(np.stack(block), min_cell_size)
-    numbers = [(place, *spread, *size) for place, spread, size in hints]
+    numbers = [(location, *spread, *size) for location, spread, size in hints]
     return np.array(numbers, dtype=np.float64).reshape(-1, 5).T
 
 
@@ -89,11 +89,11 @@ def _hints(
     if largest == 0.0:
         return NO_HINTS
     exponent, size = _exponent(spread, width, clipped=clipped), round(math.log2(largest))
-    bounded = max(-LARGEST_PLACE, min(mean, LARGEST_PLACE))
+    bounded = max(-LARGEST_LOCATION, min(mean, LARGEST_LOCATION))
     power = round(width) if width is not None else size if exponent is None else exponent
-    step = power - PLACE_STEP
+    step = power - LOCATION_STEP
     rounded = math.ldexp(round(math.ldexp(bounded, -step)), step)
-    location = math.asinh(math.ldexp(rounded, PLACE_EXPONENT))
+    location = math.asinh(math.ldexp(rounded, LOCATION_EXPONENT))
     if exponent is None:
         return location, (0.0, 0.0), (float(size), 1.0)
     return location, (float(exponent), 1.0), (0.0, 0.0)

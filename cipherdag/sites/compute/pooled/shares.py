@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.site_differences import BLUR, SiteDifferences
+from cipherdag.questions.site_differences import ANGLE_NOISE_SE, SiteDifferences
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.location_scale_hints import column_blocks
 
 FENCE = 5.0
-FEWEST_ALIKE = 3
+FEWEST_REPEATS = 3
 FEWEST_DISTINCT = 10
 """A column of fewer values is a list of codes."""
 
@@ -133,19 +133,21 @@ def _of_numbers(
     cell_keys: CellKeys,
 ) -> _Shares:
     """What there is of numbers that nothing is given for; as `_shares` of each of them."""
-    shares, own_marks = marks.shape[1], iter(marks[variables])
+    shares, marks_of_each = marks.shape[1], iter(marks[variables])
     n, coded, up_to = [], [], []
     for block in column_blocks(map(column, variables.tolist())):
         held = np.stack(block)
         n += np.count_nonzero(~np.isnan(held), axis=1).tolist()
         coded += _coded(held)
         # what is missing stands beyond all marks
-        positions = (np.searchsorted(row, of) for of, row in zip(held, own_marks, strict=False))
+        positions = (np.searchsorted(row, of) for of, row in zip(held, marks_of_each, strict=False))
         up_to += [np.bincount(row, minlength=shares)[:shares] for row in positions]
     counts = np.array(up_to, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
     drawn = np.zeros(counts.shape)
     for index, v in enumerate(variables.tolist()):
-        drawn[index] = BLUR * cell_keys.uniform(cell_keys.column(v) + marks[v].tobytes(), (shares,))
+        drawn[index] = ANGLE_NOISE_SE * cell_keys.uniform(
+            cell_keys.column(v) + marks[v].tobytes(), (shares,)
+        )
     return _Shares(
         counts.ravel(),
         np.array(n, dtype=np.int64),
@@ -189,7 +191,7 @@ def _coded(columns: NDArray[np.float64]) -> list[bool]:
     low = np.fmin.reduce(columns, axis=1, initial=np.inf, keepdims=True)
     high = np.fmax.reduce(columns, axis=1, initial=-np.inf, keepdims=True)
     repeats = np.maximum(*(np.count_nonzero(columns == end, axis=1) for end in (low, high)))
-    often = (repeats >= FEWEST_ALIKE).tolist()  # looked at together, as nearly none has any
+    often = (repeats >= FEWEST_REPEATS).tolist()  # looked at together, as nearly none has any
     return [
         repeated and code_in(held) is not None
         for repeated, held in zip(often, columns, strict=True)
@@ -200,18 +202,18 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     """A value that seems to stand for no measurement, as -999 does, and how often it occurs.
 
     It is the only one beyond a fence, on its side, of `FENCE` ranges between the quartiles of the
-    other values, and occurs `FEWEST_ALIKE` times at least. None where there is none.
+    other values, and occurs `FEWEST_REPEATS` times at least. None where there is none.
 
     Args:
         values: Of one column, shape (n,), NaN where missing.
     """
     present = values[~np.isnan(values)]
     ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
-    if max(int((present == end).sum()) for end in ends) < FEWEST_ALIKE:
+    if max(int((present == end).sum()) for end in ends) < FEWEST_REPEATS:
         return None  # without sorting all of a large column
     distinct, counts = np.unique(present, return_counts=True)
     for end, nearest in ((0, 1), (-1, -2)):
-        if len(distinct) < FEWEST_DISTINCT or counts[end] < FEWEST_ALIKE:
+        if len(distinct) < FEWEST_DISTINCT or counts[end] < FEWEST_REPEATS:
             continue
         others = np.repeat(np.delete(distinct, end), np.delete(counts, end))
         low, high = np.quantile(others, (0.25, 0.75))
@@ -236,11 +238,13 @@ def _noise(
     """
     about = b"".join(cell_keys.column(v) for v in variables)
     if categories := question.categories[variables[0]]:
-        drawn = BLUR * cell_keys.uniform(about, (len(counts), categories))
+        drawn = ANGLE_NOISE_SE * cell_keys.uniform(about, (len(counts), categories))
         if cell_keys.met(variables[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, cell_keys.ranks(variables[0], categories)][:, : counts.shape[1]]
-    return _one_where_same(BLUR * cell_keys.uniform(about + marks.tobytes(), counts.shape), counts)
+    return _one_where_same(
+        ANGLE_NOISE_SE * cell_keys.uniform(about + marks.tobytes(), counts.shape), counts
+    )
 
 
 def _one_where_same(drawn: FloatVector, counts: IndexArray) -> FloatVector:

@@ -53,7 +53,7 @@ class LocalScores:
     Args:
         score: Computes what is not known yet, in one batch.
         spend: Told how many families are about to be computed; may refuse.
-        told_bits: Regrets leave no finer than on a grid of 2**-told_bits; None: as is asked.
+        disclosed_bits: Regrets leave no finer than on a grid of 2**-told_bits; None: as is asked.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class LocalScores:
         score: FamilyScore,
         spend: Callable[[int], None] | None = None,
         *,
-        told_bits: int | None = None,
+        disclosed_bits: int | None = None,
     ) -> None:
         self.n_variables = score.n_variables
-        self.told_bits = told_bits
+        self.disclosed_bits = disclosed_bits
         self._score = score
         self._spend = spend
         self._known: dict[Family, float] = {}

@@ -15,7 +15,7 @@ from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.findings.effect import AdjustedEffect
 from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
 from cipherdag.questions.estimation.effect_sums import EffectSums
-from cipherdag.sites.compute.pooled.cell_keys import SPREAD, CellKeys
+from cipherdag.sites.compute.pooled.cell_keys import VARIANCE_JITTER, CellKeys
 from cipherdag.sites.compute.pooled.effects.estimating_functions import summed_functions
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
     Rows,
@@ -103,7 +103,7 @@ def _per_site(
         noise = blur.uniform(b"".join([*map(blur.column, pair), *given]), (2, len(effect)))
         noise[0] *= blur.sign(*(v for v in pair if question.categories[v]))
         effect += EFFECT_NOISE_SE * noise[0] * error
-        error = error * (1.0 + SPREAD * noise[1])
+        error = error * (1.0 + VARIANCE_JITTER * noise[1])
     for contrast in np.flatnonzero((error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)):
         weight, mean = 1.0 / error[contrast] ** 2, effect[contrast]
         sums[:, contrast] = weight, weight * mean, weight * mean**2, 1.0
@@ -148,7 +148,7 @@ def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKey
             noise = blur.uniform(b"left out" + blur.column(variable), (2,))
             noise[0] *= blur.sign(variable) if categories else 1.0
             difference += EFFECT_NOISE_SE * float(noise[0]) * variance**0.5
-            variance *= 1.0 + SPREAD * float(noise[1])
+            variance *= 1.0 + VARIANCE_JITTER * float(noise[1])
         if variance > 0.0:
             sums[:, number] = difference, variance, m, 1.0
     return sums.ravel()

@@ -52,7 +52,7 @@ class NumberScores:
 
     def __init__(self, column: Callable[[int], FloatVector]) -> None:
         self._column = column
-        self._known: dict[int, FloatVector] = {}
+        self._standardised: dict[int, FloatVector] = {}
 
     def answer(self, tests: IndexArray) -> Moments:
         """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (B,) each; 0: not done.
@@ -85,15 +85,15 @@ class NumberScores:
 
     def standard(self, variable: int) -> FloatVector:
         """The values in deviations from their mean, zeros where they are constant."""
-        if variable not in self._known:
+        if variable not in self._standardised:
             column = self._column(variable)
             present = column[~np.isnan(column)]
             largest = float(np.abs(present).max(initial=0.0)) or 1.0
             centred = column / largest - (present / largest).mean() if len(present) else column
             spread = float(np.sqrt(np.nanmean(centred**2))) if len(present) else 0.0
             varies = spread > LEAST_REST
-            self._known[variable] = centred / spread if varies else centred * 0.0
-        return self._known[variable]
+            self._standardised[variable] = centred / spread if varies else centred * 0.0
+        return self._standardised[variable]
 
     def _moments(self, block: FloatArray, complete: NDArray[np.bool_]) -> FloatArray:
         """Of tests of one size, shape (3, B).

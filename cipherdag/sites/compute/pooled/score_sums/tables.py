@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Strata = tuple[IndexArray, FloatArray]
 
-OWN_VARIANCE = 1.0
+LEAST_SITE_VARIANCE = 1.0
 """Where no cell varies by more, one site's are too far from normal for a chi-square."""
 MOST_TAIL = 1.0 - 1e-3
 """Of p-values: beyond it scores would have no end."""
@@ -136,7 +136,7 @@ def _cells(counts: FloatArray) -> FloatArray:
 
 def _forms(values: FloatArray) -> TableForms:
     """Of strata, or sums of them; 0 where no cell varies enough."""
-    enough = values[1].max(axis=(0, 1)) > OWN_VARIANCE
+    enough = values[1].max(axis=(0, 1)) > LEAST_SITE_VARIANCE
     form, mean, variance = (np.where(enough, part, 0.0) for part in table_forms(*values))
     return TableForms(form=form, mean=mean, variance=variance)
 
