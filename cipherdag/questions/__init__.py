@@ -1,1 +1,1 @@
-"""The language that coordinator and sites speak: what may be asked, and how sums are read."""
+"""Questions that the coordinator asks every site, and how their answers and sums are laid out."""

@@ -25,7 +25,7 @@ MOST_KERNEL_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CITestKind:
-    """One test, or a name that stands for the test that fits the columns.
+    """A conditional-independence test, or a name that stands for the test that fits the columns.
 
     Attributes:
         name: What questions, parameters and commands call it.
@@ -82,7 +82,7 @@ CI_TESTS = {kind.name: kind for kind in _KINDS}
 
 
 class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which conditional-independence test the sites use.
+    """A conditional-independence test that the sites use, with its parameters.
 
     Attributes:
         alpha: Independent iff p > alpha.
@@ -119,7 +119,7 @@ def offered_tests(algorithm: str) -> tuple[str, ...]:
 
 
 def fitting_tests(columns: ColumnTypes, *, two_categories: bool = True) -> str:
-    """What to do where a test does not take columns: the options to run with, by algorithm.
+    """Say which options to run with, by algorithm, where a test does not take the columns.
 
     Args:
         columns: What the site's columns are.

@@ -55,7 +55,7 @@ and of G2 over many sites need more than that to keep their level (``benchmarks/
 
 
 class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
-    """What every site's test of x and y given S adds to one test over all sites.
+    """Asks for the summands of combined tests of x and y given S: a meta-analysis over the sites.
 
     A site that cannot do a test adds 0 everywhere. The answer has, for B triplets:
 
@@ -104,7 +104,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     def over_sites(
         cls, test: CITestSpec, combination: Combination, n_variables: int, max_rows: int
     ) -> CombinedEvidence:
-        """About no triplet yet; all sites together need the rows per cell of ``test``."""
+        """An empty question whose ``test`` needs its rows per cell over all sites together."""
         site_test = test
         if combination != "weighted_p":
             least = SITE_ROWS_PER_CELL.get(test.name, 1.0)
@@ -124,7 +124,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
 
     @classmethod
     def about(cls, triplets: WeightedEvidence, combination: Combination) -> CombinedEvidence:
-        """About the triplets of weighted evidence."""
+        """A copy of the question about the triplets of weighted evidence."""
         empty = cls.over_sites(triplets.test, combination, triplets.n_variables, triplets.max_rows)
         return msgspec.structs.replace(empty, counts=triplets.counts, members=triplets.members)
 
@@ -177,13 +177,13 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         return self.weights(answer) > 0
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """As of any question; whether statistics have a sign is about all tests alike."""
+        """Select the values of some tests; the sign of statistics, one value, always stays."""
         if self.combination != "stouffer":
             return super().value_mask(parts)
         return np.concatenate([[True], parts, parts, parts])
 
     def weights(self, answer: FloatVector) -> FloatVector:
-        """What the tests of an answer weigh in their sums, shape (B,).
+        """Read the weights that an answer gives its tests in their sums, shape (B,).
 
         0 where a test has no degrees of freedom at the site, reliable or not.
         """
@@ -192,7 +192,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
 
 
 def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
-    """How dependent x and y are over all sites, larger for stronger, shape (B,).
+    """The strength of dependence of x and y over all sites, larger for stronger, shape (B,).
 
     The summed statistic, the summed -2 ln p, or the absolute joint score; not for ``weighted_p``,
     whose sums say nothing of it.

@@ -115,7 +115,7 @@ def secure_lowest(
 
     Args:
         ask: Makes the question "is your value larger than each threshold?" about some groups, from
-            their places and thresholds of shape (groups, m), or (1, m) for all alike.
+            their positions and thresholds of shape (groups, m), or (1, m) for all groups.
         n_groups: Number of groups, K.
         lowest: Smallest possible value.
         highest: Largest value of interest; a group whose maximum is larger is dropped.

@@ -1,4 +1,4 @@
-"""What a coordinator asks to describe columns, each by itself: sums, and counts at public marks.
+"""Questions that describe columns one by one: sums, and counts up to public marks.
 
 Leaks:
     Every site and whoever carries the messages see the marks, by position. The coordinator sees the
@@ -47,7 +47,7 @@ class _Described(OnScales, Question, frozen=True):
 
 
 class ColumnSums(_Described, frozen=True, tag="column-sums"):
-    """How many values has each column, and what are the sum and the squares of its numbers?
+    """Asks for the number of values of each column, and the sum and squares of its numbers.
 
     The answer has the rows that the site describes; of continuous columns the sums, then the sums
     of squares, in common units from common origins; comparisons: whether the site leaves out rows
@@ -87,7 +87,7 @@ class ColumnSums(_Described, frozen=True, tag="column-sums"):
 
 
 class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
-    """How often does each category occur, and how many numbers lie up to each mark?
+    """Asks for the frequency of each category, and how many numbers lie up to each mark.
 
     The answer has, variable by variable, the counts of its categories, or of its numbers up to each
     mark; and whether it tells of each column. It is of the rows of `ColumnSums` on the same scales.

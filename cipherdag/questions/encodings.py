@@ -1,4 +1,4 @@
-"""What every question is made of: arrays, and the layout of its answer."""
+"""Layout of questions and answers: packed arrays, and the segments of an answer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def unpack_blocks(counts: tuple[int, ...], packed: bytes, narrowest: int) -> lis
 
 
 def position_sets(counts: tuple[int, ...], packed: bytes, narrowest: int) -> list[IndexArray]:
-    """As `unpack_blocks`, in 64 bits: positions that index arrays."""
+    """Unpack blocks as `unpack_blocks` does, into 64-bit positions that index arrays."""
     return [block.astype(np.int64) for block in unpack_blocks(counts, packed, narrowest)]
 
 
@@ -147,7 +147,7 @@ def by_block(blocks: Sequence[IndexArray], values: NDArray[Any]) -> list[NDArray
 def by_owner(
     counts: Sequence[Sequence[int]], blocks: Sequence[FloatVector]
 ) -> list[list[FloatVector]]:
-    """What each owner has of blocks that are joined by size; ``counts`` by owner, then by size."""
+    """Split blocks joined by size among their owners; ``counts`` by owner, then by size."""
     pieces = [
         iter(np.split(block, np.cumsum([sizes[size] for sizes in counts if size < len(sizes)])))
         for size, block in enumerate(blocks)

@@ -1,4 +1,4 @@
-"""What a coordinator asks to score graphs without any table: one likelihood per set of variables.
+"""Question of scores without tables: one log likelihood for every set of variables.
 
 Leaks:
     Every site and whoever carries the messages see which sets are scored, by position.
@@ -21,7 +21,7 @@ COARSE_BITS = 4
 
 
 class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
-    """How well does each set's own distribution at the site explain the site's rows?
+    """Asks for the log likelihood of the site's rows under each set's maximum-likelihood model.
 
     Of discrete variables: sum n ln(n / rows) over the cells of the set's table at the site, less
     ``discount`` / 2 for every filled cell but one: by 1 it is freed of what a sample shows beyond

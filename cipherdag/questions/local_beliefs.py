@@ -1,4 +1,4 @@
-"""What Fed-CD asks of the sites: their belief about every edge, and how far to trust it.
+"""Question of Fed-CD: the sites' beliefs in every edge, and their weights.
 
 Leaks:
     Every site and whoever carries the messages see the aggregated belief of the last round and the
@@ -42,7 +42,7 @@ TRAINING_LIMITS = {
 
 
 class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long and how large a site trains in one round.
+    """Hyperparameters of a site's training in one round: its steps, and the sizes of networks.
 
     Attributes:
         epochs: Times that both stages are run.
@@ -71,7 +71,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LocalBeliefs(Question, frozen=True, tag="local-beliefs"):
-    """Fed-CD, one round: what does the site believe after training on its own rows?
+    """Asks, in one round of Fed-CD, for the site's beliefs after training on its rows.
 
     The answer has the segments of `encodings`: weighted beliefs, their weights, the site's binary
     graph, and 1 to count it. All matrices are read row by row without their diagonals. A site whose

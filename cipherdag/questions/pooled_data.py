@@ -1,4 +1,4 @@
-"""What a coordinator asks to compute the test of the pooled data from sums: counts and moments.
+"""Questions of the pooled data's tests: kinds of columns, contingency tables, and moments.
 
 Leaks:
     Every site and whoever carries the messages see which sets of variables are counted, by
@@ -42,10 +42,10 @@ FEWEST_ORDERED = 3
 
 
 class Columns(Question, frozen=True, tag="columns"):
-    """What kind of columns are there, and about where do their values lie?
+    """Asks for the types of the columns, and for hints of where their numbers lie.
 
     The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
-    continuous one; of every continuous one a mark of its place, ``asinh(2**100 mean)``, the binary
+    continuous one; of every continuous one a hint of location, ``asinh(2**100 mean)``, the binary
     logarithm of its standard deviation and 1 where that is not 0, and elsewhere the same of its
     size; and comparisons: whether a value of the variable is missing, for every variable, whether
     the site restricts small counts, and if asked for, for every variable, whether it has three or
@@ -53,7 +53,7 @@ class Columns(Question, frozen=True, tag="columns"):
     small counts: exact sums of these and of their products are counts.
 
     The marks only choose a common unit and origin for `Moments`; means of marks over the sites are
-    rough, and need not be more. So logarithms are whole, and a mean is told to a quarter of the
+    rough, and need not be more. So logarithms are whole, and a mean is rounded to a quarter of the
     power of two that is next to the deviation. A site that restricts small counts answers 0 for
     fewer rows, or values of a column, than it may tell of, and coarser still of a spread that few
     values make up; see `cipherdag.sites.compute.pooled.location_scale_hints`.
@@ -72,7 +72,7 @@ class Columns(Question, frozen=True, tag="columns"):
         few: Whether to say which variables have numbers of few values that tell small counts.
         marks: Whether to say about where continuous ones lie; else no value of any is answered.
         every: Whether rows are to bound all sums: where sites restrict small counts those that miss
-            a value count too, and fewer rows than a site may tell of are told as the fewest.
+            a value count too, and fewer rows than a site may disclose are answered as that many.
     """
 
     leaves = "kinds of columns, and about where continuous ones lie"
@@ -122,7 +122,7 @@ class Columns(Question, frozen=True, tag="columns"):
         return False  # marks of a column that one site alone has are coarse
 
     def contributes(self, answer: FloatVector) -> BoolVector:
-        """Variables of which an answer has marks."""
+        """Variables of which an answer has hints of location and scale."""
         _, _, _, _, spread, _, size, _ = segments(self.encodings, answer)
         return spread + size > 0
 
@@ -133,7 +133,7 @@ class Columns(Question, frozen=True, tag="columns"):
         return np.concatenate([first, *marks, last])
 
     def read(self, sums: FloatVector) -> ColumnKinds:
-        """What the sums over the sites say.
+        """Decode the sums over the sites.
 
         Raises:
             AggregateRangeError: They contradict each other.
@@ -163,7 +163,6 @@ class Columns(Question, frozen=True, tag="columns"):
         return kinds
 
     def _check(self, kinds: ColumnKinds) -> None:
-        """Refuse columns that no study has."""
         most, in_order = kinds.categories.max(), kinds.categories[kinds.ordered]
         require_possible(self.label, "too many categories", holds=most <= MAX_CATEGORIES)
         require_possible(
@@ -177,12 +176,12 @@ class Columns(Question, frozen=True, tag="columns"):
 
 @dataclass(frozen=True, slots=True)
 class ColumnKinds:
-    """What `Columns` tells about the columns of all sites, arrays of shape (p,).
+    """Types and hints of location and scale of the columns over all sites, arrays of shape (p,).
 
     Attributes:
         rows: Rows of all sites.
         categories: Number of categories; 0 for a continuous variable.
-        location: Mean mark of place.
+        location: Mean hint of location.
         spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
         size: That of the largest value, of sites without a spread; NaN where all are 0.
         incomplete: Whether some site misses a value.
@@ -204,7 +203,7 @@ class ColumnKinds:
 
 
 class VariableSets(Question, frozen=True):
-    """Sets of variables to count.
+    """Base of questions about contingency tables of sets of variables.
 
     Attributes:
         categories: Number of categories of every variable, shape (p,).
@@ -239,7 +238,7 @@ class VariableSets(Question, frozen=True):
 
 
 class SmallCells(VariableSets, frozen=True, tag="small-cells"):
-    """May every cell of the site's table of each set leave in a sum, by the site's policy?
+    """Asks whether the table of each set has counts below the site's ``min_cell_size``.
 
     The answer is a comparison per set: 1 where the table has a count that is not 0 and below the
     site's ``min_cell_size``.
@@ -283,7 +282,7 @@ class Tables(VariableSets, frozen=True, tag="tables"):
 
 
 class OnScales:
-    """What a question has that moves columns to common origins and divides them by common units."""
+    """Base of questions that move columns to common origins and divide them by common units."""
 
     __slots__ = ()
 
@@ -292,7 +291,7 @@ class OnScales:
         units: bytes
 
     def origin_array(self) -> FloatVector:
-        """What is taken off each column, shape (c,)."""
+        """The common origin that is subtracted from each column, shape (c,)."""
         return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
 
     def unit_array(self) -> IndexArray:

@@ -1,4 +1,4 @@
-"""Who is there and what is measured: what a program knows of its sites beside their sums."""
+"""State of a run beside its sums: participating sites, and the variables that they measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cipherdag.arrays import BoolMatrix, BoolVector, IndexArray
 
 @dataclass(slots=True)
 class Presence:
-    """Told to an algorithm beside every sum; `Replay` keeps it.
+    """State of a run that an algorithm reads beside every sum; `Replay` reproduces it.
 
     Attributes:
         n_sites: How many sites the last sum covers; before the first, how many there are.
@@ -27,10 +27,10 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Which variables the sites of a cohort measured, as their plan declares.
+    """Coverage of the variables by the sites of a cohort, as their plan declares it.
 
-    Sites that lack the same variables are alike. What is opened is a sum over all sites that
-    measured something, hence over whole groups of alike sites, and so is every difference of such
+    Sites that lack the same variables form a group. What is opened is a sum over all sites that
+    measured something, hence over whole groups, and so is every difference of such
     sums: where every group is large enough, none is of few sites (docs/adr/0027).
 
     Attributes:
@@ -45,18 +45,18 @@ class Measured:
         return not any(self.lacking)
 
     def groups(self, sites: Iterable[int]) -> tuple[tuple[int, ...], ...]:
-        """Those of some sites, by position in the cohort, that lack the same, group by group."""
+        """Group some sites, by position in the cohort, by the variables that they lack."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for site in sites:
             groups.setdefault(self.lacking[site], []).append(site)
         return tuple(map(tuple, groups.values()))
 
     def smallest_group(self, sites: Iterable[int]) -> int:
-        """How many of some sites are in the smallest group; 0 for no site."""
+        """The size of the smallest group among some sites; 0 for no site."""
         return min(Counter(self.lacking[site] for site in sites).values(), default=0)
 
     def sets(self, n_variables: int) -> tuple[tuple[int, ...], ...]:
-        """The sets of variables that some site measured together, but those within another one."""
+        """The maximal sets of variables that some site measured together."""
         every = frozenset(range(n_variables))
         seen = {every.difference(lacking) for lacking in self.lacking or ((),)}
         largest = (one for one in seen if not any(one < other for other in seen))
@@ -74,7 +74,7 @@ class Measured:
         return self.everywhere or any({*variables}.isdisjoint(lacking) for lacking in self.lacking)
 
     def never(self, pairs: BoolMatrix) -> BoolMatrix:
-        """Those of some pairs that no site measured together, shape (p, p) as given."""
+        """Select the pairs that no site measured together, shape (p, p) as given."""
         x, y = np.nonzero(pairs)
         unmeasured = np.zeros_like(pairs)
         unmeasured[x, y] = ~self.together(np.column_stack([x, y]))

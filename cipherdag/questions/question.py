@@ -1,4 +1,4 @@
-"""The base class of the questions that a coordinator may ask, and what is made of other questions.
+"""Base class of the questions that a coordinator may ask, and the questions that wrap others.
 
 A question holds public parameters only and is the same for every site. Its ``encodings`` declare
 how many values a site answers, within which bound and on which grid; the answers of all sites add
@@ -31,7 +31,7 @@ MAX_REPLICATES = 1000
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What every site is asked, how its answer is laid out, and how small contributions are hidden.
+    """A request to every site: layout of its answer, and the rule of disclosure of small parts.
 
     The last segment of an answer has one value for each part, such as a test, and is above 0 where
     the site contributes to it; a question of which that does not hold overrides `n_parts`,
@@ -97,7 +97,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def tags(self) -> frozenset[str]:
-        """Its own tag, and those of the questions inside it."""
+        """The tags of the question and of the questions inside it."""
         inner = getattr(self, "question", None)
         return frozenset({tag_of(type(self))}) | (inner.tags if inner is not None else frozenset())
 
@@ -137,7 +137,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def counted_as(self) -> Question:
-        """The question whose contributors are counted in its stead."""
+        """The question whose contributors are counted for this one."""
         return self
 
     def contributes(self, answer: FloatVector) -> BoolVector:
@@ -220,7 +220,7 @@ class Bundle(Question, frozen=True, tag="bundle"):
 
     @property
     def tags(self) -> frozenset[str]:
-        """Those of its parts; its own says nothing."""
+        """The tags of the parts."""
         return frozenset[str]().union(*(part.tags for part in self.parts))
 
     @property

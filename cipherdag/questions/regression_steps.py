@@ -29,7 +29,7 @@ from cipherdag.statistics.regression_models import (
 
 
 class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regression-steps"):
-    """How good are these coefficients, and which way are better ones?
+    """Asks for the log likelihood, gradient and Hessian of regressions at given coefficients.
 
     A continuous response is linear in the predictors, one with c categories has c - 1 logits
     against its category 0 (two categories: logistic regression). A model has a constant, a column

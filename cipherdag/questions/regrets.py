@@ -1,4 +1,4 @@
-"""The questions of RFcd: how much worse than its own best graph does a site find these graphs?
+"""Questions of RFcd: a site's regret of a graph, its score less that of the site's best graph.
 
 A site's regret of a graph is its score of the graph minus the score of the graph it learnt itself,
 both sums over families (see `dags`); smaller is better, and it may be negative where the site's own
@@ -32,7 +32,7 @@ Learner = Literal["ges", "hill-climbing", "exact"]
 
 
 class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which score the sites use, and which algorithm finds their own best graph.
+    """A score that the sites use, and the algorithm that learns their best graph.
 
     Attributes:
         score: ``bic``: of a linear Gaussian model for continuous columns, of tables for discrete
@@ -63,7 +63,7 @@ class _OfFamilies(Question, frozen=True):
 
 
 class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
-    """RFcd, Algorithm 1, line 13: is the site's regret of each graph larger than each threshold?
+    """Asks whether the regret of each graph exceeds each threshold: RFcd, Algorithm 1, line 13.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -71,7 +71,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
         families: Packed families that the graphs are made of.
         graphs: Packed graphs: how many families change from one to the next, then which ones.
         n_graphs: Number of graphs, K.
-        thresholds: Packed whole multiples of 2**-grid_bits: m for all graphs alike, or m for each.
+        thresholds: Packed whole multiples of 2**-grid_bits: m for all, or m for each graph.
         grid_bits: The grid of the regrets.
     """
 
@@ -97,7 +97,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
         return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
 
     def graph_rows(self) -> IndexArray:
-        """For every graph the place of each variable's family in the list, shape (K, p).
+        """The index of each variable's family in the list, for every graph, shape (K, p).
 
         Raises:
             ValueError: The packed graphs cannot have been made by `pack_graphs`.
@@ -110,7 +110,7 @@ class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
 
 
 class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds"):
-    """Node-wise worst case (PERI): is the site's regret of each family larger than each threshold?
+    """Asks whether the regret of each family exceeds each threshold: node-wise worst case (PERI).
 
     The regret of a family is the site's score of it minus that of the variable's family in the
     graph that the site learnt. Attributes as for `GraphRegretExceeds`.
@@ -139,7 +139,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 
 
 class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
-    """The site's regret of each family, to be summed over the sites; attributes as above."""
+    """Asks for the site's regret of each family, to be summed over sites; attributes as above."""
 
     leaves = "how much worse than its own each site finds a variable's parents"
 
@@ -254,5 +254,5 @@ def _check_grid(n_variables: int, grid_bits: int) -> None:
 
 
 def in_nats(value: int, grid_bits: int) -> float:
-    """A value on the grid as a number."""
+    """Convert a value on the grid to nats."""
     return math.ldexp(value, -grid_bits)

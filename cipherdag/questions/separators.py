@@ -1,4 +1,4 @@
-"""What FedPC's questions are about: a skeleton, and the candidate sets of its unshielded pairs."""
+"""Questions of FedPC: scores of the candidate separating sets of unshielded pairs."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Candidates:
 
 
 class _OfSearch(Question, frozen=True):
-    """About the candidate separating sets of a search."""
+    """Base of questions about the candidate separating sets of a search."""
 
     search: SeparatorSearch
 
@@ -192,7 +192,7 @@ class _OfSearch(Question, frozen=True):
 
 
 class _Thresholds(_OfSearch, frozen=True):
-    """Shared by the comparisons: ``arity - 1`` thresholds for every pair, packed by rows."""
+    """Base of comparisons with ``arity - 1`` thresholds for every pair, packed by rows."""
 
     thresholds: bytes
 
@@ -211,7 +211,7 @@ class _Thresholds(_OfSearch, frozen=True):
 
 
 class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
-    """Is the site's best candidate score of each pair larger than each threshold?
+    """Asks whether the site's best candidate score of each pair exceeds each threshold.
 
     A score is ``1 + floor(measure * 2**grid_bits)`` for a candidate that the site finds
     independent, and 0 where it has none.
@@ -226,7 +226,7 @@ class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
 
 
 class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
-    """Among candidates that attain ``peaks``: is the site's smallest index below each threshold?
+    """Asks whether the first candidate that attains ``peaks`` precedes each threshold.
 
     Attributes:
         peaks: Packed best scores over all sites, shape (G,), as found before.

@@ -1,6 +1,6 @@
-"""What a coordinator asks to see whether variables are distributed differently at the sites.
+"""Question of site heterogeneity: shares of every variable's values, with noise.
 
-A site's share x / n of rows is told as the angle t = asin sqrt((x + 3/8) / (n + 3/4)), whose
+A site answers its share x / n of rows as the angle t = asin sqrt((x + 3/8) / (n + 3/4)), whose
 variance is 1 / w with w = 4 n + 2 whatever the share. If all sites have one share, the sum of
 w t**2 less (sum of w t)**2 / sum of w is chi-square, with a degree of freedom per site but one.
 
@@ -27,7 +27,7 @@ ANGLE_NOISE_SE = 1.0
 
 
 class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
-    """How large are the shares of every variable's values, in every configuration of others?
+    """Asks for the shares of every variable's values, in every configuration of others.
 
     Shares of a discrete variable are those of its categories (of two, of the first); of a
     continuous one, of the values up to each of `MARKS`. In every configuration, called a stratum,
@@ -106,7 +106,7 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         return np.repeat(sides[:, 1], sides[:, 0])
 
     def marks(self) -> FloatVector:
-        """Where distributions of continuous variables are looked at, ascending, shape (p, 13)."""
+        """The values up to which continuous variables are counted, ascending, shape (p, 13)."""
         with np.errstate(over="ignore"):
             steps = np.ldexp(np.array(MARKS), self.unit_array()[:, None])
             return self.origin_array()[:, None] + steps

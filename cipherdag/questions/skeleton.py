@@ -57,7 +57,7 @@ class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EdgeVotes(Question, frozen=True, tag="edge-votes"):
-    """FedSkele, one layer: does the site keep each edge? Source: FedPC, section 3.2.1.
+    """Asks for the site's vote on each edge, in one layer of FedSkele: FedPC, section 3.2.1.
 
     The answer has one 0/1 vote per edge, in the order of ``Skeleton.edges``. A site removes an edge
     if one of the layer's tests of it that the site can do says independent, and keeps it if all of
@@ -97,7 +97,7 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
 
     @property
     def needs_count(self) -> bool:
-        """Where sites abstain."""
+        """Whether contributors are counted: where sites abstain."""
         return self.abstain
 
     @property

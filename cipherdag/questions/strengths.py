@@ -1,4 +1,4 @@
-"""Which of two pairs of variables is more dependent? And on what scale are they to be compared?
+"""Comparison of the strengths of dependence of two pairs of variables, and the scale for it.
 
 Leaks:
     To everybody one bit for every comparison and every power asked about, of sums over the sites
@@ -23,7 +23,7 @@ POWERS = 25
 
 
 class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
-    """Which of two pairs is more dependent over all sites together? Of by how much, nothing.
+    """Asks which of two pairs is more dependent over all sites; the difference stays closed.
 
     A bit for every comparison: the second pair is stronger. Of ``WeightedEvidence`` a strength is
     n r, over the sites whose tests of both pairs are reliable, so that either has the same rows; of
@@ -34,7 +34,7 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
         largest: Largest size of one site's amount, on the grid: by how much its second pair is
             stronger; more is cut to it.
         grid_bits: The grid is ``2**-grid_bits``; below 0 it is one of powers of two.
-        pairs: Which pair is compared with which, by place in the question, packed, shape (B, 2).
+        pairs: The two pairs of every comparison, by index in the question, packed, shape (B, 2).
     """
 
     leaves = "which of two pairs is more dependent over all sites together"
@@ -72,7 +72,7 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
         return unpack_integers(self.pairs, (len(self.pairs) // 16, 2))
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """By how much its second pair is stronger, shape (B,); 0 where it cannot say."""
+        """Strength of the second pair less the first's, shape (B,); 0 where not comparable."""
         first, second = self.pair_array().T
         *amounts_of, weight = segments(self.question.encodings, answer)
         if isinstance(self.question, WeightedEvidence):
@@ -83,13 +83,13 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
         return np.where(valid, amounts, 0)
 
     def predicates(self, n_sites: int) -> Predicates:
-        """The sum is above 0."""
+        """One comparison per pair of pairs: the sum of differences is above 0."""
         most = n_sites * self.largest
         return Predicates.replicated(len(self.pairs) // 16, [(-most, most)], [[((1,), 0)]])
 
 
 class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
-    """How large is the largest n r of some pairs at every site, summed, as a power of four?
+    """Asks for the order of magnitude of the sites' largest n r, summed, as a power of four.
 
     A bit for every power from 1: the sum is as large. Strengths are then compared on a grid that is
     fine enough for them, whatever they are: a G2 times rows may be a number of 45 bits.
@@ -123,5 +123,5 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
         return np.minimum(steps, STEPS).astype(np.int64)
 
     def predicates(self, n_sites: int) -> Predicates:
-        """The sum is one power or more."""
+        """One comparison per power: the sum is at least that power."""
         return Predicates.replicated(POWERS, [(0, n_sites * STEPS)], [[((1,), 1 - STEPS)]])

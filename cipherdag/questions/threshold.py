@@ -26,7 +26,7 @@ from cipherdag.questions.question import Question
 
 
 class ContributorCounts(Question, frozen=True, tag="contributors"):
-    """For each part of the question: does the site add anything to its sums?"""
+    """Asks, for each part of a question, whether the site contributes to its sums."""
 
     leaves = "whether its rows tell anything of each part"
     resamplable = True
@@ -46,7 +46,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 
 
 class Suppressed(Question, frozen=True, tag="covered"):
-    """The question, with zeros for the parts that too few sites contribute to.
+    """The question with zeros for the parts to which too few sites contribute.
 
     Attributes:
         question: What is asked.

@@ -1,4 +1,4 @@
-"""Questions of which no sum is opened: of every test over the sites one bit, and nothing else.
+"""Questions of which no sum is opened: one bit for every threshold test on the sums.
 
 Leaks:
     Of every test one bit, to everybody; under the assumptions of `cipherdag.privacy.mpc`.
@@ -31,7 +31,7 @@ SUM_BITS = 35
 
 
 class Verdicts(Question, frozen=True):
-    """A question of which no sum is opened: of the sums over the sites one bit a test, no more.
+    """Base of questions whose sums stay closed: one bit for every threshold test is opened.
 
     A site answers whole numbers, its words; public `Predicates` say what is asked of their sums,
     and a bit is 1 where a comparison of its test holds. Nobody learns a sum, nor how many sites
@@ -63,7 +63,7 @@ class Verdicts(Question, frozen=True):
 
 
 class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
-    """Which edges fall by the sites' votes? A bit for every edge; of the votes nothing is opened.
+    """Asks which edges are removed by the sites' votes; one bit for every edge is opened.
 
     Attributes:
         question: The votes; a site that does not abstain counts as able.
@@ -91,7 +91,7 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
         return self.question.skeleton.n_edges
 
     def share(self) -> Fraction:
-        """A share of the able sites that no more votes than it let an edge fall.
+        """The largest share of votes, among the sites with a test, that removes an edge.
 
         Raises:
             ValueError: The table is not one of more votes than a share.
@@ -127,7 +127,7 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
 
 
 class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
-    """What tests over all sites say; of their statistics nothing is opened.
+    """Asks for the decisions of combined tests; their statistics stay closed.
 
     ``weighted_p``: B bits, independent: the sum of n (p - alpha) is above 0. With ``both`` a bit
     more for every test given nothing, dependent: it is below 0. Neither holds where no site has a
@@ -194,7 +194,7 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
         return np.concatenate([amounts, there.astype(np.int64)])
 
     def predicates(self, n_sites: int) -> Predicates:
-        """The tests over so many sites, as above."""
+        """The decision rules of the class as comparisons of sums over ``n_sites`` sites."""
         count, most = self._n_tests, n_sites * self.largest
         if self._fisher:
             bounds = [(0, most), (0, n_sites)]

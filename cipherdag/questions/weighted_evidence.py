@@ -1,4 +1,4 @@
-"""Weighted evidence of (x, y, S) triplets: the one thing that FedCMFS asks of the sites.
+"""Question of FedCMFS: weighted p-values and strengths of (x, y, S) triplets.
 
 Leaks:
     Every site and whoever carries the messages see which triplets are tested, by position. The
@@ -32,7 +32,7 @@ MAX_ROWS_LIMIT = 1 << 30
 
 
 class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
-    """FedCMFS: how dependent are x and y given S at each site? Source: section 4.2, Eq. 1 and 2.
+    """Asks for weighted evidence that x and y depend given S: FedCMFS, section 4.2, Eq. 1 and 2.
 
     The answer has three segments: n p of every triplet, n r of the triplets with empty S, and n of
     every triplet. p is the site's p-value, r its strength of dependence (G2, or the absolute

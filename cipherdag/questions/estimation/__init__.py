@@ -1,1 +1,1 @@
-"""What a coordinator asks to estimate: effects of a treatment, and times until an event."""
+"""Questions of effect estimation and of survival analysis."""

@@ -60,7 +60,7 @@ _REFUTED: dict[Refutation, str] = {
 
 
 class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
-    """What are the sums of the estimating functions of a treatment effect?
+    """Asks for sums of the estimating functions of a treatment effect.
 
     Rows complete in treatment, outcome, ``adjust`` and ``complete_in`` count. The arms are the
     treatment's categories. A row's design has 1, then per variable of the adjustment set a number

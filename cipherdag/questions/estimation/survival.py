@@ -32,7 +32,7 @@ LARGEST_COEFFICIENT = 64.0
 
 
 class Survived(Question, frozen=True, kw_only=True):
-    """Rows that are looked at until an event, or for as long as they are followed.
+    """Rows that are followed up until an event or until they are censored.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -87,10 +87,10 @@ class _InBins:
 
 
 class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival-counts"):
-    """How many rows have the event in each bin of time, and how many are still at risk there?
+    """Asks for events and rows at risk in each bin of time, and for log-rank sums.
 
     Bin j has the times above edge j - 1 (of the first, from 0) up to edge j; a row is at risk in
-    every bin up to that of its time, and beyond the last edge nothing is told of it. The answer
+    every bin up to that of its time, and beyond the last edge it is not counted. The answer
     has, group by group, the events in each bin; then the rows at risk in each, likewise; whether
     some time lies below 0 (a comparison; such a site tells nothing else); of the log-rank test
     within the site of the groups that are compared, at its own times and not in bins, the events of
@@ -170,7 +170,7 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
 
 
 class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-steps"):
-    """How good are these coefficients of a Cox model, and which way are better ones?
+    """Asks for the partial likelihood of a Cox model, its gradient and Hessian at coefficients.
 
     A row's hazard is that of its site times the exponential of a linear combination: of continuous
     predictors in common units from common origins, and of an indicator of every category but 0 of a
@@ -256,7 +256,7 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
 
 class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
-    """What does each bin of time add to the partial likelihood of all sites' rows together?
+    """Asks for the sums over risk sets, bin by bin, of the partial likelihood of all sites' rows.
 
     The hazard is one function of time for all sites; times are those of their bins, as in
     `SurvivalCounts`. The answer has, bin by bin, the events; of each predictor's column the sum

@@ -1,1 +1,1 @@
-"""Questions of the score test: what sites add up, and what of it is opened."""
+"""Questions of the score test: the sums of scores and variances, and threshold tests on them."""

@@ -1,4 +1,4 @@
-"""Which tests say dependent over all sites: a bit a test and level, and nothing else is opened.
+"""Threshold test on sums of scores: one bit per test and level is opened, and nothing else.
 
 A site's words are its scores, its variances times a public z^2, its own normal scores and whether
 it has them, all in whole steps of a public grid. The thresholds are those of
@@ -51,10 +51,10 @@ class _Block(NamedTuple):
 
 
 class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
-    """Does each test say dependent, over all sites together? Nothing else is opened.
+    """Asks whether each test rejects independence over all sites; nothing else is opened.
 
     The answer has a bit per level and test, tests fastest; then one more for each of the first
-    ``able`` tests: whether any site has rows by which x and y can be told dependent.
+    ``able`` tests: whether any site has rows that are informative about x and y.
 
     Leaks:
         These bits, to everybody, under the assumptions of `cipherdag.privacy.mpc`. A bit may rest
@@ -104,12 +104,12 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
     @cached_property
     def components(self) -> Components:
-        """What is public about the components."""
+        """The public properties of the tests' components."""
         return self.question.components(self._category_rows, self.rows)
 
     @cached_property
     def thresholds(self) -> tuple[Thresholds, ...]:
-        """What scores are compared with at each level."""
+        """The thresholds of each level."""
         return tuple(Thresholds.at(level, self.components) for level in self.levels)
 
     def words(self, answer: FloatVector) -> IndexArray:
@@ -270,7 +270,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
 
 class CategorySizes(Verdicts, frozen=True, tag="category-sizes"):
-    """About how many rows does each category have over all sites? To a power of two, from 8 on.
+    """Asks for the size of each category over all sites, to a power of two, from 8 on.
 
     Leaks:
         To everybody, per category and power of two from 8 up to the rows of all sites, whether the

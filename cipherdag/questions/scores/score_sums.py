@@ -201,7 +201,7 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         return np.concatenate([*scores[:3], scores.rows, scores.sites])
 
     def components(self, sizes: FloatVector, rows: int) -> Components:
-        """What is public about the components.
+        """The public properties of the tests' components.
 
         Args:
             sizes: About how many rows each category has, shape (sum of categories,).

@@ -43,7 +43,7 @@ LEAST_DOF = 2.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Components:
-    """The components of some tests, and what is public about them.
+    """Components of some tests, and their public properties.
 
     Attributes:
         sizes: Components of every test, shape (B,).
@@ -77,7 +77,7 @@ class Components:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Thresholds:
-    """What scores are compared with at one level.
+    """Critical values of the scores at one level.
 
     Attributes:
         squared: z^2 of every test, shape (B,).
@@ -93,7 +93,7 @@ class Thresholds:
 
     @classmethod
     def at(cls, alpha: float, components: Components) -> Thresholds:
-        """Those of the level ``alpha``."""
+        """The critical values of the level ``alpha``."""
         from scipy.special import chdtri, ndtri
 
         sizes, several = np.maximum(components.n_alone, 1), components.several
@@ -155,7 +155,7 @@ def _of_one(
 
 
 def _side(shares: FloatVector) -> tuple[FloatVector, FloatMatrix]:
-    """What a count is proportional to, per category, and the covariances of the indicators."""
+    """The expected share of every category, and the covariances of the categories' indicators."""
     if not len(shares):
         return np.ones(1), np.ones((1, 1))
     covariances = np.diag(shares) - np.outer(shares, shares)

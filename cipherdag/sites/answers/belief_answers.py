@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @answers(LocalBeliefs)
 def local_beliefs(question: LocalBeliefs, view: SiteView) -> FloatVector:
-    """What the site believes after training on its own rows, and how much it weighs."""
+    """The weighted beliefs of the site after training on its rows."""
     return view.remember("beliefs", question, lambda: _learner(view)(question))
 
 
@@ -129,7 +129,7 @@ def site_generator(
 
 
 def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
-    """What the local method learns: psi, or gamma and theta, shape (m, p, p)."""
+    """Train the local method, and return psi, or gamma and theta, shape (m, p, p)."""
     from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
     from cipherdag.statistics.threads import threads_for
 
@@ -184,8 +184,8 @@ def site_weights(
     """How much the site's belief about every pair weighs, shape (p, p).
 
     Where ``least`` is more than 1, weights by proximity are a function of the question, of the
-    beliefs and of counts in steps: two sites whose counts lie in the same steps weigh alike in
-    every round.
+    beliefs and of counts in steps: two sites whose counts lie in the same steps have equal
+    weights in every round.
     """
     from cipherdag.sites.compute.beliefs.reliability import coarse_weights, stepped_rows
 

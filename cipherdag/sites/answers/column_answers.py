@@ -107,7 +107,7 @@ def _flags(each: list[BoolVector]) -> BoolVector:
 
 @answers(CategorySizes)
 def category_rows(question: CategorySizes, view: SiteView) -> IndexArray:
-    """How many rows each category has."""
+    """Count the rows of every category."""
     sides = [(view.raw_column(v), side) for v, side in enumerate(question.categories) if side]
     counts = (np.bincount(c[c >= 0].astype(np.int64), None, side) for c, side in sides)
     return question.words(np.concatenate([np.zeros(0), *counts]))

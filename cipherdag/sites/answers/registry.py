@@ -1,4 +1,4 @@
-"""Which function answers which kind of question; each module of this room registers its own.
+"""Registry of answering functions by kind of question; each module of this room enters its own.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.

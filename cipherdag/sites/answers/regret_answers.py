@@ -55,7 +55,7 @@ class _Learnt:
 
     @classmethod
     def under(cls, spec: ScoreSpec, view: SiteView) -> _Learnt:
-        """What this site learns once a run."""
+        """Learn the site's best graph under a specification, once a run."""
         from cipherdag.sites.compute.scores.learners import best_graph
 
         def learn() -> _Learnt:
@@ -89,7 +89,7 @@ class _Learnt:
 
 @answers(FamilyRegrets)
 def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
-    """One regret per family.
+    """The site's regret of each family.
 
     Raises:
         MixedTypesError: The score does not fit the columns' types.
@@ -102,7 +102,7 @@ def family_regrets(question: FamilyRegrets, view: SiteView) -> FloatVector:
 
 @answers(FamilyRegretExceeds)
 def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> FloatVector:
-    """0/1 per family and threshold, row by row; raises as `family_regrets`."""
+    """Indicators, row by row, of family regrets above thresholds; raises as `family_regrets`."""
     learnt = _Learnt.under(question.spec, view)
     grid = learnt.family_regrets(question.family_list(), question.grid_bits)
     return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
@@ -110,7 +110,7 @@ def family_regret_exceeds(question: FamilyRegretExceeds, view: SiteView) -> Floa
 
 @answers(GraphRegretExceeds)
 def graph_regret_exceeds(question: GraphRegretExceeds, view: SiteView) -> FloatVector:
-    """0/1 per graph and threshold, row by row; raises as `family_regrets`.
+    """Indicators, row by row, of graph regrets above thresholds; raises as `family_regrets`.
 
     Raises:
         MalformedMessageError: The packed graphs cannot be read.
@@ -134,7 +134,7 @@ def _make_scores(view: SiteView) -> Callable[[ScoreSpec], LocalScores]:
 
 
 def on_grid(regrets: FloatVector, grid_bits: int, disclosed_bits: int | None = None) -> IndexArray:
-    """The nearest whole multiples of 2**-grid_bits.
+    """Round regrets to whole multiples of 2**-grid_bits.
 
     Args:
         regrets: In nats or bits.
@@ -184,7 +184,7 @@ def table_scores(
 
 
 def _moves(spec: ScoreSpec, cell_keys: CellKeys) -> Moves:
-    """Noise of likelihoods; that of sets as in `LogLikelihoods`, so that two runs tell one."""
+    """Noise of likelihoods, equal to that of `LogLikelihoods`: both runs give one equation."""
     from cipherdag.sites.compute.pooled.likelihoods import likelihood_noise
 
     about = b"description length" if spec.score == "mdl" else b"likelihood"

@@ -1,4 +1,4 @@
-"""What a site's answers are computed from: its rows, the rules of disclosure, and its caches.
+"""View of a site's rows from which answers are computed, with rules of disclosure and caches.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -61,7 +61,7 @@ MEMORY = 2**31
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SiteView:
-    """One site's rows, the rules by which they are disclosed, and what was computed of them.
+    """One site's rows, the rules of their disclosure, and cached intermediate results.
 
     Where small counts may not leave, sums of several columns are of the same rows, those without a
     missing value: of two tables, one with a column more, the difference would be of the rows that
@@ -181,7 +181,7 @@ class SiteView:
             )
 
     def explain(self) -> BoundExceededError | None:
-        """Which column makes an answer exceed its bound, where one does."""
+        """Name the column that makes an answer exceed its bound, if there is one."""
         return None if self.experiments is None else far_number(self.experiments)
 
     def spend(self, count: int) -> None:
@@ -192,7 +192,7 @@ class SiteView:
     def remember(
         self, name: str, key: Hashable, make: Callable[[], Value], *, most: int = 1
     ) -> Value:
-        """What was made under this key, or is made now; the ``most`` used last are recent."""
+        """Cache of intermediate results by key, of which the ``most`` recently used stay."""
         recent = self.memory.setdefault(name, {})
         if key in recent:
             recent[key] = value = recent.pop(key)
@@ -209,7 +209,7 @@ class SiteView:
 
     @cached_property
     def sides(self) -> IndexArray:
-        """`categories` as an array."""
+        """Number of categories of every variable, 0 for a continuous one, shape (p,)."""
         return np.array(self.categories, dtype=np.int64)
 
     @property
@@ -226,17 +226,17 @@ class SiteView:
 
     @property
     def codes(self) -> NDArray[np.integer] | None:
-        """Codes of the rows that sums of several columns are of."""
+        """Codes of the rows over which joint sums of columns run."""
         return self._open_rows[0]
 
     @property
     def values(self) -> NDArray[np.float64] | None:
-        """Numbers of the same rows."""
+        """Numbers of the rows over which joint sums of columns run."""
         return self._open_rows[1]
 
     @property
     def rows(self) -> int:
-        """How many rows sums of several columns are of."""
+        """The number of rows over which joint sums of columns run."""
         return rows_of(*self._open_rows)
 
     @property
@@ -250,41 +250,41 @@ class SiteView:
         return levels_of(self.all_codes, self.n_variables)
 
     def column(self, variable: int) -> FloatVector:
-        """Codes or numbers of those rows as floats, NaN where missing."""
+        """Codes or numbers of a variable in those rows as floats, NaN where missing."""
         return column_of(*self._open_rows, variable, self.categories[variable] > 0)
 
     def raw_column(self, variable: int) -> FloatVector:
-        """As `column`, of the rows with missing values, too."""
+        """Codes or numbers of a variable in all rows, incomplete ones too, as floats."""
         return column_of(self.all_codes, self.all_values, variable, self.categories[variable] > 0)
 
     def disclosable_column(self, variable: int) -> FloatVector:
-        """As `column`; of numbers of which few are missing, as descriptions tell them."""
+        """A variable's codes, or its numbers without those that the threshold rule withholds."""
         if self.codes is not None or self.parent is not None or self.min_cell_size <= 1:
             return self.column(variable)
         return self.described.column(variable)
 
     @cached_property
     def described(self) -> DescribedColumns:
-        """All rows of the site, column by column, as far as they may be told of."""
+        """All rows, column by column, without those that the threshold rule withholds."""
         return DescribedColumns(
             self.all_codes, self.all_values, self.sides, min_cell_size=self.min_cell_size
         )
 
     @cached_property
     def device(self) -> torch.device:
-        """Where to compute."""
+        """The device on which tensors are computed."""
         from cipherdag.sites.compute.device import resolve_device
 
         return resolve_device(self.device_name)
 
     @cached_property
     def counts(self) -> DiscreteColumns:
-        """Counts tables of the rows that sums of several columns are of."""
+        """Contingency tables of the rows over which joint sums of columns run."""
         return self._counter(self.codes)
 
     @cached_property
     def all_counts(self) -> DiscreteColumns:
-        """Counts tables of all rows."""
+        """Contingency tables of all rows."""
         return self.counts if self.codes is self.all_codes else self._counter(self.all_codes)
 
     def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
@@ -297,28 +297,28 @@ class SiteView:
 
     @cached_property
     def cell_keys(self) -> CellKeys:
-        """Noise that follows from all rows and the site's key."""
+        """Cell-key noise that follows from all rows and the site's key."""
         return CellKeys(self.all_codes, self.all_values, self.keyed)
 
     @property
     def noise(self) -> CellKeys | None:
-        """What perturbs the parts of tests; None where small counts may leave."""
+        """Cell-key noise for the parts of tests; None where small counts are not restricted."""
         if self.min_cell_size <= 1:
             return None
         return self.cell_keys if self.parent is None else self.parent.cell_keys
 
     def check_min_rows(self) -> None:
-        """Refuse what is asked of fewer rows than may leave in a sum."""
+        """Refuse a question at a site with fewer rows than ``min_cell_size``."""
         if self.rows < self.min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
 
     def check_tables(self, withheld: BoolVector) -> None:
-        """Refuse what tells a table that is withheld."""
+        """Refuse a question that would disclose a withheld table."""
         if withheld.any():
             raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
 
     def has_small_counts(self, sets: IndexArray, counts: IndexArray) -> BoolVector:
-        """Which sets' tables have a count that may not leave, shape (C,)."""
+        """Whether the table of each set has a count below ``min_cell_size``, shape (C,)."""
         if self.min_cell_size <= 1:
             return np.zeros(len(sets), dtype=bool)
         cells = self.sides[sets].prod(axis=1)
@@ -326,7 +326,7 @@ class SiteView:
         return np.asarray(np.logical_or.reduceat(small, np.cumsum(cells) - cells))
 
     def withheld(self, sets: IndexArray) -> BoolVector:
-        """Of which sets of variables, shape (C, k), the table may not leave, shape (C,)."""
+        """Whether the threshold rule withholds the table of each set, sets of shape (C, k)."""
         small: BoolVector = np.zeros(len(sets), dtype=bool)
         if self.min_cell_size <= 1:
             return small
@@ -336,7 +336,7 @@ class SiteView:
 
     @cached_property
     def few_values(self) -> BoolVector:
-        """Which variables have numbers that tell small counts which may not leave, shape (p,)."""
+        """Whether a variable's numbers repeat so that sums disclose small counts, shape (p,)."""
         if self.parent is not None:
             return self.parent.few_values
         if self.min_cell_size <= 1 or self.values is None:

@@ -25,7 +25,7 @@ NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussi
 
 
 def _asked(test: str) -> str:
-    """What a run calls the test: some questions name another that does its work."""
+    """The name under which a run asks for the test: some tests are computed by another one."""
     name = next((name for name, summed in SUMMED.items() if summed == test), test)
     return "auto" if name == "by-type" else name
 
@@ -84,7 +84,7 @@ class CountedTest:
 
 
 class PossibleTest:
-    """A test that is not done given what determines x or y.
+    """A test that is skipped where S determines x or y.
 
     The sites' half of the rule of `cipherdag.algorithms.evidence.federated_test.OverlapFilter`, for
     votes and p-values of one site. The schema that all sites share says which tests these are.
@@ -127,7 +127,7 @@ class PossibleTest:
 
 
 def far_number(table: SiteTable) -> BoundExceededError | None:
-    """Why an answer is beyond its bound, for the site's own screen; None where that is unclear.
+    """Explain an answer beyond its bound for the site's screen; None where no number is far out.
 
     The column whose farthest number lies farthest from its others, as many deviations from the
     median.
@@ -153,7 +153,7 @@ def far_number(table: SiteTable) -> BoundExceededError | None:
 
 
 def odd_column(table: SiteTable) -> str | None:
-    """Of mixed columns the first of the kind that there is less of; else None."""
+    """The first column of the minority type in a mixed table, or None."""
     if table.kind != "mixed":
         return None
     discrete = [column.name for column in table.schema.variables if column.cardinality]

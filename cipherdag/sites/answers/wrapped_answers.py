@@ -31,7 +31,7 @@ again.
 
 @answers(ContributorCounts)
 def contributions(question: ContributorCounts, view: SiteView) -> FloatVector:
-    """1 for every part to which the site contributes."""
+    """Indicators of the parts to which the site contributes."""
     view.memory.get("counted", {}).pop(question.question, None)
     answer = view.remember(
         "counted", question.question, lambda: view.answer(question.question), most=MOST_COUNTED
@@ -56,5 +56,5 @@ def resampled(question: Resampled, view: SiteView) -> FloatVector:
 
 @answers(Verdicts)
 def words(question: Verdicts, view: SiteView) -> IndexArray:
-    """The site's whole numbers, which are compared after they were summed."""
+    """The site's whole numbers, whose sums over the sites are compared."""
     return question.words(view.answer(question.question))

@@ -1,6 +1,6 @@
-"""Numbers that nobody can foretell who lacks a site's key, and that are the same at every asking.
+"""Deterministic noise keyed by a site's secret and a digest of its rows: the cell-key method.
 
-What is blurred by them is told no more exactly by asking again, and a run that is gone through a
+Asking again discloses a perturbed number no more exactly, and a run that is gone through a
 second time tells the same.
 
 Leaks:
@@ -31,7 +31,7 @@ VARIANCE_JITTER = 0.1
 
 
 class CellKeys:
-    """Uniform numbers that follow from the rows of a table and a site's key.
+    """Uniform pseudo-random numbers that follow from the rows of a table and a site's key.
 
     They are the same in whichever order columns and categories come.
 
@@ -69,11 +69,11 @@ class CellKeys:
         self._digest = hashlib.sha256(b"cipherdag blur" + b"".join(ordered)).digest()
 
     def column(self, variable: int) -> bytes:
-        """What stands for a variable in a key."""
+        """The digest that stands for a variable in a key."""
         return self._columns[variable]
 
     def met(self, variables: int | IndexArray) -> IndexArray:
-        """How many categories of each variable rows have, in the shape of ``variables``."""
+        """The number of categories of each variable in the rows, in the shape of ``variables``."""
         return self._met[variables]
 
     def sign(self, *variables: int) -> float:
@@ -85,7 +85,7 @@ class CellKeys:
         return -1.0 if len(turned) % 2 else 1.0
 
     def ranks(self, variables: int | IndexArray, categories: int) -> IndexArray:
-        """The place of every category by when a row first has it, shape (..., categories)."""
+        """The rank of every category by its first row, shape (..., categories)."""
         ranks = self._ranks[variables][..., :categories]
         beyond = np.arange(ranks.shape[-1], categories)
         unmet = np.broadcast_to(beyond, (*ranks.shape[:-1], len(beyond)))
@@ -96,7 +96,7 @@ class CellKeys:
         return "CellKeys()"
 
     def noise(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
-        """What moves the parts of tests, of the same key always the same.
+        """Noise for the parts of tests; equal keys always have equal noise.
 
         Returns:
             What variances are multiplied by, shape (K,), and of every key as many numbers from -1
@@ -111,18 +111,18 @@ class CellKeys:
         return spreads, np.delete(numbers, np.concatenate([first, first + 1]))
 
     def weights(self, rows: int) -> FloatVector:
-        """What each row counts, shape (rows,): whole numbers do not follow from weighted sums."""
+        """Random weights of rows, shape (rows,): weighted sums do not disclose whole counts."""
         return 1.0 + VARIANCE_JITTER * self.uniform(b"row weights", (rows,))
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
-        """Numbers from -1 to 1 for one purpose, of this shape."""
+        """Uniform numbers from -1 to 1 for one purpose, of this shape."""
         entropy = hashlib.sha256(self._keyed(self._digest) + about).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))
         return rng.uniform(-1.0, 1.0, shape)
 
 
 def _ranks(when: IndexArray) -> IndexArray:
-    """The place of every code: those that rows have by when one first has it."""
+    """The rank of every code by its first row."""
     ranks = np.empty(len(when), dtype=np.int64)
     ranks[np.argsort(when, kind="stable")] = np.arange(len(when))
     return ranks

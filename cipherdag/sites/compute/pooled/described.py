@@ -1,9 +1,9 @@
-"""A site's half of descriptions: which rows of a column it tells of, and which counts.
+"""Descriptive statistics of a site under the threshold rule: disclosed rows and counts.
 
-A number of rows that is not 0 and below ``min_cell_size`` must not follow from what is told, nor by
-subtraction: of the rows that a column is told of from all that are described, of these from the
-rows without any missing value, which contingency tables are of, or of two counts from one another.
-Of two columns it may follow: each is told of by itself. Numbers that fewer than ``min_cell_size``
+A nonzero number of rows below ``min_cell_size`` must not follow from what is disclosed, nor by
+subtraction: of a column's disclosed rows from all that are described, of these from the rows
+without any missing value, which contingency tables are of, or of two counts from one another.
+Of two columns it may follow: each is disclosed by itself. Numbers that fewer than ``min_cell_size``
 rows would dominate, by squared distances from the median, are winsorised before they are added or
 counted.
 
@@ -28,7 +28,7 @@ from cipherdag.sites.table.rows.stored import taken_rows
 
 
 def complete_rows(rows: int, missing: Iterable[BoolVector]) -> BoolVector:
-    """Which rows miss no value of the columns that have any, shape (rows,).
+    """Whether a row has a value in every column that is not empty, shape (rows,).
 
     Args:
         rows: How many there are.
@@ -57,13 +57,13 @@ def without_gaps(
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """What a site tells of a column of numbers.
+    """The disclosed numbers of a continuous column.
 
     Attributes:
-        values: Those told of, shape (n,); none where one of them is too large.
+        values: The disclosed ones, shape (n,); none where one of them is too large.
         scaled: The same in common units from the common origin, shape (n,).
         beyond: Whether one is too large.
-        drawn: Whether fewer rows than may be told apart were drawn in to the others.
+        drawn: Whether values were winsorised.
     """
 
     values: FloatVector
@@ -73,7 +73,7 @@ class _Numbers:
 
 
 class DescribedColumns:
-    """One site's columns, each with the rows that it may tell of.
+    """One site's columns, each with the rows that the threshold rule discloses.
 
     Args:
         codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
@@ -81,7 +81,7 @@ class DescribedColumns:
         values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
             variable is continuous.
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
-        min_cell_size: Smallest number of rows that may be told apart, but for 0.
+        min_cell_size: Smallest nonzero count that may be disclosed.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class DescribedColumns:
         return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
 
     def column(self, variable: int) -> FloatVector:
-        """Codes or numbers of the rows described, NaN where missing or not told of."""
+        """Codes or numbers of the rows described, NaN where missing or withheld."""
         return np.where(self._disclosed_rows(variable), self._column(variable), np.nan)
 
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
@@ -172,7 +172,7 @@ class DescribedColumns:
         return np.concatenate([*parts, tells], dtype=np.float64)
 
     def _numbers(self, question: ColumnSums | ValueCounts) -> dict[int, _Numbers]:
-        """What may be told of every column of numbers, by its position."""
+        """The disclosed numbers of every continuous column, by its position."""
         numbers = {}
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
         for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
@@ -188,13 +188,13 @@ class DescribedColumns:
         return numbers
 
     def _disclosed_rows(self, variable: int) -> BoolVector:
-        """The rows that a column is told of, shape (rows,)."""
+        """The rows of which a column is disclosed, shape (rows,)."""
         if variable not in self._disclosed:
             self._disclosed[variable] = self._most(variable)
         return self._disclosed[variable]
 
     def _most(self, variable: int) -> BoolVector:
-        """As many rows as can be told of: almost all values, those of complete rows, or none."""
+        """The largest disclosable set of rows: almost all, the complete ones, or none."""
         present: BoolVector = ~np.isnan(self._column(variable))
         if self._min_cell_size <= 1 or (
             self._complete is None and self._min_cell_size <= present.sum() == self.rows
@@ -205,7 +205,7 @@ class DescribedColumns:
         return next(filter(self._may_disclose, candidates), np.zeros_like(present))
 
     def _almost_all(self, variable: int, present: BoolVector) -> BoolVector:
-        """All values but those of small counts, and as many more as hide that it is few."""
+        """All values without rare categories and, by complementary suppression, further rows."""
         further = present if self._complete is None else present & ~self._complete
         rows = present & ~self._rare_rows(variable, further)
         left = self.rows - int(rows.sum())
@@ -215,7 +215,7 @@ class DescribedColumns:
         return rows & ~self._rare_rows(variable, further & rows)
 
     def _rare_rows(self, variable: int, further: BoolVector) -> BoolVector:
-        """Rows beside the complete ones whose category few of these have."""
+        """The incomplete rows whose category has fewer than ``min_cell_size`` of these."""
         rare: BoolVector = np.zeros_like(further)
         if self._complete is not None and (categories := self._categories[variable]):
             codes = self._column(variable)[further].astype(np.int64)

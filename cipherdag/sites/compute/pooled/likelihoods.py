@@ -1,4 +1,4 @@
-"""A site's half of scores without tables: how well sets of columns explain its rows.
+"""A site's log likelihoods of sets of columns, for scores that need no tables.
 
 Sources: Miller, "Note on the bias of information estimates" (1955), for tables; of correlations,
 E ln(1 - R**2) is about -k / n for k predictors that explain nothing.
@@ -42,14 +42,14 @@ def likelihoods_answer(
     """The answer to `LogLikelihoods`.
 
     What moves a number follows from the number itself without the discount, so that sets which
-    split the rows alike, in whichever run, are one equation and not many.
+    split the rows in the same way, in whichever run, are one equation and not many.
 
     Args:
         question: Which sets.
         site: Of the site's rows.
         noise: What perturbs numbers; None: nothing does.
         parent: Of the rows that these were drawn from, if they were: a mean over replicates is
-            moved as these are, and a difference of two by what moves the drawn rows beside.
+            moved as these are, and a difference of two by the further noise of the drawn rows.
     """
     sets = question.sets()
     answer = site.answer(sets, question.discount)
@@ -77,7 +77,7 @@ def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector
 
 
 class SetLikelihoods:
-    """Log likelihoods of sets of columns of one type, freed of what chance alone explains.
+    """Log likelihoods of sets of columns of one type, corrected for what chance alone explains.
 
     Args:
         codes: Codes, shape (n, p), negative where missing; None of numbers.
@@ -87,7 +87,7 @@ class SetLikelihoods:
         min_cell_size: Rows below which a category is collapsed into another one.
         parent: Codes of the rows that these were drawn from, if they were: what is rare there is
             rare here.
-        resampled: Whether these are rows drawn from others, of which was told what they miss.
+        resampled: Whether these rows were resampled from others, whose gaps were logged.
 
     Raises:
         MixedTypesError: There are columns of both types.
@@ -127,7 +127,7 @@ class SetLikelihoods:
             tell_left_out(rows, self._rows)
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
-        """One number per set, of positions by size, shape (B_k, k); see `LogLikelihoods`."""
+        """Log likelihood of each set, of positions by size (B_k, k); see `LogLikelihoods`."""
         compute = self._of_tables if self._discrete else self._of_numbers
         return np.concatenate(
             [np.zeros(0), *(compute(rows, discount) for rows in sets if len(rows))]
@@ -162,7 +162,7 @@ def collapse_rare_codes(
     categories: IndexArray,
     min_cell_size: int,
 ) -> None:
-    """Give rare categories the code of one beside, column by column, in place.
+    """Recode rare categories into a neighbouring one, column by column, in place.
 
     Args:
         codes: Codes of rows that miss no value, shape (n, p).
@@ -208,7 +208,7 @@ def _correlations(values: NDArray[np.float64]) -> FloatVector:
 
 
 def collapse_rare_categories(counts: IndexArray, min_cell_size: int) -> IndexArray:
-    """Which category every one counts with: a rare one joins the one below, the lowest that above.
+    """Recode each rare category into the one below, and the lowest into the one above.
 
     Args:
         counts: Rows of every category.

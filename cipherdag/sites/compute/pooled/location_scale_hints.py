@@ -1,4 +1,4 @@
-"""About where a site's numbers lie, too coarsely to tell of few rows; then their exact moments.
+"""Coarse hints of location and scale of a site's numbers, and their exact moments.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -16,10 +16,10 @@ from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import LOCATION_EXPONENT, Moments
 from cipherdag.sites.compute.device import ROW_BLOCK
 
-LARGEST_LOCATION = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
+LARGEST_LOCATION = 2.0**900  # beyond it a hint of location no longer grows
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 LOCATION_STEP = 2
-"""A place is told to 2**-2 of the power of two next to the standard deviation."""
+"""A location is rounded to 2**-2 of the power of two next to the standard deviation."""
 FAR_STEP = 8
 """Values that few rows dominate widen a spread to a multiple of 8 at most, and by 8 at most."""
 MOST = 0.5
@@ -53,7 +53,7 @@ def column_blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]
 
 
 def hints_of(present: FloatVector, min_cell_size: int) -> Hints:
-    """Hints of place, of spread, and of size where there is no spread; the latter two with 1.
+    """Hints of location, of scale, and of size where nothing varies; the latter two with 1.
 
     Spread and size are whole powers of two. All are 0 without values, where all of them are 0, and
     of fewer than ``min_cell_size``.
@@ -77,7 +77,7 @@ def _block_hints(columns: FloatMatrix, min_cell_size: int) -> list[Hints]:
 def _hints(
     largest: float, mean: float, spread: float | None, width: float | None, clipped: bool
 ) -> Hints:
-    """The marks of one column.
+    """The hints of one column.
 
     Args:
         largest: Its largest magnitude.
@@ -100,21 +100,21 @@ def _hints(
 
 
 def winsorise(values: FloatVector, min_cell_size: int) -> FloatVector:
-    """The values, in which fewer than ``min_cell_size`` rows hold most of no sum of squares.
+    """Winsorise numbers of which fewer than ``min_cell_size`` rows hold most of a sum of squares.
 
     Where they would, of squared distances from the median, they are drawn in to the distance of
     the next one; elsewhere all values stay.
 
     Args:
         values: No NaN, at least ``min_cell_size`` of them.
-        min_cell_size: Smallest number of rows that may be told apart, but for 0.
+        min_cell_size: Smallest nonzero count that may be disclosed.
     """
     near, clipped = _winsorised(values[None], min_cell_size)
     return near[0] if clipped[0] else values
 
 
 def _winsorised(columns: FloatMatrix, min_cell_size: int) -> tuple[FloatMatrix, BoolVector]:
-    """`winsorise` of columns, shape (k, n), and in which values were drawn in, shape (k,)."""
+    """`winsorise` of columns, shape (k, n), and whether each was changed, shape (k,)."""
     if min_cell_size <= 1:
         return columns, np.zeros(len(columns), dtype=bool)
     exponent = np.frexp(np.abs(columns).max(axis=1, initial=0.0))[1]
@@ -137,7 +137,7 @@ def _winsorised(columns: FloatMatrix, min_cell_size: int) -> tuple[FloatMatrix, 
 
 
 def _exponent(spread: float | None, width: float | None, *, clipped: bool) -> int | None:
-    """The power of two that numbers spread by; None where they are one number."""
+    """The binary exponent of the numbers' scale; None where they are constant."""
     if spread is None or not clipped:
         return None if spread is None else round(spread)
     coarse = math.ceil(spread / FAR_STEP) * FAR_STEP
@@ -145,7 +145,7 @@ def _exponent(spread: float | None, width: float | None, *, clipped: bool) -> in
 
 
 def _log_deviations(columns: FloatMatrix) -> list[float | None]:
-    """The logarithm of every column's deviation; None where that is rounding."""
+    """The binary logarithm of every column's standard deviation; None where that is rounding."""
     largest = np.abs(columns).max(axis=1)
     deviation = (columns / np.where(largest > 0.0, largest, 1.0)[:, None]).std(axis=1)
     return [

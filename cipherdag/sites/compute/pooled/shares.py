@@ -1,4 +1,4 @@
-"""A site's half of differences between sites: shares of its own rows, as blurred angles."""
+"""A site's shares of rows for the comparison of sites: variance-stabilised angles with noise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def share_summands(
         column: Codes or values of a variable, shape (n,), NaN where missing.
         cell_keys: That of the site's rows.
         min_rows: Rows below which a stratum adds nothing, at least 2.
-        given: Whether variables given others are told of: rows by their configuration are counts.
+        given: Whether strata of given variables contribute: their sizes are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
     marks = question.marks()
@@ -60,7 +60,7 @@ def share_summands(
 def _counted(
     rows: IndexArray, tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None
 ) -> Iterator[IndexArray | None]:
-    """For every set, shape (C, k), its variable first, the counts where `tables` has them."""
+    """Yield the table of every set, shape (C, k), its variable first, where `tables` has them."""
     if tables is None or not len(rows):
         yield from itertools.repeat(None, len(rows))
         return
@@ -69,7 +69,7 @@ def _counted(
 
 
 class _Shares(NamedTuple):
-    """What a site has of one set.
+    """Counts of a variable's shares in the strata of one set.
 
     Attributes:
         counts: Rows of every share in every stratum, shape (strata * shares,).
@@ -94,7 +94,7 @@ def _shares(
     cell_keys: CellKeys,
     counted: IndexArray | None,
 ) -> _Shares:
-    """What there is of a variable and those given.
+    """Count the shares of a variable in the strata of those given.
 
     Args:
         question: What is compared.
@@ -132,7 +132,7 @@ def _of_numbers(
     marks: FloatVector,
     cell_keys: CellKeys,
 ) -> _Shares:
-    """What there is of numbers that nothing is given for; as `_shares` of each of them."""
+    """Count the shares of continuous variables that nothing is given for."""
     shares, marks_of_each = marks.shape[1], iter(marks[variables])
     n, coded, up_to = [], [], []
     for block in column_blocks(map(column, variables.tolist())):
@@ -160,7 +160,7 @@ def _of_numbers(
 def _table(
     question: SiteDifferences, variables: list[int], held: list[FloatVector], marks: FloatVector
 ) -> IndexArray:
-    """Rows of every stratum by the variable's category, or place of a number between its marks.
+    """Rows of every stratum by the variable's category, or by a number's interval between marks.
 
     Args:
         question: What is compared.
@@ -187,7 +187,7 @@ def _table(
 
 
 def _coded(columns: NDArray[np.float64]) -> list[bool]:
-    """In which columns `code_in` finds a value, shape (k, n)."""
+    """Whether `code_in` finds a value in each column, shape (k, n)."""
     low = np.fmin.reduce(columns, axis=1, initial=np.inf, keepdims=True)
     high = np.fmax.reduce(columns, axis=1, initial=-np.inf, keepdims=True)
     repeats = np.maximum(*(np.count_nonzero(columns == end, axis=1) for end in (low, high)))
@@ -231,7 +231,7 @@ def _noise(
     counts: IndexArray,
     marks: FloatVector,
 ) -> FloatVector:
-    """What is added to every angle, in standard errors, shape (strata, shares).
+    """Noise of every angle, in standard errors, shape (strata, shares).
 
     Whatever categories are called, the same of them has the same number. Marks between which no row
     lies have one number: several would average out.
@@ -248,13 +248,13 @@ def _noise(
 
 
 def _one_where_same(drawn: FloatVector, counts: IndexArray) -> FloatVector:
-    """Of every stratum one number for all shares of equal counts, shape (strata, shares)."""
+    """One number for all shares of equal counts in a stratum, shape (strata, shares)."""
     same = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, same, axis=1)
 
 
 def _summands(shares: _Shares, of_enough: BoolVector, widths: IndexArray) -> FloatVector:
-    """The answer's values, of all sets together, of each of whose strata ``widths`` has shares."""
+    """The values of the answer, of all sets together; ``widths`` has the shares of each stratum."""
     contributes: FloatVector = np.where(of_enough, 1.0, 0.0)
     weight = 4.0 * shares.n + 2.0
     root, rows, on = (

@@ -69,7 +69,7 @@ def site_outliers(
     Args:
         question: What was compared; variables given others are left out.
         sums: What was opened.
-        column: Codes or values of a variable that the site told of, shape (n,), NaN where missing.
+        column: Disclosed codes or values of a variable, shape (n,), NaN where missing.
         blur: That of the site's rows.
         raw: As `column`, of all its rows, for its own eyes.
         min_cell_size: Rows below which the site added nothing.
@@ -132,7 +132,7 @@ def _missing_code(values: FloatVector) -> list[str]:
 
 
 def _median(marks: FloatVector, present: FloatVector, compared: SiteComparison) -> str:
-    """The median here, about where that of the others lies, and how many times it is as large."""
+    """The median here, about where that of the others lies, and their ratio."""
     middle = float(np.median(present))
     above = int(np.searchsorted(compared.others, 0.5))
     if not 0 < above < len(marks):

@@ -1,11 +1,11 @@
-"""A site's half of survival analysis: counts in bins of time, log-rank sums and Cox likelihoods.
+"""A site's sums of survival analysis: counts in bins of time, log-rank sums, Cox likelihoods.
 
 Where small counts may not leave, a count of events, or of censored rows, must be 0 or at least
 ``min_cell_size``, and so must what follows from several: rows at risk are running sums, so that two
 adjacent bins tell the rows that end between them. A group tells all its rows, but at other edges:
 its events and its censored rows stay as many as in a table of group by event, so that nothing new
 follows from the two. A group that has too few of either is suppressed, and so is another one where
-too few would be left. Groups that are compared are told of all together, or not at all. What the
+too few would be left. Groups that are compared are disclosed all together, or not at all. What the
 test needs is at exact times, so that its digits would tell of single rows: expected events and
 covariances are rounded to a grid, and the covariances multiplied by keyed noise.
 """
@@ -47,7 +47,7 @@ log = logging.getLogger("cipherdag.site")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurvivalRows:
-    """The rows of a site that have a time, say whether it was the event, and miss nothing else.
+    """The rows of a site with a time, an event indicator, and no missing predictor.
 
     Attributes:
         time: At least 0 unless ``impossible``, shape (n,).
@@ -190,7 +190,7 @@ def _log_rank(rows: SurvivalRows, member: IndexArray, groups: int) -> LogRankPar
 
 
 def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
-    """The parts on the grid: expected events that add up to the events, covariances to 0."""
+    """The parts on the grid: expected events add up to the events, covariances to 0."""
 
     def on_grid(numbers: FloatVector) -> FloatVector:
         return np.ldexp(np.rint(np.ldexp(numbers, GRID_BITS)), -GRID_BITS)
@@ -203,7 +203,7 @@ def coarse(parts: LogRankParts, noise: float) -> LogRankParts:
 
 
 def disclosable_groups(events: IndexArray, censored: IndexArray, min_cell_size: int) -> BoolVector:
-    """Which groups a site tells of, shape (G,): those with rows, and neither kind of rows few.
+    """Indicators of groups with rows of which neither events nor others are few, shape (G,).
 
     By complementary suppression what is left of all events, and of all censored rows, without
     these groups is none or enough: where it would be few, the smallest group is suppressed too.

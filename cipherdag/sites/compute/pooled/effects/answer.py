@@ -1,4 +1,4 @@
-"""A site's answer to `EffectSums`: of all its rows, of its effect alone, of its incomplete rows."""
+"""A site's answer to `EffectSums`: over all rows, over the site alone, or over incomplete rows."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class _EstimatingFunctions:
         ).ravel()
 
     def _response(self, model: int) -> tuple[BoolVector, FloatVector, int]:
-        """Rows, response, and categories of it, of a model."""
+        """The rows, response and number of categories of a model."""
         question = self._question
         every = np.ones(len(self.arm), dtype=bool)
         if model == TREATMENT:
@@ -139,7 +139,7 @@ class _EstimatingFunctions:
 
     @cached_property
     def _strata(self) -> tuple[IndexArray, FloatMatrix]:
-        """Of every row its stratum; and the weights of rows by stratum and arm."""
+        """The stratum of every row, and the summed weights by stratum and arm."""
         question, cell = self._question, np.zeros(len(self.arm))
         for v in question.adjust:
             cell = cell * question.categories[v] + self._column(v)[self._complete]
@@ -150,7 +150,7 @@ class _EstimatingFunctions:
 
     @cached_property
     def comparable(self) -> FloatVector:
-        """Which rows count: of strata those where every arm has rows at the site, shape (n,)."""
+        """Indicators of rows in strata where the site has rows of every arm, shape (n,)."""
         if not self._question.stratified:
             return np.ones(len(self.arm))
         stratum, weights = self._strata
@@ -179,7 +179,7 @@ class _EstimatingFunctions:
         return sums
 
     def _derivatives(self, terms: _Arm) -> list[FloatVector]:
-        """Of numerators by the outcome's coefficients, of both by those of the treatment."""
+        """Derivatives of an arm's sums by the outcome's and by the treatment's coefficients."""
         by_outcome, *by_treatment = self._slopes(terms)
         if self._question.site_effect:
             if len(by_outcome):
@@ -191,7 +191,7 @@ class _EstimatingFunctions:
         return [by_outcome, *by_treatment]
 
     def _slopes(self, terms: _Arm) -> list[FloatVector]:
-        """The same as if the site's intercepts did not follow the other coefficients."""
+        """The derivatives at fixed intercepts of the site."""
         question, slopes = self._question, [np.zeros(0)]
         if 0 in question.needed:
             by_fit = (1.0 - terms.weight) * terms.change
@@ -251,7 +251,7 @@ class _EstimatingFunctions:
         return np.column_stack(columns)
 
     def _leverage(self, terms: _Arm) -> FloatVector:
-        """How far each row's outcome draws its own fitted one, in the rows of an arm, shape (n,).
+        """The leverage of each row's outcome among the rows of an arm, shape (n,).
 
         Source: MacKinnon and White, Journal of Econometrics 29 (1985) 305-325 (HC3).
         """

@@ -1,4 +1,4 @@
-"""A site's rows, and their random changes by which an effect that stands is refuted.
+"""Random changes of a site's rows that try to refute an effect: placebo, random cause, folds.
 
 Sources: Sharma and Kiciman, "DoWhy: an end-to-end library for causal inference", arXiv:2011.04216
 (placebo, random cause, subsets); Efron and Tibshirani, An Introduction to the Bootstrap (1993),
@@ -30,7 +30,7 @@ LEAST_CHANCE = 2.0**-53
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that may be complete or not.
+    """Rows of a site with the variables' numbers of categories; values may be missing.
 
     Attributes:
         codes: Codes, shape (n, p), negative where missing; None if no variable is discrete.
@@ -48,12 +48,12 @@ class Rows:
         return column_of(self.codes, self.values, variable, discrete=discrete)
 
     def complete(self, question: EffectSums, variables: Iterable[int]) -> Rows:
-        """Those that miss no value of these variables."""
+        """The rows that miss no value of these variables."""
         missing = [np.isnan(self.column(question, v)) for v in variables]
         return self.take(np.flatnonzero(~np.logical_or.reduce(missing)))
 
     def smallest_cell(self, question: EffectSums) -> int:
-        """The smallest count but 0 in the table of all discrete variables named, or of all rows."""
+        """The smallest nonzero count in the joint table of the discrete variables named."""
         cell, sizes = None, [self.count]
         for variable in (v for v in question.named if question.categories[v]):
             assert self.codes is not None, "a discrete variable has codes"
@@ -65,7 +65,7 @@ class Rows:
         return min(sizes, default=0)
 
     def smallest_arm(self, question: EffectSums) -> int:
-        """Rows of the category of the treatment that has fewest but none; all, of a number."""
+        """The rows of the smallest arm of the treatment that has any; all rows for a number."""
         if self.codes is None or not question.categories[question.treatment]:
             return self.count
         counts = np.bincount(self.codes[:, question.treatment])

@@ -24,7 +24,7 @@ PIECES_PER_GROUP = 4
 
 
 class CompressedRows:
-    """Groups of rows that have the same of some discrete variables, in the order of their codes.
+    """Groups of rows that agree in some discrete variables, in the order of their codes.
 
     Attributes:
         codes: What every group has of the variables, shape (groups, variables).
@@ -133,7 +133,7 @@ class CompressedRows:
         return np.add.reduceat(of_pieces, self._starts, axis=0)
 
     def patterns(self, variables: Sequence[int]) -> Patterns:
-        """What groups differ in of some of the variables."""
+        """The distinct configurations of some of the variables among the groups."""
         named = tuple(variables)
         if named not in self._patterns:
             if len(self._patterns) == MOST_PATTERNS:
@@ -145,7 +145,7 @@ class CompressedRows:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Groups by what they have of some of the variables.
+    """Distinct configurations of some of the variables, and the groups that have each.
 
     Attributes:
         codes: What a pattern has, shape (m, variables).
@@ -159,12 +159,12 @@ class Patterns:
 
     @classmethod
     def of(cls, codes: FloatMatrix) -> Patterns:
-        """The patterns that occur in some groups' codes, shape (groups, variables)."""
+        """The distinct rows of the groups' codes, shape (groups, variables)."""
         distinct, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
         which = which.reshape(-1)
         order = np.argsort(which, kind="stable")
         return cls(distinct, which, order, np.cumsum(counts) - counts)
 
     def add_up(self, values: FloatMatrix) -> FloatMatrix:
-        """Sums over the groups of every pattern, shape (m, ...), of (groups, ...)."""
+        """Sum values of groups, shape (groups, ...), by configuration, shape (m, ...)."""
         return np.add.reduceat(values[self._order], self._first, axis=0)

@@ -23,7 +23,7 @@ FIXED_COLUMNS, MOST_VALUES = 3, 2**22
 
 
 class Expansion:
-    """Columns of predictors as a model has them; each is made once."""
+    """Cache of the design columns of predictors."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Expansion:
     def of_site(
         cls, categories: tuple[int, ...], column: Callable[[int], NDArray[np.float64]]
     ) -> Expansion:
-        """In units of the site's own.
+        """An expansion in units that the site chooses from its numbers.
 
         Args:
             categories: Number of categories of every variable, 0 for a continuous one.
@@ -65,7 +65,7 @@ class Expansion:
     def of_question(
         cls, question: RegressionSteps, column: Callable[[int], NDArray[np.float64]]
     ) -> Expansion:
-        """In the units that a question has in common."""
+        """An expansion in the common units of a question."""
         return cls(question.categories, question.origin_array(), question.unit_array(), column)
 
     def incomplete(self, variables: Iterable[int]) -> bool:
@@ -83,7 +83,7 @@ class Expansion:
         return design[complete], response[complete]
 
     def blocks(self, model: Regression) -> Iterator[tuple[FloatMatrix, FloatVector]]:
-        """What `rows` yields, a block of rows after the other; each design's columns lie together.
+        """Yield what `rows` returns block by block; the columns of each design are contiguous.
 
         How rows are cut depends on nothing but their number; there is one block at least.
         """
@@ -176,7 +176,7 @@ class Expansion:
         return len(self._values(model.response)) if complete is None else int(complete.sum())
 
     def _complete(self, variables: Iterable[int]) -> NDArray[np.bool_] | None:
-        """Which rows miss none of some variables, shape (n,); None if all do not."""
+        """Indicators of rows that miss none of some variables, shape (n,); None if all do not."""
         missing = [gaps for gaps in map(self._missing, variables) if gaps is not None]
         return ~np.logical_or.reduce(missing) if missing else None
 
@@ -223,7 +223,7 @@ class Expansion:
         return [design, *slopes]
 
     def _missing(self, variable: int) -> NDArray[np.bool_] | None:
-        """Where a variable is missing, shape (n,); None if nowhere."""
+        """Indicators of rows that miss a variable, shape (n,); None if none does."""
         if variable not in self._gaps:
             gaps = np.isnan(self._values(variable))
             self._gaps[variable] = gaps if gaps.any() else None

@@ -62,7 +62,7 @@ def _pieces(columns: FloatArray, whole: int) -> FloatArray:
 
 
 def bounded_logits(logits: FloatArray) -> FloatArray:
-    """The same, of any shape, but for what only a hostile question asks about."""
+    """Logits clipped to magnitudes that only a hostile question exceeds, shape as given."""
     if np.abs(logits).max(initial=0.0) <= LARGEST_LOGIT:
         return logits
     return np.clip(np.nan_to_num(logits), -LARGEST_LOGIT, LARGEST_LOGIT)
@@ -127,7 +127,7 @@ def logit_step(
 
 
 def compressed_linear_step(moments: FloatMatrix, design: FloatMatrix) -> Parts:
-    """As `linear_step`, over compressed rows.
+    """The sums of `linear_step` over compressed rows.
 
     Args:
         moments: Of 1, the continuous predictors and the response by pattern, shape (m, q).
@@ -149,7 +149,7 @@ def compressed_logit_step(
     coefficients: FloatVector,
     count: int,
 ) -> Parts:
-    """As `logit_step`, over compressed rows.
+    """The step of `logit_step` over compressed rows.
 
     Args:
         rows: The rows.
@@ -221,7 +221,7 @@ def _over_rows(
 
 
 def _products(columns: list[FloatMatrix], out: FloatMatrix) -> FloatMatrix:
-    """Those of `CompressedRows.moments`, of 1, x1, ..., xk, shape (q, ...)."""
+    """Products of every two of 1, x1, ..., xk, as `CompressedRows.moments` sums, shape (q, ...)."""
     for k, column in enumerate(columns):
         out[k] = column
     pairs = combinations_with_replacement(range(1, len(columns)), 2)
@@ -262,7 +262,7 @@ def _chances(
 
 
 def triangle(size: int) -> int:
-    """How many pairs there are of so many, each with itself among them."""
+    """The length of the upper triangle, diagonal included, of a square matrix."""
     return size * (size + 1) // 2
 
 

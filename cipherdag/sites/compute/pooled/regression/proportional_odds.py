@@ -1,4 +1,4 @@
-"""Proportional-odds regressions: of a response whose categories are in an order.
+"""Proportional-odds regressions of a response with ordered categories.
 
 The chance of category k or below is the logistic function of a threshold less one linear
 combination of the predictors. With site effects the thresholds are the site's, which maximises over
@@ -119,7 +119,7 @@ def _best_thresholds(codes: IndexArray, offsets: FloatVector) -> FloatVector:
 def _derivatives(
     columns: FloatMatrix, codes: IndexArray, thresholds: FloatVector, offsets: FloatVector
 ) -> _Derivatives:
-    """At thresholds that do not fall; infinite ones leave categories beyond them no chance."""
+    """Derivatives at nondecreasing thresholds; an infinite one empties the categories beyond."""
     categories = len(thresholds) + 1
     bounds = np.concatenate([[-np.inf], thresholds, [np.inf]])
     lower, upper = bounds[codes], bounds[codes + 1]
@@ -152,7 +152,7 @@ def _derivatives(
 
 
 def _widths(bounds: FloatVector) -> FloatVector:
-    """Of every category between its bounds, shape (c,)."""
+    """The width of every category between its bounds, shape (c,)."""
     rising = bounds[1:] > bounds[:-1]  # two infinite bounds have no difference
     width = np.subtract(bounds[1:], bounds[:-1], out=np.zeros(len(rising)), where=rising)
     return np.clip(width, LEAST_WIDTH, MOST_WIDTH)

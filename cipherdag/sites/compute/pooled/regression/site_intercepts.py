@@ -133,7 +133,7 @@ def _offsets(design: FloatMatrix, coefficients: FloatMatrix) -> FloatMatrix:
 
 
 def _weighted(response: FloatVector, categories: int, weights: FloatVector | None) -> FloatMatrix:
-    """What every row adds to each category, shape (n, categories)."""
+    """The weight of every row in each category, shape (n, categories)."""
     rows = np.ones(len(response)) if weights is None else weights
     return np.where(response[:, None] == np.arange(categories), rows[:, None], 0.0)
 
@@ -179,7 +179,7 @@ def _profile_hessian(
 
 
 def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, observed: FloatMatrix) -> None:
-    """Put into the positions of the intercepts what `Fit` reads the categories' rows from."""
+    """Write the categories' counts, which `Fit` reads, into the positions of the intercepts."""
     count = len(gradient)
     rows, equal = float(observed.sum()), 1.0 / (count + 1)
     hessian[:, 0, :, :] = 0.0

@@ -1,4 +1,4 @@
-"""A site's half of stepwise regressions over all sites."""
+"""A site's Newton steps of regressions over all sites."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _table_step(
     coefficients: FloatVector,
     categories: int,
 ) -> Parts:
-    """The same where all is discrete, from a table: predictors by response, each a group's rows."""
+    """A step over all-discrete rows from a table: predictors by response, each a group's rows."""
     codes, response = patterns.codes[:, :-1], patterns.codes[:, -1].astype(np.int64)
     new = np.append(True, (codes[1:] != codes[:-1]).any(axis=1))
     table = np.zeros((int(new.sum()), categories))

@@ -45,7 +45,7 @@ class SiteScores:
         self._regressions = SiteRegressions(categories, column, self._numbers.standard)
 
     def answer(self, question: ScoreSums) -> FloatVector:
-        """The answer to a question, as it lays it out."""
+        """The site's scores and null variances as the question lays them out."""
         sizes, count = question.sizes, int(question.sizes.sum())
         sums = Scores(*np.zeros((2, count)), *np.zeros((3, question.n_tests)))
         start = np.cumsum(sizes) - sizes

@@ -1,4 +1,4 @@
-"""Scores of two numbers given numbers, and variances that hold whatever the numbers' spread.
+"""Score tests of two numbers given numbers, with heteroscedasticity-consistent variances.
 
 Residuals of x and of y given S within the site are standardised and clipped at 2.5 deviations, so
 that no few rows decide a sum. U is the sum of their products, V that of the squared products: no
@@ -96,7 +96,7 @@ class NumberScores:
         return self._standardised[variable]
 
     def _moments(self, block: FloatArray, complete: NDArray[np.bool_]) -> FloatArray:
-        """Of tests of one size, shape (3, B).
+        """Scores, variances and residual degrees of freedom of tests of one size, shape (3, B).
 
         Args:
             block: Values of x, y and S, 0 where incomplete, shape (B, 2 + k, n).

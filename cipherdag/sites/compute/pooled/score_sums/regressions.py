@@ -43,7 +43,7 @@ FEWEST_EVENTS = 2
 
 
 class SiteRegressions:
-    """Score tests over one site's columns; null fits are kept, as tests share them.
+    """Score tests over one site's columns; null fits are cached, as tests share them.
 
     Args:
         categories: Number of categories of every variable, 0 for a number.

@@ -106,7 +106,7 @@ def _varying(owner: IndexArray, tables: IndexArray) -> Iterator[Strata]:
 
 
 def _components(categories: int) -> int:
-    """How many categories have components: of two the first alone."""
+    """The number of components of a margin: of two categories the first alone."""
     return 1 if categories == 2 else categories  # noqa: PLR2004
 
 
@@ -135,14 +135,14 @@ def _cells(counts: FloatArray) -> FloatArray:
 
 
 def _forms(values: FloatArray) -> TableForms:
-    """Of strata, or sums of them; 0 where no cell varies enough."""
+    """Quadratic forms of strata, or of their sums; 0 where no cell varies enough."""
     enough = values[1].max(axis=(0, 1)) > LEAST_SITE_VARIANCE
     form, mean, variance = (np.where(enough, part, 0.0) for part in table_forms(*values))
     return TableForms(form=form, mean=mean, variance=variance)
 
 
 def normal_score(form: FloatVector, dof: FloatVector) -> FloatArray:
-    """The normal score of every chi-square's tail, and 1; 0 without degrees of freedom, (2, B)."""
+    """Normal score of a chi-square's upper tail, and 1; 0 without degrees of freedom, (2, B)."""
     from scipy.special import ndtri
 
     from cipherdag.statistics.contingency import chi_square_tail
