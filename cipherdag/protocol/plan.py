@@ -308,7 +308,9 @@ def _fewest_left(cohort: Sequence[Member], colluders: int, contributors: int) ->
     usual = fewest_survivors(n_sites, colluders)
     if measured.everywhere:
         return usual
-    spare = measured.smallest_group(range(n_sites)) - min_group_size(n_sites, colluders, contributors)
+    spare = measured.smallest_group(range(n_sites)) - min_group_size(
+        n_sites, colluders, contributors
+    )
     return max(usual, n_sites - spare)
 
 
