@@ -1,7 +1,7 @@
 """The protections by name: nothing is offered that is not in this file, and nothing falls back.
 
-A new one is a file that says what it is, as `masking` does, and a line here. The names alone cost
-no import of numpy or TenSEAL: what a protection computes with comes in when a side of it is made.
+A new one is a file that declares what it is, as `masking` does, and a line here. The names alone
+cost no import of numpy or TenSEAL: what a protection computes with comes in when a side is made.
 
 Leaks:
     See each protection.
@@ -10,23 +10,28 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
 from cipherdag.errors import ProtectionError
-from cipherdag.privacy.bfv import BFV
-from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.protection_kind import ProtectionKind
-from cipherdag.privacy.unprotected import UNPROTECTED
 
-_KINDS = (
-    MASKING,
-    BFV,
-    UNPROTECTED,
+_FILES = (
+    "masking",
+    "bfv",
+    "unprotected",
 )
-PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType({k.name: k for k in _KINDS})
-DEFAULT: Final = MASKING.name
-PROTECTING: Final = tuple(kind.name for kind in _KINDS if kind.protects)
+PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType(
+    {
+        kind.name: kind
+        for file in _FILES
+        for kind in vars(import_module(f"cipherdag.privacy.{file}")).values()
+        if isinstance(kind, ProtectionKind)
+    }
+)
+DEFAULT: Final = "masking"
+PROTECTING: Final = tuple(kind.name for kind in PROTECTIONS.values() if kind.protects)
 """The names of those under which an answer by itself says nothing."""
 
 

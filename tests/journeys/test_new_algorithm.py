@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import new_algorithm
 import pytest
 from documents import ROOT
-from new_algorithm import run
+from house import add, chow_liu, copied, run, table
 
 TREE = {("alarm", "blood_pressure"), ("alarm", "heart_rate"), ("blood_pressure", "stroke"),
         ("blood_pressure", "volume")}  # fmt: skip
@@ -19,15 +18,16 @@ from cipherdag.testing import check_algorithm
 data = pd.read_csv("data.csv")
 clinics = {"north": data[:300], "south": data[300:650], "west": data[650:]}
 own = algorithm_class("chow-liu")()
-print(Federation.simulate(clinics).run(own).graph)
+print(Federation.simulate(clinics).run(own).finding.graph)
 check_algorithm(own, clinics)
 """
 
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory):
-    made = new_algorithm.built_house(tmp_path_factory.mktemp("house"))
-    new_algorithm.table(made / "data.csv")
+    made = copied(tmp_path_factory.mktemp("house"))
+    add(made, *chow_liu())
+    table(made / "data.csv")
     return made
 
 

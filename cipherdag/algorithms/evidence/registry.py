@@ -1,21 +1,20 @@
-"""The kinds of evidence by name: one line each."""
+"""The kinds of evidence by name: one line for each file of this folder that declares some."""
 
 from __future__ import annotations
 
-from cipherdag.algorithms.evidence.combined import FISHER, STATISTIC, STOUFFER, WEIGHTED_P
-from cipherdag.algorithms.evidence.pooled_moments import POOLED
-from cipherdag.algorithms.evidence.pooled_regressions import GLM
-from cipherdag.algorithms.evidence.within_sites import STRATIFIED
+from importlib import import_module
 
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
+
+_FILES = (
+    "within_sites",
+    "combined",
+    "pooled_moments",
+    "pooled_regressions",
+)
 EVIDENCE = {
     kind.name: kind
-    for kind in (
-        STRATIFIED,
-        STATISTIC,
-        FISHER,
-        STOUFFER,
-        WEIGHTED_P,
-        POOLED,
-        GLM,
-    )
+    for file in _FILES
+    for kind in vars(import_module(f"cipherdag.algorithms.evidence.{file}")).values()
+    if isinstance(kind, CombinationMethod)
 }

@@ -5,15 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Literal, TypeAlias
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.sites.table.file_description import PLAIN, Notation
+from cipherdag.sites.table.file_description import PLAIN, FileDescription, Notation
 from cipherdag.sites.table.names import LARGEST_EXACT, number_text
 
 CHUNK_ROWS = 4096
@@ -97,6 +99,32 @@ class RawTable:
     def count_rows(self) -> int:
         """Read the remaining rows only to count them."""
         return sum(len(chunk[0]) for chunk in self.chunks)
+
+
+Opened = AbstractContextManager[RawTable]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kind of file that a table is read from.
+
+    Attributes:
+        words: What help and errors call it.
+        open: Opens a file of its kind, whose rows are read while the context lasts.
+        reads: The keys of a `FileDescription` that it reads, beside those of every source.
+        suffix: The end of its name, in any case, where that tells the kind.
+        magic: The bytes that tell the kind otherwise.
+        offset: Position of these bytes in the file.
+        endings: Of names that promise this kind.
+    """
+
+    words: str
+    open: Callable[[Path, FileDescription], Opened]
+    reads: tuple[str, ...] = ()
+    suffix: str = ""
+    magic: bytes = b""
+    offset: int = 0
+    endings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, TextCells
+from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, TextCells
 from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
 from cipherdag.sites.table.names import normalise_name
 
@@ -207,3 +207,6 @@ def _odd_byte(path: Path) -> str:
             except UnicodeDecodeError as error:
                 return f"the byte 0x{line[error.start]:02X} in line {number}"
     return ""
+
+
+CSV = Source("CSV", open_csv, reads=("delimiter", "encoding", "skip_rows"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import Cells, ColumnType, NumberCells, RawTable, TextCells
+from cipherdag.sites.table.cells import Cells, ColumnType, NumberCells, RawTable, Source, TextCells
 from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.names import LARGEST_EXACT, normalise_name, number_text
 
@@ -216,3 +216,7 @@ def _whole() -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadableDataError("this is not a whole Parquet file") from error
+
+
+STATA = Source("Stata (.dta)", open_stata, suffix=".dta")
+PARQUET = Source("Parquet", open_parquet, magic=b"PAR1", endings=(".parquet",))

@@ -23,6 +23,7 @@ from cipherdag.sites.table.cells import (
     Cells,
     ColumnType,
     RawTable,
+    Source,
     TypeKind,
     row_blocks,
 )
@@ -159,3 +160,8 @@ def _failure(error: Exception) -> DatabaseError:
 
 def _first_words(error: Exception) -> str:
     return " ".join(str(error).split("\n\n")[0].split())
+
+
+DUCKDB = Source(
+    "DuckDB", lambda path, _: open_duckdb(path), magic=b"DUCK", offset=8, endings=(".duckdb",)
+)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
-from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, value_cells
+from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, value_cells
 from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.names import normalise_name
 
@@ -177,3 +177,12 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime) and value.time() == time(0):
         return date(value.year, value.month, value.day)
     return value
+
+
+EXCEL = Source(
+    "Excel (.xlsx)",
+    open_excel,
+    reads=("sheet", "skip_rows"),
+    magic=b"PK\x03\x04",
+    endings=(".xlsx", ".xlsm"),
+)

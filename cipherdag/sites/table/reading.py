@@ -1,6 +1,7 @@
 """A site's table read into cells, from the sources that one may come from: a closed register.
 
-A source costs a file that opens it and an entry here; its package is imported once it is opened.
+A source costs a file that opens and declares it, and its line here; what it needs is imported once
+one is opened.
 Nothing is guessed: a header that repeats a name, hides a character or leaves a name empty is
 refused instead of being mended.
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
@@ -22,12 +24,11 @@ from cipherdag.errors import (
     TooFewRowsError,
     UnreadableDataError,
 )
-from cipherdag.sites.table.cells import Cells, RawTable, TextCells
-from cipherdag.sites.table.csv_file import open_csv
-from cipherdag.sites.table.data_frame import frame_table, open_parquet, open_stata
+from cipherdag.sites.table.cells import Cells, Opened, RawTable, Source, TextCells
+from cipherdag.sites.table.csv_file import CSV
+from cipherdag.sites.table.data_frame import frame_table
 from cipherdag.sites.table.database import DatabaseSource
 from cipherdag.sites.table.duckdb_file import open_duckdb
-from cipherdag.sites.table.excel_file import open_excel
 from cipherdag.sites.table.file_description import (
     ANY_SOURCE,
     AS_USUAL,
@@ -39,9 +40,6 @@ from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-Opened = AbstractContextManager[RawTable]
 
 _HEAD_BYTES = 64
 _ELSEWHERE = "Stata (.dta), CSV UTF-8 or Excel (.xlsx)."
@@ -67,33 +65,6 @@ _LEAST_ROWS = 2
 log = logging.getLogger("cipherdag.reading")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A kind of file that a table is read from.
-
-    Attributes:
-        words: What help and errors call it.
-        open: Opens a file of its kind, whose rows are read while the context lasts.
-        reads: The keys of a `FileDescription` that it reads, beside those of every source.
-        suffix: The end of its name, in any case, where that tells the kind.
-        magic: The bytes that tell the kind otherwise.
-        offset: Position of these bytes in the file.
-        endings: Of names that promise this kind.
-    """
-
-    words: str
-    open: Callable[[Path, FileDescription], Opened]
-    reads: tuple[str, ...] = ()
-    suffix: str = ""
-    magic: bytes = b""
-    offset: int = 0
-    endings: tuple[str, ...] = ()
-
-
-def _open_duckdb(path: Path, _description: FileDescription) -> Opened:
-    return open_duckdb(path)
-
-
 def _open_database(path: Path, _description: FileDescription) -> Opened:
     source = DatabaseSource.load(path)
     if source.dialect != "duckdb":
@@ -103,20 +74,23 @@ def _open_database(path: Path, _description: FileDescription) -> Opened:
     )
 
 
-_CSV = Source("CSV", open_csv, reads=("delimiter", "encoding", "skip_rows"))
+_FILES = (
+    "csv_file",
+    "excel_file",
+    "data_frame",
+    "duckdb_file",
+)
+_DATABASE = Source(
+    "a .toml that names a database or describes a file", _open_database, suffix=".toml"
+)
 SOURCES = (
-    _CSV,
-    Source(
-        "Excel (.xlsx)",
-        open_excel,
-        reads=("sheet", "skip_rows"),
-        magic=b"PK\x03\x04",
-        endings=(".xlsx", ".xlsm"),
+    *(
+        source
+        for file in _FILES
+        for source in vars(import_module(f"cipherdag.sites.table.{file}")).values()
+        if isinstance(source, Source)
     ),
-    Source("Stata (.dta)", open_stata, suffix=".dta"),
-    Source("Parquet", open_parquet, magic=b"PAR1", endings=(".parquet",)),
-    Source("DuckDB", _open_duckdb, magic=b"DUCK", offset=8, endings=(".duckdb",)),
-    Source("a .toml that names a database or describes a file", _open_database, suffix=".toml"),
+    _DATABASE,
 )
 READABLE = ", ".join(source.words for source in SOURCES[:-1]) + f", or {SOURCES[-1].words}"
 """The sources of a table, in words."""
@@ -142,7 +116,7 @@ def source_of(path: Path) -> Source:
         # the checksum that a DuckDB file begins with may look like one
         if matching is None and head.startswith(magic):
             raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
-    source, ending = matching or _CSV, path.suffix.lower()
+    source, ending = matching or CSV, path.suffix.lower()
     claimed = next((each for each in SOURCES if ending in each.endings), source)
     if claimed is not source and path.is_file():
         raise UnreadableDataError(
