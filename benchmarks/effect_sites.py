@@ -23,7 +23,7 @@ import numpy as np
 from effect_batches import batch, one_line
 from markdown_table import table
 from measuring import parser, write_report
-from plain_runs import driven, pooled_site
+from plain_runs import driven
 
 from cipherdag import Effect
 from cipherdag.algorithms.algorithm import Facts
@@ -99,13 +99,10 @@ def estimate(world: Any, whole: list[NDArray], estimator: str) -> tuple[float, .
     """
     discrete = np.array(world.categories) > 0
     sites = [
-        pooled_site(
-            SiteView(
-                np.where(discrete, own, -1.0).astype(np.int64),
-                np.where(discrete, np.nan, own),
-                world.categories,
-            ),
-            len(NAMES),
+        SiteView(
+            np.where(discrete, own, -1.0).astype(np.int64),
+            np.where(discrete, np.nan, own),
+            world.categories,
         )
         for own in whole
     ]

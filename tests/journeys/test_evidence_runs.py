@@ -18,8 +18,8 @@ from plain_pc import plain_pc, plain_skeleton
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.constraint_based import separations, skeleton
 from cipherdag.algorithms.evidence import federated_test as evidence_module
-from cipherdag.algorithms.fedpc import pcstable
 from cipherdag.errors import MixedTypesError, ParameterError, PolicyRefusedError
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
@@ -146,8 +146,9 @@ def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeyp
     codes = discrete_codes(rng, 900, [2] * 8)
     sites = [discrete_site(part, [2] * 8) for part in np.split(codes, 3)]
     one, questions = outcome_of(FedPC(evidence=kind), sites)
-    monkeypatch.setattr(pcstable, "LAYER_TESTS", 20)
-    monkeypatch.setattr(pcstable, "PAIRS_AT_ONCE", 9)
+    for module in (separations, skeleton):
+        monkeypatch.setattr(module, "LAYER_TESTS", 20)
+    monkeypatch.setattr(skeleton, "PAIRS_AT_ONCE", 9)
     monkeypatch.setattr(evidence_module, "MAX_VALUES_PER_ROUND", 30)
     other, more = outcome_of(FedPC(evidence=kind), sites)
     assert len(more) > len(questions)
