@@ -29,7 +29,14 @@ STARTS_PROGRAMS = {
 }
 IMPORTS_BY_NAME = {
     "__init__.py": "names of the package's own API",
+    "algorithms/evidence/registry.py": "the file of each kind of evidence that it lists",
     "algorithms/registry.py": "algorithms that are installed here, by their entry points",
+    "findings/finding.py": "the modules of its own folder",
+    "privacy/protections.py": "the file of each protection that it lists",
+    "questions/question.py": "the modules of its own folder",
+    "sites/answers/registry.py": "the modules of its own folder",
+    "sites/compute/ci_tests/ci_test.py": "the modules of its own folder",
+    "sites/table/reading.py": "the file of each source that it lists",
 }
 READS_ARCHIVES = {"sites/table/excel_file.py": "a site's own data file"}
 OF_FLARE = {

@@ -67,7 +67,7 @@ def test_two_are_compared_by_their_marks(call, learnt, patients, tmp_path):
         for run, mark in zip((here, there), marks, strict=True):
             drawn = (first, second, SHOWN[mark])
             turned = (second, first, SHOWN[mark][::-1].translate(str.maketrans("<>", "><")))
-            own = {(edge.source, edge.target, edge.mark) for edge in run.graph.edges}
+            own = {(edge.source, edge.target, edge.mark) for edge in run.finding.graph.edges}
             assert bool(own & {drawn, turned}) == bool(drawn[2])
     assert len(rows.column("edge-table", "First")) >= len(here.finding.graph.edges)
 

@@ -92,7 +92,7 @@ def test_sites_agree_on_what_groups_found_and_need_not_search(hospitals, monkeyp
         planned(hospitals, own), algorithm="fedfci", program=program_digest("fedfci")
     )
     with monkeypatch.context() as patched:
-        patched.setattr("cipherdag.algorithms.fedfci.report.integrated", None)
+        patched.setattr("cipherdag.algorithms.fedfci.report.integrate_pags", None)
         outcome, session = carried_out(hospitals, plan, algorithm=own)
     assert session.result
     assert [len(group.variables) for group in outcome.groups] == [10, 10]

@@ -117,7 +117,7 @@ def test_a_run_goes_on_where_its_coordinator_crashed(
     assert set(closed) == set(FOUR)
     if reveal == "verdicts":
         results = [site_result(folder) for folder in hospitals.folders.values()]
-        assert len({len(own.graph.edges) for own in results}) == 1
+        assert len({len(own.finding.graph.edges) for own in results}) == 1
     assert second.dropouts == ()
     assert [r.aggregate for r in second.rounds] == [r.aggregate for r in reference.rounds]
     numbers = [r.number for r in reference.rounds]

@@ -95,7 +95,7 @@ def test_a_run_stopped_after_any_round_comes_to_the_same_result(name, tmp_path):
         result = federation.run(algorithm, seed=5, keep=folder, progress=stopping(0, seen))
         assert seen == list(range(after + 1, rounds + 1))  # none is asked again
         assert sums(result) == sums(whole)
-        assert result._found() == whole._found()
+        assert result.finding == whole.finding
         result.save(folder)
         assert not (folder / UNFINISHED).exists()
         heads = verify_folder(folder)

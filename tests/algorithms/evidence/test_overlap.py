@@ -135,7 +135,10 @@ def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test
 def test_a_run_by_verdicts_over_what_sites_measured_learns_the_graph_of_sums(algorithm):
     federation = simulated(sites_of(np.random.default_rng(3)))
     opened, closed = (federation.run(algorithm(reveal=own), seed=0) for own in ("sums", "bits"))
-    pairs = [{frozenset((e.source, e.target)) for e in own.graph.edges} for own in (opened, closed)]
+    pairs = [
+        {frozenset((e.source, e.target)) for e in own.finding.graph.edges}
+        for own in (opened, closed)
+    ]
     assert pairs[0] == pairs[1]
     assert opened.finding.details["untested_edges"] == closed.finding.details["untested_edges"]
 
