@@ -8,11 +8,12 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cipherdag.algorithms.algorithm import Algorithm
-from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.algorithm import Algorithm
 
 # names without their classes, so that nothing heavy is imported before one is used
 ALGORITHMS = {
@@ -64,6 +65,8 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
         ParameterError: There is no such algorithm or parameter, or it is out of its range.
     """
     cls = algorithm_class(name)
+    from cipherdag.algorithms.parameters import parameters_of
+
     declared = parameters_of(cls)
     given = dict(pair for pair in parameters.items() if pair not in cls.retired.items())
     if unknown := sorted(set(given) - set(declared)):

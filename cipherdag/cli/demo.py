@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cipherdag.algorithms.parameters import Reveal
 from cipherdag.cli.in_process import learn
 from cipherdag.cli.keeping import keeping_on
 from cipherdag.cli.options import EXISTING_FOLDER, show
 from cipherdag.errors import AggregateRangeError
-from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.networks import DiscreteNetwork
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.parameters import Reveal
     from cipherdag.federation.simulated import Federation
     from cipherdag.findings.graph import LearntGraph
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.networks import DiscreteNetwork
     from cipherdag.results.run import Run
 
 DEFAULT_FOLDER = "cipherdag-demo"

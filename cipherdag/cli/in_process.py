@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.options import (
@@ -26,12 +25,13 @@ from cipherdag.cli.options import (
 )
 from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import OutputError
-from cipherdag.graphs.graph import CausalGraph
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.sites.table.reading import READABLE
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.algorithm import Algorithm
     from cipherdag.federation.simulated import Federation
+    from cipherdag.graphs.graph import CausalGraph
 
 log = logging.getLogger("cipherdag.data")
 

@@ -15,14 +15,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from cipherdag.arrays import BoolMatrix
-from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import Bundle, Question
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
+
+if TYPE_CHECKING:
+    from cipherdag.arrays import BoolMatrix
+    from cipherdag.protocol.progress import RoundReport
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24

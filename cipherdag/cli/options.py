@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.cli.live import LiveRun, LiveServer
 from cipherdag.errors import (
     DataError,
     ParameterError,
@@ -22,11 +21,12 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
-from cipherdag.graphs.graph import CausalGraph
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS
-from cipherdag.protocol.progress import RoundReport
 
 if TYPE_CHECKING:
+    from cipherdag.cli.live import LiveRun
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.protocol.progress import RoundReport
     from cipherdag.results.run import Run
 
 LIVE_RUN = "cipherdag.live"
@@ -57,6 +57,8 @@ def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Serve the live view until the command ends."""
     if not wanted:
         return
+    from cipherdag.cli.live import LiveRun, LiveServer
+
     run = LiveRun()
     server = context.with_resource(LiveServer(run))
     context.meta[LIVE_RUN] = run
@@ -131,6 +133,8 @@ def following(
     from cipherdag.cli.terminal import TerminalView, on_terminal
 
     context = click.get_current_context(silent=True)
+    from cipherdag.cli.live import LiveRun
+
     live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
     live = LiveRun() if live is None else live
     if as_json:

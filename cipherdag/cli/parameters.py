@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.algorithms.parameters import Parameter
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.options import FILE
 from cipherdag.errors import ParameterError
-from cipherdag.graphs.graph import CausalGraph
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.parameters import Parameter
+    from cipherdag.graphs.graph import CausalGraph
 
 
 class AlgorithmGroup(click.Group):

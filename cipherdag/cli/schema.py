@@ -6,14 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE
 from cipherdag.pages.whole_file import write_whole
-from cipherdag.sites.drafts.merging import Difference
-from cipherdag.sites.table.schema import Schema
+
+if TYPE_CHECKING:
+    from cipherdag.sites.drafts.merging import Difference
+    from cipherdag.sites.table.schema import Schema
 
 OUT = click.option(
     "--out", type=click.Path(path_type=Path), help="File to write instead of printing."

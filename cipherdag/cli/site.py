@@ -17,9 +17,9 @@ import click
 import msgspec
 
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE, outside_a_run
-from cipherdag.sites.study.checks import CheckResult
 
 if TYPE_CHECKING:
+    from cipherdag.sites.study.checks import CheckResult
     from cipherdag.sites.study.site_folder import SiteFolder
 
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cipherdag.cli.live import LiveRun, LiveState
-from cipherdag.errors import CipherdagError
 from cipherdag.pages.numerals import counted, size
-from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.sentences import dropout_lines
+
+if TYPE_CHECKING:
+    from cipherdag.cli.live import LiveRun, LiveState
+    from cipherdag.errors import CipherdagError
+    from cipherdag.protocol.progress import RoundReport
 
 REFRESH_PER_S = 4.0
 MOST_NAMES = 8
