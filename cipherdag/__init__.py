@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.pag import PAG as PAG
     from cipherdag.graphs.pag import PartialMixedGraph as PartialMixedGraph
     from cipherdag.results.run import Run as Run
+    from cipherdag.sites.drafts.inference import infer_schema as infer_schema
     from cipherdag.sites.policy.policy import Policy as Policy
     from cipherdag.sites.table.schema import Schema as Schema
 
@@ -61,6 +62,7 @@ _HOMES = {
     "graphs.knowledge": "Knowledge",
     "graphs.pag": "PAG PartialMixedGraph",
     "results.run": "Run",
+    "sites.drafts.inference": "infer_schema",
     "sites.policy.policy": "Policy",
     "sites.table.schema": "Schema",
 }
