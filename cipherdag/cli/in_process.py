@@ -26,7 +26,6 @@ from cipherdag.cli.options import (
 from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import OutputError
 from cipherdag.privacy.protections import PROTECTIONS
-from cipherdag.sites.table.reading import READABLE
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Algorithm
@@ -48,6 +47,8 @@ READINGS = {
 
 def run_command(name: str) -> click.Command:
     """``run NAME``."""
+    from cipherdag.sites.table.reading import READABLE
+
     overlap_help = (
         "Sites may have measured different columns: tests are of those that have all of theirs."
     )

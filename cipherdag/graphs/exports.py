@@ -12,14 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import OutputError
-from cipherdag.graphs.drawing.figure import PICTURES, picture_file
-from cipherdag.graphs.edges import Edge, Mark
-from cipherdag.graphs.mixed_graph import MixedGraph
+from cipherdag.graphs.drawing import PICTURES
 from cipherdag.pages.sheets import csv_text
 from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from cipherdag.graphs.edges import Edge, Mark
+    from cipherdag.graphs.mixed_graph import MixedGraph
 
 _DOT = {"arrow": "normal", "circle": "odot", "plain": "none"}
 _DAGITTY: dict[Mark, str] = {
@@ -144,6 +145,12 @@ def _dagitty_quoted(name: str) -> str:
     return '"' + name.replace('"', '\\"') + '"'
 
 
+def _picture(graph: MixedGraph, *, kind: str) -> bytes:
+    from cipherdag.graphs.drawing.figure import picture_file
+
+    return picture_file(graph, kind)
+
+
 EXPORTS: Mapping[str, Callable[[MixedGraph], str | bytes]] = MappingProxyType(
     {
         "graphml": to_graphml,
@@ -151,7 +158,7 @@ EXPORTS: Mapping[str, Callable[[MixedGraph], str | bytes]] = MappingProxyType(
         "dot": to_dot,
         "dagitty": to_dagitty,
         "csv": to_csv,
-        **{kind: partial(picture_file, kind=kind) for kind in PICTURES},
+        **{kind: partial(_picture, kind=kind) for kind in PICTURES},
     }
 )
 """Every format that a graph is written in, and what makes its content."""

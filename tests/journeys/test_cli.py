@@ -354,7 +354,7 @@ def test_a_pipe_sees_plain_lines_and_help_is_light(three_files):
         "from cipherdag.cli.main import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
-        "heavy={'torch','pandas','networkx','scipy','matplotlib','tenseal','cryptography'}&set(sys.modules)\n"
+        "heavy={'torch','pandas','networkx','scipy','matplotlib','tenseal','numpy'}&set(sys.modules)\n"
         "print('HEAVY', sorted(heavy))\n"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=True, text=True)

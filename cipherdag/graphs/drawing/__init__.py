@@ -1,1 +1,4 @@
 """Pictures of graphs."""
+
+PICTURES = ("svg", "png", "pdf")
+"""The formats that a picture is written in."""

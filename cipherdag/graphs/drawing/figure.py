@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.arrays import FloatArray
 from cipherdag.errors import OutputError
+from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.drawing.picture import FONT_SIZE
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.path import Path as Curve
 
 
-PICTURES = ("svg", "png", "pdf")
-"""The formats that a picture is written in."""
 MARGIN = 14.0
 NOTE, NOTE_SIZE = "plain line: direction not determined", 9.0
 CIRCLE_NOTE = "circle: arrowhead or none, not determined; two arrowheads: an unmeasured cause"
