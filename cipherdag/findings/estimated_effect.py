@@ -281,7 +281,7 @@ class EstimatedEffect(Finding):
                 Column("set", int, "The number of the set, from 1."),
                 Column("adjusted_for", str, "The variables adjusted for."),
                 Column("parents", str, "The direct causes of the treatment, where open; or None."),
-                Column("dags", float, "The number of DAGs that say so, if known."),
+                Column("dags", int, "The number of DAGs that say so, if known."),
                 Column("arm", str, "The category of the treatment, or a unit more."),
                 Column("against", str, "The category that it is compared with."),
                 Column("scale", str, "`difference`, `ratio` or `odds ratio`."),
