@@ -100,7 +100,7 @@ class RunAccount:
             "protection": self.protection,
             "sites": list(self.sites),
             "rounds": len(self.rounds),
-            "seconds": round(self.seconds, 3),
+            "seconds": self.seconds,
             "bytes_sent_per_site": dict(self.bytes_sent_per_site),
             "dropouts": [asdict(dropout) for dropout in self.dropouts],
             "seed": self.seed,

@@ -241,7 +241,7 @@ def test_bits_are_those_of_an_independent_reading_of_the_words(seed, n_sites, al
 def test_bits_are_the_p_values_of_the_sums_but_for_rounding(seed, n_sites, alpha):
     rng = np.random.default_rng(seed)
     question = about(TESTS)
-    asked = bits(question, alpha=alpha, sizes=rng.integers(4, 11, sum(CATEGORIES)).tolist())
+    asked = bits(question, alpha=alpha, sizes=rng.integers(6, 11, sum(CATEGORIES)).tolist())
     own = answers(rng, question, asked, n_sites, scale=1.7)
     found = plain_verdicts(asked, np.array([asked.words(one) for one in own]))
     scores, variances, site_scores, sites, _ = question.read(own.sum(axis=0))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import adversary
 import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scripted import Scripts
 
 from cipherdag.algorithms.registry import ALGORITHMS, program_digest
@@ -106,6 +108,10 @@ def hospitals(tmp_path, *, policy=None, names=NAMES):
         folder = SiteFolder.create(
             tmp_path / name, settings, policy or Policy(approve_runs="automatic", reveal="sums")
         )
+        # a key of its name, since a site draws its noise from its key
+        folder.identity_path.unlink()
+        seed = hashlib.sha256(name.encode()).digest()
+        SigningIdentity(Ed25519PrivateKey.from_private_bytes(seed)).save(folder.identity_path)
         tables[name] = adversary.patients(adversary.ROWS[number % 3], number)
         tables[name].to_csv(folder.path / "data.csv", index=False)
         folders[name] = folder
