@@ -40,7 +40,7 @@ from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Moves
+    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Perturbation
 
 MOST_SPECIFICATIONS = 64
 """Scores and local algorithms of one run, with what was learnt by each."""
@@ -176,14 +176,16 @@ def table_scores(
     def make(spec: ScoreSpec) -> LocalScores:
         from cipherdag.sites.compute.scores.scores import LocalScores
 
-        moves = None if cell_keys is None else _moves(spec, cell_keys())
-        score = _family_score(table, spec, device, min_cell_size, moves)
-        return LocalScores(score, spend, disclosed_bits=None if moves is None else COARSE_BITS)
+        perturbation = None if cell_keys is None else _perturbation(spec, cell_keys())
+        score = _family_score(table, spec, device, min_cell_size, perturbation)
+        return LocalScores(
+            score, spend, disclosed_bits=None if perturbation is None else COARSE_BITS
+        )
 
     return make
 
 
-def _moves(spec: ScoreSpec, cell_keys: CellKeys) -> Moves:
+def _perturbation(spec: ScoreSpec, cell_keys: CellKeys) -> Perturbation:
     """Noise of likelihoods, equal to that of `LogLikelihoods`: both runs give one equation."""
     from cipherdag.sites.compute.pooled.likelihoods import likelihood_noise
 
@@ -205,7 +207,11 @@ def _collapsed(
 
 
 def _family_score(
-    table: SiteTable, spec: ScoreSpec, device: str, min_cell_size: int, moves: Moves | None
+    table: SiteTable,
+    spec: ScoreSpec,
+    device: str,
+    min_cell_size: int,
+    perturbation: Perturbation | None,
 ) -> FamilyScore:
     from cipherdag.sites.compute.scores.scores import DiscreteBic, GaussianBic
     from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
@@ -227,8 +233,8 @@ def _family_score(
         codes = table.codes
         if min_cell_size > 1:
             codes = _collapsed(codes, table.cardinalities, min_cell_size)
-        return DiscreteBic(codes, table.cardinalities, device=device, moves=moves)
+        return DiscreteBic(codes, table.cardinalities, device=device, perturbation=perturbation)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"
     score = SplineMdl if spec.score == "mdl" else GaussianBic
-    return score(values, device=device, moves=moves)
+    return score(values, device=device, perturbation=perturbation)

@@ -87,7 +87,7 @@ class Price:
         complete = torch.ones((n_variables,) * 2, dtype=torch.float64).fill_diagonal_(0.0)
         scale = float(cyclicity(complete)[0])
         lone = (2.0 * math.cosh(1.0) - 2.0) / scale
-        felt, last = (2.0 * own / lone**2 for own in (FELT, LAST_PRICE))
+        felt, last = (2.0 * price / lone**2 for price in (FELT, LAST_PRICE))
         early = round(EARLY * updates)
         rising = np.geomspace(LEAST_PRICE, felt, early, endpoint=False)
         slow = np.geomspace(felt, last, updates - early)
@@ -191,10 +191,10 @@ class Dcdi:
         # beyond it, where one cycle is dear already, a step would only drown the likelihood's
         cycles = (price.slope(h) * slope).clamp(max=STEEPEST)
         cost = cycles + self._training.sparsity + self._prior_price
-        own = self._logits.grad
-        assert own is not None, "the loss depends on the logits"
-        own += (belief * (1 - belief) * cost).to(own.dtype)
-        own *= self._off_diagonal
+        gradient = self._logits.grad
+        assert gradient is not None, "the loss depends on the logits"
+        gradient += (belief * (1 - belief) * cost).to(gradient.dtype)
+        gradient *= self._off_diagonal
         self._optimiser.step()
         with torch.no_grad():  # from further out an edge would need too long to come back
             self._logits.clamp_(-FURTHEST, FURTHEST)
@@ -215,9 +215,9 @@ class Dcdi:
 
     def _with_deviations(self, outputs: Tensor) -> Tensor:
         """The deviation of a number does not depend on its parents, as in the published program."""
-        place = torch.arange(outputs.shape[2], device=outputs.device) == 1
-        own = self._regimes.continuous[self._whose][:, None, None] & place
-        return torch.where(own, self._log_sd, outputs)
+        second = torch.arange(outputs.shape[2], device=outputs.device) == 1
+        is_deviation = self._regimes.continuous[self._whose][:, None, None] & second
+        return torch.where(is_deviation, self._log_sd, outputs)
 
 
 def networks_of_regimes(regimes: Regimes, *, perfect: bool) -> tuple[Tensor, Tensor]:
@@ -227,13 +227,13 @@ def networks_of_regimes(regimes: Regimes, *, perfect: bool) -> tuple[Tensor, Ten
     intervention has a further network for every variable that it targets.
     """
     p, device = regimes.n_variables, regimes.amounts.device
-    own = torch.arange(p, device=device)
-    networks = own.repeat(len(regimes.rows) + 1, 1)
+    variables = torch.arange(p, device=device)
+    networks = variables.repeat(len(regimes.rows) + 1, 1)
     if perfect:
-        return own, networks
+        return variables, networks
     places = regimes.targets.nonzero()
     networks[places[:, 0], places[:, 1]] = p + torch.arange(len(places), device=device)
-    return torch.cat([own, places[:, 1]]), networks
+    return torch.cat([variables, places[:, 1]]), networks
 
 
 def _by_row(regimes: Regimes, *, perfect: bool) -> tuple[Tensor, Tensor]:

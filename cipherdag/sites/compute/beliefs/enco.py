@@ -93,12 +93,12 @@ def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor
     total_with = torch.einsum("kij,kj->ij", edges, weighted)
     total_without = weighted.sum(dim=0)[None, :] - total_with
     counts = graphs.sum(dim=0)
-    known = (counts > 0) & (counts < len(graphs))
+    estimable = (counts > 0) & (counts < len(graphs))
     ones = torch.ones_like(with_edge)
-    contrast = total_with / torch.where(known, with_edge, ones) - total_without / torch.where(
-        known, without, ones
+    contrast = total_with / torch.where(estimable, with_edge, ones) - total_without / torch.where(
+        estimable, without, ones
     )
-    return contrast * known, known
+    return contrast * estimable, estimable
 
 
 def logit_gradients(
@@ -190,8 +190,8 @@ class Enco:
         graphs = uniform.to(self._device) < self._logits.belief()
         nll = self._mechanisms.nll_of_graphs(graphs, batch).masked_fill(target, 0.0)
         weights = torch.ones(training.graphs, device=self._device)
-        contrast, known = edge_contrasts(graphs, nll, weights)
-        penalty = training.sparsity * known
+        contrast, estimable = edge_contrasts(graphs, nll, weights)
+        penalty = training.sparsity * estimable
         gamma, theta = logit_gradients(self._logits, contrast, penalty, self._prior_price)
         self._gamma.step(gamma * ~target, torch.ones_like(gamma))
         involved = (target[:, None] | target[None, :]).float()

@@ -65,7 +65,9 @@ class Networks:
         layers = (self.first, self._second, self._third)
         biases = (self.first_bias, self._second_bias, self._third_bias)
         self.weights = [
-            own.requires_grad_() for pair in zip(layers, biases, strict=True) for own in pair
+            weights.requires_grad_()
+            for pair in zip(layers, biases, strict=True)
+            for weights in pair
         ]
 
     def of_rows(self, seen: Tensor) -> Tensor:

@@ -147,8 +147,8 @@ class Regimes:
         manipulated = np.flatnonzero(~free)
         kinds, which = np.unique(targets[manipulated], axis=0, return_inverse=True)
         rows = [manipulated[which.ravel() == kind] for kind in range(len(kinds))]
-        enough = [len(own) >= least for own in rows]
-        tell_few([len(own) for own in rows if len(own) < least])
+        enough = [len(positions) >= least for positions in rows]
+        tell_few([len(positions) for positions in rows if len(positions) < least])
         return cls(
             places=_int64(first + np.where(continuous, 0, cells), device),
             amounts=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),
@@ -157,7 +157,7 @@ class Regimes:
             continuous=torch.from_numpy(continuous).to(device),
             observational=_int64(np.flatnonzero(free), device),
             targets=torch.from_numpy(kinds[enough]).to(device),
-            rows=tuple(_int64(own, device) for own in compress(rows, enough)),
+            rows=tuple(_int64(positions, device) for positions in compress(rows, enough)),
         )
 
     @property

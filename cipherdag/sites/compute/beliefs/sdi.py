@@ -91,6 +91,6 @@ def learn_sdi(
         slope = belief * (1 - belief)
         gradient += slope * (training.sparsity + prior_price)
         gradient += TWO_CYCLES * two_cycle_gradient(belief)
-        known = off_diagonal & ~target
-        optimiser.step(gradient * known, known.float())
+        updated = off_diagonal & ~target
+        optimiser.step(gradient * updated, updated.float())
     return torch.sigmoid(gamma) * off_diagonal

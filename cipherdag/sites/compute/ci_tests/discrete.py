@@ -231,14 +231,16 @@ def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_ce
 
 def _varies(codes: NDArray[np.integer]) -> BoolVector:
     """Whether every variable has at least two values in the rows, shape (p,)."""
-    met = ((own, own.max()) for own in codes.T)
-    return np.array([((own >= 0) & (own < highest)).any() for own, highest in met], dtype=bool)
+    met = ((column, column.max()) for column in codes.T)
+    return np.array(
+        [((column >= 0) & (column < highest)).any() for column, highest in met], dtype=bool
+    )
 
 
 def _copied(codes: NDArray[np.integer]) -> IndexArray:
     """The first variable that each is a copy of but for names of levels, itself too, shape (p,)."""
     first: dict[bytes, int] = {}
-    found = np.arange(codes.shape[1])
+    representative = np.arange(codes.shape[1])
     for variable in np.flatnonzero(_varies(codes)).tolist():
         column = codes[:, variable]
         if column.max() > len(column):
@@ -247,6 +249,6 @@ def _copied(codes: NDArray[np.integer]) -> IndexArray:
         least, names = first_met(column)
         # levels by their first row, but missing values stay what they are
         names[:-least] = -1
-        told = rows_digest(b"cipherdag copied column", Renamed(column, least, names))
-        found[variable] = first.setdefault(told, variable)
-    return found
+        digest = rows_digest(b"cipherdag copied column", Renamed(column, least, names))
+        representative[variable] = first.setdefault(digest, variable)
+    return representative

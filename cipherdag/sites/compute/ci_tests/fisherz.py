@@ -49,7 +49,7 @@ PANEL = 1024
 class Correlations(Protocol):
     """One matrix of correlations or more."""
 
-    def among(self, place: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
         """Those of the columns place[:, b], shape (k, B), with one another, shape (k, k, B).
 
         ``base``: where the matrix of every b starts, shape (B,).
@@ -68,9 +68,9 @@ class WholeMatrices:
     entries: torch.Tensor
     side: int
 
-    def among(self, place: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
         """See `Correlations.among`."""
-        index = place[:, None] * self.side + (place + base)
+        index = columns[:, None] * self.side + (columns + base)
         return self.entries.index_select(0, index.view(-1)).view(*index.shape)
 
 
@@ -86,11 +86,11 @@ class HalfMatrix:
     entries: torch.Tensor
     starts: torch.Tensor
 
-    def among(self, place: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
         """See `Correlations.among`; there is one matrix."""
         del base
-        smaller = torch.minimum(place[:, None], place)
-        index = self.starts[smaller].add_(torch.maximum(place[:, None], place))
+        smaller = torch.minimum(columns[:, None], columns)
+        index = self.starts[smaller].add_(torch.maximum(columns[:, None], columns))
         return self.entries.index_select(0, index.view(-1)).view(*index.shape)
 
 
@@ -108,18 +108,18 @@ class StandardColumns:
     scale: FloatVector
     origin: FloatVector
 
-    def centred(self, kept: IndexArray) -> Iterator[NDArray[np.float64]]:
+    def centred(self, selected: IndexArray) -> Iterator[NDArray[np.float64]]:
         """Some columns without their means, block by block of the rows."""
-        mean = np.zeros(len(kept))
-        for block in self._blocks(kept):
+        mean = np.zeros(len(selected))
+        for block in self._blocks(selected):
             mean += block.sum(axis=0) / len(self.values)
-        for block in self._blocks(kept):
+        for block in self._blocks(selected):
             yield block - mean
 
-    def _blocks(self, kept: IndexArray) -> Iterator[NDArray[np.float64]]:
+    def _blocks(self, selected: IndexArray) -> Iterator[NDArray[np.float64]]:
         for start in range(0, len(self.values), ROW_BLOCK):
-            rows = self.values[start : start + ROW_BLOCK, kept]
-            yield rows / self.scale[kept] - self.origin[kept]
+            rows = self.values[start : start + ROW_BLOCK, selected]
+            yield rows / self.scale[selected] - self.origin[selected]
 
 
 def correlations_of(
@@ -132,46 +132,48 @@ def correlations_of(
         incomplete: Which have missing values, shape (p,).
         device: Where they are computed, and kept.
     """
-    kept = np.flatnonzero(~incomplete)
+    complete = np.flatnonzero(~incomplete)
     if len(incomplete) > WHOLE_UP_TO:
-        return _half(columns, kept, device)
+        return _half(columns, complete, device)
     whole = torch.zeros((len(incomplete),) * 2, dtype=torch.float64, device=device)
-    moments = torch.zeros((len(kept),) * 2, dtype=torch.float64, device=device)
-    for block in columns.centred(kept):
+    moments = torch.zeros((len(complete),) * 2, dtype=torch.float64, device=device)
+    for block in columns.centred(complete):
         centred = torch.from_numpy(block).to(device)
         moments += centred.T @ centred
     rows = torch.full((1,), len(columns.values), device=device)
-    places = torch.from_numpy(kept).to(device)
-    whole[places[:, None], places] = correlation_matrices(
+    positions = torch.from_numpy(complete).to(device)
+    whole[positions[:, None], positions] = correlation_matrices(
         moments[None], rows, least_deviation=LEAST_DEVIATION
     )[0]
     return WholeMatrices(whole.view(-1), len(incomplete))
 
 
-def _half(columns: StandardColumns, kept: IndexArray, device: torch.device) -> HalfMatrix:
+def _half(columns: StandardColumns, complete: IndexArray, device: torch.device) -> HalfMatrix:
     """Each correlation once, a panel of columns at a time."""
     side = len(columns.scale)
     row = torch.arange(side, device=device)
     starts = row * (2 * side - row - 1) // 2
     entries = torch.zeros(side * (side + 1) // 2, dtype=torch.float64, device=device)
-    places = torch.from_numpy(kept).to(device)
-    squares = torch.zeros(len(kept), dtype=torch.float64, device=device)
-    for block in columns.centred(kept):
+    positions = torch.from_numpy(complete).to(device)
+    squares = torch.zeros(len(complete), dtype=torch.float64, device=device)
+    for block in columns.centred(complete):
         squares += torch.from_numpy(block).to(device).square_().sum(dim=0)
     varies = squares > len(columns.values) * LEAST_DEVIATION**2
     deviation = torch.where(varies, squares, torch.nan).sqrt_()
-    for first in range(0, len(kept), PANEL):
-        last = min(first + PANEL, len(kept))
-        panel = torch.zeros(last - first, len(kept) - first, dtype=torch.float64, device=device)
-        for block in columns.centred(kept[first:]):
+    for first in range(0, len(complete), PANEL):
+        last = min(first + PANEL, len(complete))
+        panel = torch.zeros(last - first, len(complete) - first, dtype=torch.float64, device=device)
+        for block in columns.centred(complete[first:]):
             centred = torch.from_numpy(block).to(device)
             panel += centred[:, : last - first].T @ centred
         panel /= deviation[first:last, None]
         panel /= deviation[first:]
         panel.clamp_(-1.0, 1.0)
-        for own in range(last - first):
-            panel[own, own] = torch.where(varies[first + own], 1.0, torch.nan)
-            entries[starts[places[first + own]] + places[first + own :]] = panel[own, own:]
+        for column in range(last - first):
+            panel[column, column] = torch.where(varies[first + column], 1.0, torch.nan)
+            entries[starts[positions[first + column]] + positions[first + column :]] = panel[
+                column, column:
+            ]
     return HalfMatrix(entries, starts)
 
 
@@ -256,9 +258,9 @@ class FisherZTest(CachedCITest):
     def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
         """Partial correlations and rows of every test, from the rows complete in its columns."""
         size = order.shape[1]
-        place = np.argsort(order, axis=1)
-        sets = np.take_along_axis(order, place, axis=1)
-        rank = np.argsort(place, axis=1)
+        sorting = np.argsort(order, axis=1)
+        sets = np.take_along_axis(order, sorting, axis=1)
+        rank = np.argsort(sorting, axis=1)
         _, first, which = np.unique(position_keys(sets), return_index=True, return_inverse=True)
         which = which.ravel()
         correlation = np.empty(len(order))
@@ -278,23 +280,23 @@ class FisherZTest(CachedCITest):
 
     def _moments(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
         """Centred second moments (G, k, k) over the complete rows of sets of columns, and rows."""
-        places = torch.from_numpy(sets).to(self._device)
+        positions = torch.from_numpy(sets).to(self._device)
         parts = [
             self._moments_of_part(part)
-            for part in torch.split(places, self._chunk(sets.shape[1] * self._n_rows))
+            for part in torch.split(positions, self._chunk(sets.shape[1] * self._n_rows))
         ]
         moments, rows = zip(*parts, strict=True)
         return torch.cat(moments), torch.cat(rows)
 
-    def _moments_of_part(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        first, *rest = places.unbind(dim=1)
+    def _moments_of_part(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, *rest = positions.unbind(dim=1)
         complete = self._observed.index_select(0, first)
         for column in rest:
             complete.logical_and_(self._observed.index_select(0, column))
         rows = complete.sum(dim=1)
         weight = complete.double()[:, None]
-        block = self._columns.index_select(0, places.view(-1))
-        block = block.view(*places.shape, self._n_rows).mul_(weight)
+        block = self._columns.index_select(0, positions.view(-1))
+        block = block.view(*positions.shape, self._n_rows).mul_(weight)
         mean = block.sum(dim=2, keepdim=True).div_(rows[:, None, None])
         block.sub_(mean * weight)
         return _products(block), rows
@@ -310,8 +312,8 @@ class FisherZTest(CachedCITest):
         result = np.empty(len(order))
         chunk = self._chunk(size**2)
         for start in range(0, len(order), chunk):
-            place = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
-            entries = correlations.among(place, base[start : start + chunk])
+            columns = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
+            entries = correlations.among(columns, base[start : start + chunk])
             result[start : start + chunk] = partial_correlation(entries).cpu().numpy()
         return result
 

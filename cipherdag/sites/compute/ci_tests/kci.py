@@ -122,8 +122,8 @@ class KernelTest(CachedCITest):
             outcomes[whole] = _outcomes(*self._whole, order[whole])
         for test in np.flatnonzero(incomplete).tolist():
             complete = np.flatnonzero(~self._missing[:, order[test]].any(axis=1))
-            own = np.arange(order.shape[1])[None]
-            outcomes[test] = _outcomes(*self._kernels(order[test], complete), own)[0]
+            every_column = np.arange(order.shape[1])[None]
+            outcomes[test] = _outcomes(*self._kernels(order[test], complete), every_column)[0]
         return outcomes
 
     def _kernels(

@@ -27,8 +27,8 @@ from cipherdag.sites.compute.ci_tests.kernels import SHARE_OF_Z, inverse_square_
 
 LEFT_OUT = 1e-13
 """What a decomposition may leave of the diagonal of one variable's kernel matrix, of ones."""
-KEPT = 32 * 2**20
-SHARE_OF_KEPT = 0.25
+CACHE_MEMORY = 32 * 2**20
+CACHE_FRACTION = 0.25
 """Most bytes, and most of the memory, for what later batches may need again."""
 WORKING_MATRICES = 4
 MOST_OF_A_SIDE = 64
@@ -46,10 +46,10 @@ class FactoredKernels:
     def __init__(self, columns: FloatMatrix, *, memory_bytes: int) -> None:
         self._columns = columns
         self._n_rows = columns.shape[1]
-        kept = min(int(memory_bytes * SHARE_OF_KEPT), KEPT)
-        self._factors: Recent[tuple[int, float], FloatMatrix] = Recent(kept // 2)
-        self._regressions: Recent[tuple[int, ...], Regression] = Recent(kept // 2)
-        matrices = (memory_bytes - kept) // (8 * max(self._n_rows, 1) ** 2)
+        cache_bytes = min(int(memory_bytes * CACHE_FRACTION), CACHE_MEMORY)
+        self._factors: Recent[tuple[int, float], FloatMatrix] = Recent(cache_bytes // 2)
+        self._regressions: Recent[tuple[int, ...], Regression] = Recent(cache_bytes // 2)
+        matrices = (memory_bytes - cache_bytes) // (8 * max(self._n_rows, 1) ** 2)
         self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
 
     def moments(self, order: IndexArray) -> FloatMatrix:
@@ -68,13 +68,16 @@ class FactoredKernels:
         scale = inverse_square_width("marginal", self._n_rows)
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, FACTORS_OF_TILE):
-            known = {own: self._factor(own, scale) for own in np.unique(pairs[tile]).tolist()}
-            inner = {own: factor.T @ factor for own, factor in known.items()}
-            trace = {own: np.trace(product) for own, product in inner.items()}
-            squares = {own: np.vdot(product, product) for own, product in inner.items()}
+            factors = {
+                variable: self._factor(variable, scale)
+                for variable in np.unique(pairs[tile]).tolist()
+            }
+            inner = {variable: factor.T @ factor for variable, factor in factors.items()}
+            trace = {variable: np.trace(product) for variable, product in inner.items()}
+            squares = {variable: np.vdot(product, product) for variable, product in inner.items()}
             for test in tile.tolist():
                 x, y = pairs[test].tolist()
-                product = known[x].T @ known[y]
+                product = factors[x].T @ factors[y]
                 moments[:, test] = (
                     np.vdot(product, product),
                     trace[x] * trace[y] / self._n_rows,
@@ -89,13 +92,15 @@ class FactoredKernels:
         n_rows = self._n_rows
         scale = inverse_square_width("conditional", n_rows) / len(members)
         squares = np.zeros((n_rows, n_rows))
-        for own in self._columns[members]:
-            squares += _squares(own, scale)
+        for column in self._columns[members]:
+            squares += _squares(column, scale)
         regression = self._regressions.get(tuple(members.tolist()), lambda: regression_on(-squares))
         shared = -(SHARE_OF_Z**2) * squares
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, self._side):
-            (x, at_x), (y, at_y) = (np.unique(own, return_inverse=True) for own in pairs[tile].T)
+            (x, at_x), (y, at_y) = (
+                np.unique(variables, return_inverse=True) for variables in pairs[tile].T
+            )
             first, second = np.empty((len(x), n_rows, n_rows)), np.zeros((len(y), n_rows, n_rows))
             for variable, matrix in zip(x, first, strict=True):
                 np.subtract(shared, _squares(self._columns[variable], scale), out=matrix)
@@ -108,9 +113,9 @@ class FactoredKernels:
 
     def _factor(self, variable: int, scale: float) -> FloatMatrix:
         """The centred factor of one variable's kernel matrix, shape (n, r)."""
-        own = self._columns[variable]
+        column = self._columns[variable]
         return self._factors.get(
-            (variable, scale), lambda: centred_factor(np.exp(-_squares(own, scale)), LEFT_OUT)
+            (variable, scale), lambda: centred_factor(np.exp(-_squares(column, scale)), LEFT_OUT)
         )
 
 
@@ -153,15 +158,15 @@ def _squares(column: FloatVector, scale: float) -> FloatMatrix:
 def _pairwise(first: FloatMatrix, second: FloatMatrix) -> FloatMatrix:
     """Moments of all pairs of symmetric matrices, (3, X, Y), in their memory; see `_sums`."""
     products, diagonals = _sums(first, second)
-    for own in (first, second):
-        np.square(own, out=own)
+    for matrices in (first, second):
+        np.square(matrices, out=matrices)
     squares, _ = _sums(first, second)
     return np.stack([products, diagonals, 2.0 * squares])
 
 
 def _sums(first: FloatMatrix, second: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix]:
     """Sums of the elementwise products of all pairs, and of their diagonals, shape (X, Y) each."""
-    x, y = (own.diagonal(axis1=1, axis2=2) for own in (first, second))
+    x, y = (matrices.diagonal(axis1=1, axis2=2) for matrices in (first, second))
     diagonals = x @ y.T
     # only upper triangles are looked at: the lower ones of the second are 0
     by_row = first.transpose(1, 0, 2) @ second.transpose(1, 2, 0)  # faster than one long product

@@ -45,11 +45,14 @@ def _marginal(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatM
     scale = inverse_square_width("marginal", n_rows)
     moments = np.empty((3, len(order)))
     for tile in tiles(order, matrices // 2):
-        (x, at_x), (y, at_y) = (np.unique(own, return_inverse=True) for own in order[tile].T)
-        first, second = (
-            _centred(_kernel(_squares(columns, own[:, None]), scale)).flatten(1) for own in (x, y)
+        (x, at_x), (y, at_y) = (
+            np.unique(variables, return_inverse=True) for variables in order[tile].T
         )
-        traces = [own[:, :: n_rows + 1].sum(1) for own in (first, second)]
+        first, second = (
+            _centred(_kernel(_squares(columns, variables[:, None]), scale)).flatten(1)
+            for variables in (x, y)
+        )
+        traces = [matrices[:, :: n_rows + 1].sum(1) for matrices in (first, second)]
         products = (
             first @ second.T,
             torch.outer(*traces) / n_rows,
@@ -63,21 +66,23 @@ def _conditional(columns: torch.Tensor, order: IndexArray, matrices: int) -> Flo
     """Statistic, mean and variance of tests given Z, of which as many matrices fit."""
     moments = np.empty((3, len(order)))
     for part in _parts(order, matrices):
-        own = order[part]
-        sets, of_set = np.unique(own[:, 2:], axis=0, return_inverse=True)
+        tests = order[part]
+        sets, of_set = np.unique(tests[:, 2:], axis=0, return_inverse=True)
         (x, at_x), (y, at_y) = (
-            np.unique(np.column_stack([own[:, side], of_set.ravel()]), axis=0, return_inverse=True)
+            np.unique(
+                np.column_stack([tests[:, side], of_set.ravel()]), axis=0, return_inverse=True
+            )
             for side in (0, 1)
         )
         first, second = _regressed(columns, sets, x, y)
-        at = (torch.from_numpy(place.ravel()).to(columns.device) for place in (at_x, at_y))
-        found = [
+        at = (torch.from_numpy(index.ravel()).to(columns.device) for index in (at_x, at_y))
+        moments_of_tiles = [
             _moments(first[i], second[j])
             for i, j in zip(
-                *(torch.split(place, max(matrices // 3, 1)) for place in at), strict=True
+                *(torch.split(index, max(matrices // 3, 1)) for index in at), strict=True
             )
         ]
-        moments[:, part] = torch.cat(found, dim=1).cpu().numpy()
+        moments[:, part] = torch.cat(moments_of_tiles, dim=1).cpu().numpy()
     return moments
 
 
@@ -98,8 +103,8 @@ def _regressed(
         squares = _squares(columns, rows[:, :1])
         if share:
             squares += share * distances[of_set]
-        own = residual[of_set]
-        return own @ _centred(_kernel(squares, scale)) @ own
+        regression = residual[of_set]
+        return regression @ _centred(_kernel(squares, scale)) @ regression
 
     return side(x, SHARE_OF_Z**2), side(y, 0.0)
 
@@ -113,11 +118,11 @@ def _moments(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 def _squares(columns: torch.Tensor, variables: IndexArray) -> torch.Tensor:
     """Squared distances of all rows in some variables, (G, l) of them, shape (G, m, m)."""
-    places = torch.from_numpy(variables).to(columns.device)
+    positions = torch.from_numpy(variables).to(columns.device)
     total: torch.Tensor | None = None
-    for place in places.unbind(dim=1):
-        own = columns[place]
-        square = (own[:, :, None] - own[:, None, :]).square_()
+    for position in positions.unbind(dim=1):
+        column = columns[position]
+        square = (column[:, :, None] - column[:, None, :]).square_()
         total = square if total is None else total.add_(square)
     assert total is not None, "there is at least one variable"
     return total

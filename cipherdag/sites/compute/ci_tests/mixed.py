@@ -238,20 +238,28 @@ def _logistic_loss(
     sign = 2.0 * y - 1.0
     loss, error = _deviance(logits, sign, weight)
     least, best = loss.clone(), logits.clone()
-    place, going = torch.arange(len(y), device=y.device), torch.ones_like(loss, dtype=torch.bool)
+    active, improving = (
+        torch.arange(len(y), device=y.device),
+        torch.ones_like(loss, dtype=torch.bool),
+    )
     for _ in range(ITERATIONS):
         proposed, new, missed = _newton_step(design, sign, weight, logits, loss, error)
         # what has finished takes no further step, whichever other tests go on beside it
-        gained = going & (new < loss)
-        least[place[gained]], best[place[gained]] = new[gained], proposed[gained]
-        going &= loss - new > CONVERGED * (1.0 + loss)
-        if not going.any():
+        gained = improving & (new < loss)
+        least[active[gained]], best[active[gained]] = new[gained], proposed[gained]
+        improving &= loss - new > CONVERGED * (1.0 + loss)
+        if not improving.any():
             break
         logits, loss, error = proposed, new, missed
-        if 2 * int(going.sum()) < len(going):
-            place, logits, loss, error = place[going], logits[going], loss[going], error[going]
-            design, sign, weight = design[going], sign[going], weight[going]
-            going = going[going]
+        if 2 * int(improving.sum()) < len(improving):
+            active, logits, loss, error = (
+                active[improving],
+                logits[improving],
+                loss[improving],
+                error[improving],
+            )
+            design, sign, weight = design[improving], sign[improving], weight[improving]
+            improving = improving[improving]
     return least, best
 
 

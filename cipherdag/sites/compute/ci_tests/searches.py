@@ -134,7 +134,7 @@ class _Outcomes:
 
     def __init__(self, test: CITest, alpha: float) -> None:
         self._test, self._alpha = test, alpha
-        self._known: dict[tuple[int, ...], bool] = {}
+        self._independent: dict[tuple[int, ...], bool] = {}
 
     def speculate(self, neighbours: IndexArray, y: int, layer: int) -> None:
         """Test all sets from the neighbours of y in one batch: later removals only need fewer."""
@@ -150,17 +150,17 @@ class _Outcomes:
         sets = pool[subsets(pool.size, layer)]
         for given in np.array_split(sets, math.ceil(len(sets) / PART) or 1):
             tests = [(x, y, *row) for row in given.tolist()]
-            new = given[[test not in self._known for test in tests]]
+            new = given[[test not in self._independent for test in tests]]
             if len(new):
                 self._learn(np.full(len(new), x), np.full(len(new), y), new)
-            if any(self._known[test] for test in tests):
+            if any(self._independent[test] for test in tests):
                 return True
         return False
 
     def _learn(self, x: IndexArray, y: IndexArray, given: IndexArray) -> None:
         independent = self._test.evaluate(x, y, given).p_value > self._alpha
         tests = map(tuple, np.column_stack([x, y, given]).tolist())
-        self._known |= zip(tests, independent.tolist(), strict=True)
+        self._independent |= zip(tests, independent.tolist(), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,12 +197,12 @@ def best_separators(test: CITest, search: SeparatorSearch) -> BestSeparators:
         # ascending by group, then best score first, then smallest index: keep each group's first
         order = np.lexsort((batch.index, -scores, batch.group))
         first = order[np.unique(batch.group[order], return_index=True)[1]]
-        groups, found, where = batch.group[first], scores[first], batch.index[first]
-        better = (found > score[groups]) | (
-            (found == score[groups]) & (found > 0) & (where < index[groups])
+        groups, new_scores, new_index = batch.group[first], scores[first], batch.index[first]
+        better = (new_scores > score[groups]) | (
+            (new_scores == score[groups]) & (new_scores > 0) & (new_index < index[groups])
         )
-        score[groups[better]] = found[better]
-        index[groups[better]] = where[better]
+        score[groups[better]] = new_scores[better]
+        index[groups[better]] = new_index[better]
     return BestSeparators(score=score, index=index)
 
 

@@ -23,8 +23,8 @@ def combined_evidence(
         levels: Levels of every variable at the site, shape (p,), if it tests tables.
     """
     parts = [_values(test, rows.astype(np.int64), question, levels) for rows in question.rows()]
-    columns = zip(*(own for own, _ in parts), strict=True)
-    joined = [np.concatenate(own) for own in columns]
+    columns = zip(*(summands for summands, _ in parts), strict=True)
+    joined = [np.concatenate(summands) for summands in columns]
     if not joined:
         return np.zeros(question.n_values)
     if question.combination == "stouffer":
@@ -87,7 +87,9 @@ def weighted_evidence(test: CITest, question: WeightedEvidence) -> FloatVector:
     ]
     if not outcomes:
         return np.zeros(0)
-    weights = [np.where(np.isnan(own.p_value), 0, own.rows) for own in outcomes]
-    weighted = [np.nan_to_num(own.p_value) * n for own, n in zip(outcomes, weights, strict=True)]
+    weights = [np.where(np.isnan(outcome.p_value), 0, outcome.rows) for outcome in outcomes]
+    weighted = [
+        np.nan_to_num(outcome.p_value) * n for outcome, n in zip(outcomes, weights, strict=True)
+    ]
     strengths = np.where(weights[0] > 0, outcomes[0].dependence, 0.0) * weights[0]
     return np.concatenate([*weighted, strengths, *weights]).astype(np.float64)

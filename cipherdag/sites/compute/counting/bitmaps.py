@@ -78,7 +78,7 @@ class Bitmaps:
         filled = np.cumsum(bases.prod(axis=0)) // most
         cuts = [*np.flatnonzero(np.diff(filled, prepend=-1)).tolist(), len(filled)]
         parts = (slice(*ends) for ends in itertools.pairwise(cuts))
-        return np.concatenate([self._chunk(digits[:, own], bases[:, own]) for own in parts])
+        return np.concatenate([self._chunk(digits[:, part], bases[:, part]) for part in parts])
 
     def _make(self, variable: int) -> None:
         first, column = self._first[variable], self._columns[variable]
@@ -95,14 +95,14 @@ class Bitmaps:
             repeats = sides[table]
             parent, table = np.repeat(np.arange(len(table)), repeats), np.repeat(table, repeats)
             level = np.arange(len(table)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-            own = variables[table]
-            bitmap = np.where(level < self._levels[own], self._first[own] + level, 0)
+            variable = variables[table]
+            bitmap = np.where(level < self._levels[variable], self._first[variable] + level, 0)
             steps.append((parent, bitmap))
-        found = np.zeros(len(table), dtype=np.int64)
+        counts = np.zeros(len(table), dtype=np.int64)
         block = max(CHUNK_WORDS // len(table), BLOCK_WORDS)
         for start in range(0, self._n_words, block):
-            found += _rows_in_common(self._words[:, start : start + block], steps)
-        return found
+            counts += _rows_in_common(self._words[:, start : start + block], steps)
+        return counts
 
 
 def _rows_in_common(words: Words, steps: list[tuple[IndexArray, IndexArray]]) -> IndexArray:

@@ -78,7 +78,7 @@ class DiscreteColumns:
             codes.max(axis=0, initial=-1).astype(np.int64) + 1, least
         )
         columns = _in_columns(codes)
-        gaps = any((own < 0).any() for own in columns)
+        gaps = any((column < 0).any() for column in columns)
         self._words = _pack_rows(columns).to(device) if gaps else None
         self._columns = torch.from_numpy(columns).to(device)
         self._many = device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS["cpu"]
@@ -148,23 +148,23 @@ class DiscreteColumns:
         Tests of the same variables differ in which two are tested, given the others.
         """
         order = np.argsort(digits, axis=0)
-        sets, known = np.unique(
+        sets, set_of = np.unique(
             np.take_along_axis(digits, order, axis=0), axis=1, return_inverse=True
         )
         if sets.shape[1] == digits.shape[1]:
             return self._counts(digits, bases, cells)
         sides = self.levels[sets]
-        sizes, known = sides.prod(axis=0), known.ravel()
+        sizes, set_of = sides.prod(axis=0), set_of.ravel()
         counted = self._counts(sets, sides, sizes)
         # how far apart two values of a digit are in the order that is counted
         steps = sizes // np.cumprod(sides, axis=0)
-        steps = np.take_along_axis(steps[:, known], np.argsort(order, axis=0), axis=0)
-        left = np.arange(cells.sum()) - np.repeat(np.cumsum(cells) - cells, cells)
-        place = np.repeat((np.cumsum(sizes) - sizes)[known], cells)
+        steps = np.take_along_axis(steps[:, set_of], np.argsort(order, axis=0), axis=0)
+        remainder = np.arange(cells.sum()) - np.repeat(np.cumsum(cells) - cells, cells)
+        cell = np.repeat((np.cumsum(sizes) - sizes)[set_of], cells)
         for base, step in zip(bases[::-1], steps[::-1], strict=True):
-            left, digit = np.divmod(left, np.repeat(base, cells))
-            place += digit * np.repeat(step, cells)
-        return counted[torch.from_numpy(place)]
+            remainder, digit = np.divmod(remainder, np.repeat(base, cells))
+            cell += digit * np.repeat(step, cells)
+        return counted[torch.from_numpy(cell)]
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """Counts of B tables, one after the other, of variables and bases per digit (k, B)."""
@@ -202,11 +202,11 @@ class DiscreteColumns:
         """As `_by_codes`, of tables that have many rows each."""
         columns = self._columns.numpy()
         observed = None if self._words is None else self._words.numpy().view(np.uint8)
-        found = [
-            joint_counts(columns, *own, observed)
-            for own in zip(digits.T.tolist(), bases.T.tolist(), cells.tolist(), strict=True)
+        counts = [
+            joint_counts(columns, *table, observed)
+            for table in zip(digits.T.tolist(), bases.T.tolist(), cells.tolist(), strict=True)
         ]
-        return torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
+        return torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *counts]))
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """How many tests to treat at a time that need this many elements each."""
@@ -232,8 +232,8 @@ class DiscreteColumns:
             one_hot = matrix.new_empty((total + 1, columns.shape[1]))
             one_hot[total] = 0
             for variable, count in zip(variables.tolist(), levels.tolist(), strict=True):
-                place = first[variable]
-                one_hot[place : place + count] = columns[variable] == level[:count]
+                start_level = first[variable]
+                one_hot[start_level : start_level + count] = columns[variable] == level[:count]
             matrix.addmm_(one_hot, one_hot.T)
         return PairCounts(matrix, torch.from_numpy(first).to(self.device))
 
@@ -302,9 +302,9 @@ class DiscreteColumns:
         counts = torch.bincount(code.view(-1), minlength=int(ends[-1]))
         if not extra:
             return counts
-        kept = torch.ones_like(counts, dtype=torch.bool)
-        kept[starts.long() - 1] = False
-        return counts[kept]
+        of_complete_rows = torch.ones_like(counts, dtype=torch.bool)
+        of_complete_rows[starts.long() - 1] = False
+        return counts[of_complete_rows]
 
     def _wide(self, variables: torch.Tensor) -> torch.Tensor:
         """Codes that are to be joined, int32 of shape (B, n)."""
@@ -335,16 +335,16 @@ def _in_columns(codes: NDArray[np.integer]) -> NDArray[np.integer]:
         return codes.T
     kind = code_type(int(codes.max(initial=0)) + 1)
     columns = np.empty(codes.T.shape, dtype=kind)
-    for own, whole in zip(columns, codes.T, strict=True):
-        np.maximum(whole, -1, out=own, casting="unsafe")
+    for column, whole in zip(columns, codes.T, strict=True):
+        np.maximum(whole, -1, out=column, casting="unsafe")
     return columns
 
 
 def _pack_rows(columns: NDArray[np.integer]) -> torch.Tensor:
     """Bits of the rows in which each variable is observed, int64 of shape (p, words)."""
     padded = np.zeros((len(columns), -(-columns.shape[1] // WORD) * 8), dtype=np.uint8)
-    for bits, own in zip(padded, columns, strict=True):
-        packed = np.packbits(own >= 0)
+    for bits, column in zip(padded, columns, strict=True):
+        packed = np.packbits(column >= 0)
         bits[: len(packed)] = packed
     return torch.from_numpy(padded.view(np.int64))
 

@@ -74,7 +74,7 @@ def exact_search(scores: LocalScores) -> Dag:
             remedy='Choose learner="ges" or "hill-climbing".',
         )
     everything = (1 << p) - 1
-    scores.prepare((v, own) for v in range(p) for own in submasks(everything & ~(1 << v)))
+    scores.prepare((v, parents) for v in range(p) for parents in submasks(everything & ~(1 << v)))
     best = [_best_parents(scores, v, everything & ~(1 << v)) for v in range(p)]
     total = [0.0] * (everything + 1)
     sink = [0] * (everything + 1)
@@ -95,10 +95,10 @@ def _best_parents(scores: LocalScores, v: int, others: int) -> dict[int, tuple[f
     """Score and mask of the best parents of v among every set of candidates."""
     best: dict[int, tuple[float, int]] = {}
     for pool in submasks(others):
-        own = (scores.of((v, pool)), pool)
+        candidate = (scores.of((v, pool)), pool)
         # on a tie the smaller set, which stands in a smaller pool
         within = [best[pool ^ 1 << u] for u in members(pool)]
-        best[pool] = min([*within, own], key=lambda entry: (entry[0], entry[1].bit_count()))
+        best[pool] = min([*within, candidate], key=lambda entry: (entry[0], entry[1].bit_count()))
     return best
 
 
@@ -154,16 +154,16 @@ def _best_change(
     scores: LocalScores, pattern: Pattern, phase: Phase, total: float
 ) -> tuple[Dag, float] | None:
     """The valid insertion or deletion that gains most, and the score of what it leads to."""
-    found = list(moves(pattern, phase))
-    pairs = [families(pattern, move) for move in found]
+    operators = list(moves(pattern, phase))
+    pairs = [families(pattern, move) for move in operators]
     scores.prepare(family for pair in pairs for family in pair)
     gains = [scores.of(old) - scores.of(new) for new, old in pairs]
-    for place in sorted(range(len(found)), key=lambda k: -gains[k]):
-        if gains[place] <= LEAST_IMPROVEMENT:
+    for candidate in sorted(range(len(operators)), key=lambda k: -gains[k]):
+        if gains[candidate] <= LEAST_IMPROVEMENT:
             return None
-        if not allowed(pattern, found[place]):
+        if not allowed(pattern, operators[candidate]):
             continue
-        dag = applied(pattern, found[place])
+        dag = applied(pattern, operators[candidate])
         if dag is not None and (after := scores.total(dag)) < total - LEAST_IMPROVEMENT:
             return dag, after
     return None
@@ -176,7 +176,7 @@ def _best_turn(
     reached = (applied(pattern, move) for move in moves(pattern, phase))
     dags = [dag for dag in dict.fromkeys(reached) if dag is not None]
     scores.prepare(family for dag in dags for family in enumerate(dag))
-    best = min(((scores.total(dag), place) for place, dag in enumerate(dags)), default=None)
+    best = min(((scores.total(dag), index) for index, dag in enumerate(dags)), default=None)
     if best is None or best[0] >= total - LEAST_IMPROVEMENT:
         return None
     return dags[best[1]], best[0]

@@ -77,13 +77,13 @@ def make_knots(columns: Tensor, n_predictors: int) -> Knots:
     buckets = max(1, -(-(n - 1 - first) // span))
     order = torch.argsort(columns, dim=1, stable=True)
     knot = torch.clamp(first + span * torch.arange(buckets, device=columns.device), max=n - 1)
-    place = first + 1 + torch.arange(buckets * span, device=columns.device)
-    place = place.view(buckets, span).T.contiguous()
+    rank = first + 1 + torch.arange(buckets * span, device=columns.device)
+    rank = rank.view(buckets, span).T.contiguous()
     return Knots(
         cuts=torch.gather(columns, 1, order[:, knot]),
         usable=knot < n - end,
-        rows=order[:, torch.clamp(place, max=n - 1)],
-        weight=(place < n).double(),
+        rows=order[:, torch.clamp(rank, max=n - 1)],
+        weight=(rank < n).double(),
     )
 
 
@@ -107,47 +107,50 @@ def fit_splines(x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> list[
 
 @dataclass(slots=True)
 class _Parents:
-    """What is known of every hinge on a term that may still be multiplied, S of them so far.
+    """Inner products of all candidate hinges on S terms that may still be multiplied.
 
-    For a parent term b, a variable x and a knot t the hinge is h = b max(0, x - t), and b x is what
-    the pair of hinges adds beside h. All is less its projection on the span of the chosen terms.
+    For a parent term b, a variable x and a knot t the hinge is h = b max(0, x - t), and the pair of
+    hinges spans h and the linear column b x. Both are residuals of their projection on the span of
+    the chosen terms, except where "before" says otherwise.
 
     Attributes:
         columns: b in the order of the buckets, 0 where not full, shape (s, F, k, S, J).
         basis: b, shape (F, S, n).
         linear: b x, shape (F, k, S, n).
-        rest: <h, h>, shape (F, k, S, J).
-        along: <h, b x>, shape (F, k, S, J).
-        hinge: <h, residual>, shape (F, k, S, J).
-        square: <h, h> before the projection, shape (F, k, S, J).
-        own: <b x, b x>, shape (F, k, S).
-        whole: <b x, b x> before the projection, shape (F, k, S).
-        slope: <b x, residual>, shape (F, k, S).
-        free: Whether the variable may multiply the term, shape (F, k, S).
-        place: The term's place among all terms, shape (F, S).
+        hinge_square: <h, h>, shape (F, k, S, J).
+        cross: <h, b x>, shape (F, k, S, J).
+        hinge_residual: <h, residual of the response>, shape (F, k, S, J).
+        hinge_square_before: <h, h> before the projection, shape (F, k, S, J).
+        linear_square: <b x, b x>, shape (F, k, S).
+        linear_square_before: <b x, b x> before the projection, shape (F, k, S).
+        linear_residual: <b x, residual of the response>, shape (F, k, S).
+        allowed: Whether the variable may multiply the term, shape (F, k, S).
+        term: The term's index among all terms, shape (F, S).
     """
 
     columns: Tensor
     basis: Tensor
     linear: Tensor
-    rest: Tensor
-    along: Tensor
-    hinge: Tensor
-    square: Tensor
-    own: Tensor
-    whole: Tensor
-    slope: Tensor
-    free: Tensor
-    place: Tensor
+    hinge_square: Tensor
+    cross: Tensor
+    hinge_residual: Tensor
+    hinge_square_before: Tensor
+    linear_square: Tensor
+    linear_square_before: Tensor
+    linear_residual: Tensor
+    allowed: Tensor
+    term: Tensor
 
     def gains(self, usable: Tensor) -> Tensor:
-        """Drop of the squared error by the pair of hinges, shape (F, k, S, J)."""
-        own = torch.where(self.own > TOLERANCE * self.whole, self.own, torch.inf)[..., None]
-        slope = self.slope[..., None]
-        rest = self.rest - self.along.square() / own
-        gain = (self.hinge - self.along * (slope / own)).square() / rest
-        gain = torch.where(rest > TOLERANCE * self.square, gain, -torch.inf) + slope.square() / own
-        return torch.where(self.free[..., None] & usable, gain, -torch.inf)
+        """Each pair of hinges reduces the squared error by so much, shape (F, k, S, J)."""
+        independent = self.linear_square > TOLERANCE * self.linear_square_before
+        linear = torch.where(independent, self.linear_square, torch.inf)[..., None]
+        slope = self.linear_residual[..., None]
+        hinge = self.hinge_square - self.cross.square() / linear
+        gain = (self.hinge_residual - self.cross * (slope / linear)).square() / hinge
+        gain = torch.where(hinge > TOLERANCE * self.hinge_square_before, gain, -torch.inf)
+        gain = gain + slope.square() / linear
+        return torch.where(self.allowed[..., None] & usable, gain, -torch.inf)
 
 
 class _Growth:
@@ -190,8 +193,8 @@ class _Growth:
         for sign in (1, -1):
             self._add(base * torch.clamp(sign * (x - cut[:, None]), min=0.0))
         self._record(variable, parent, cut)
-        for known in self._parents:
-            self._project(size, known)
+        for parents in self._parents:
+            self._project(size, parents)
         for unit in self._span[:, size:].unbind(dim=1):
             self._residual = self._residual - (unit * self._residual).sum(1, keepdim=True) * unit
         self._adopt(size, variable, parent == 0)
@@ -204,14 +207,14 @@ class _Growth:
         n_knots = self._cuts.shape[2]
         best = torch.full_like(self._total, -torch.inf)
         where = torch.zeros(3, len(best), dtype=torch.int64, device=best.device)
-        for known in self._parents:
-            gain, place = known.gains(self._usable).flatten(1).max(dim=1)
-            n_terms = known.place.shape[1]
-            parent = known.place.gather(1, (place // n_knots % n_terms)[:, None])[:, 0]
-            found = torch.stack([place // n_knots // n_terms, place % n_knots, parent])
+        for parents in self._parents:
+            gain, flat = parents.gains(self._usable).flatten(1).max(dim=1)
+            n_terms = parents.term.shape[1]
+            parent = parents.term.gather(1, (flat // n_knots % n_terms)[:, None])[:, 0]
+            position = torch.stack([flat // n_knots // n_terms, flat % n_knots, parent])
             better = gain > best
             best = torch.where(better, gain, best)
-            where = torch.where(better, found, where)
+            where = torch.where(better, position, where)
         return best, where[0], where[1], where[2]
 
     def _add(self, column: Tensor) -> None:
@@ -232,31 +235,31 @@ class _Growth:
         for terms, (v, m, t) in zip(self._terms, chosen, strict=True):
             terms += [(*terms[m], Hinge(v, t, 1)), (*terms[m], Hinge(v, t, -1))]
 
-    def _project(self, size: int, known: _Parents) -> None:
+    def _project(self, size: int, parents: _Parents) -> None:
         """Take the new directions out of everything known of some parents."""
-        for place in range(size, size + 2):
-            unit = self._span[:, place]
-            share = (unit * self._residual).sum(dim=1)
-            inside = (known.linear @ unit[:, None, :, None])[..., 0]  # (F, k, S)
-            hinge = self._beyond_knots(known.columns, self._sorted_span[place])
-            known.rest = known.rest - hinge.square()
-            known.along = known.along - hinge * inside[..., None]
-            known.hinge = known.hinge - hinge * share[:, None, None, None]
-            known.own = known.own - inside.square()
-            known.slope = known.slope - inside * share[:, None, None]
+        for direction in range(size, size + 2):
+            unit = self._span[:, direction]
+            residual = (unit * self._residual).sum(dim=1)
+            linear = (parents.linear @ unit[:, None, :, None])[..., 0]  # (F, k, S)
+            hinge = self._beyond_knots(parents.columns, self._sorted_span[direction])
+            parents.hinge_square = parents.hinge_square - hinge.square()
+            parents.cross = parents.cross - hinge * linear[..., None]
+            parents.hinge_residual = parents.hinge_residual - hinge * residual[:, None, None, None]
+            parents.linear_square = parents.linear_square - linear.square()
+            parents.linear_residual = parents.linear_residual - linear * residual[:, None, None]
 
     def _adopt(self, size: int, variable: Tensor, first_order: Tensor) -> None:
         """Make parents of the new terms that have one factor only."""
         if self._x.shape[1] == 1 or not bool((first_order & self._active).any()):
             return
         columns = self._basis[:, size:]
-        there = (first_order & self._active)[:, None] & (columns.square().sum(dim=2) > 0.0)
+        eligible = (first_order & self._active)[:, None] & (columns.square().sum(dim=2) > 0.0)
         other = torch.arange(self._x.shape[1], device=variable.device) != variable[:, None]
-        free = other[:, :, None] & there[:, None]
-        place = torch.arange(size, size + 2, device=variable.device).expand(len(variable), 2)
-        self._parents.append(self._measured(columns, free, place))
+        allowed = other[:, :, None] & eligible[:, None]
+        terms = torch.arange(size, size + 2, device=variable.device).expand(len(variable), 2)
+        self._parents.append(self._measured(columns, allowed, terms))
 
-    def _measured(self, basis: Tensor, free: Tensor, place: Tensor) -> _Parents:
+    def _measured(self, basis: Tensor, allowed: Tensor, term: Tensor) -> _Parents:
         """Everything about new parent terms, shape (F, S, n)."""
         columns = torch.stack(
             [self._in_buckets(basis[:, m]) for m in range(basis.shape[1])], dim=3
@@ -266,40 +269,40 @@ class _Growth:
         zeroth = _from_last(squares.sum(dim=0))
         first = _from_last((squares * beyond).sum(dim=0))
         second = _from_last((squares * beyond.square()).sum(dim=0))
-        square = second - 2.0 * cut * first + cut.square() * zeroth
-        rest, along = square, second - cut * first
+        square_before = second - 2.0 * cut * first + cut.square() * zeroth
+        square, cross = square_before, second - cut * first
         linear = self._x[:, :, None] * basis[:, None]  # (F, k, S, n)
-        inside = linear @ self._span[:, None].transpose(2, 3)  # (F, k, S, Q)
+        projected = linear @ self._span[:, None].transpose(2, 3)  # (F, k, S, Q)
         for q in range(self._span.shape[1]):
             hinge = self._beyond_knots(columns, self._sorted_span[q])
-            rest = rest - hinge.square()
-            along = along - hinge * inside[..., q, None]
-        whole = linear.square().sum(dim=3)
+            square = square - hinge.square()
+            cross = cross - hinge * projected[..., q, None]
+        linear_square = linear.square().sum(dim=3)
         residual = self._in_buckets(self._residual)[:, :, :, None]
         return _Parents(
             columns=columns,
             basis=basis,
             linear=linear,
-            rest=rest,
-            along=along,
-            hinge=self._beyond_knots(columns, residual),
-            square=square,
-            own=whole - inside.square().sum(dim=3),
-            whole=whole,
-            slope=(linear * self._residual[:, None, None]).sum(dim=3),
-            free=free,
-            place=place,
+            hinge_square=square,
+            cross=cross,
+            hinge_residual=self._beyond_knots(columns, residual),
+            hinge_square_before=square_before,
+            linear_square=linear_square - projected.square().sum(dim=3),
+            linear_square_before=linear_square,
+            linear_residual=(linear * self._residual[:, None, None]).sum(dim=3),
+            allowed=allowed,
+            term=term,
         )
 
     def _beyond_knots(self, columns: Tensor, other: Tensor) -> Tensor:
         """<b max(0, x - t), other> for every knot, (F, k, S, J), from sums over the buckets."""
         product = columns[0] * other[0]
-        plain, moved = product, product * self._beyond[0, :, :, None]
+        plain, weighted = product, product * self._beyond[0, :, :, None]
         for row in range(1, len(columns)):
             product = columns[row] * other[row]
             plain = plain + product
-            moved = torch.addcmul(moved, product, self._beyond[row, :, :, None])
-        return _from_last(moved) - self._cuts[:, :, None] * _from_last(plain)
+            weighted = torch.addcmul(weighted, product, self._beyond[row, :, :, None])
+        return _from_last(weighted) - self._cuts[:, :, None] * _from_last(plain)
 
     def _in_buckets(self, column: Tensor) -> Tensor:
         """A column, (F, n) or (F, k, n), in every variable's buckets, shape (s, F, k, J)."""
@@ -311,21 +314,21 @@ class _Growth:
     def pruned(self) -> list[Spline]:
         """Backward pass: drop terms one by one and keep the best by cross-validation."""
         basis = self._basis
-        kept = _backward(basis, self._y)
-        scaled = basis * kept[:, :, None]
-        gram = scaled @ scaled.transpose(1, 2) + torch.diag_embed((~kept).double())
+        selected = _backward(basis, self._y)
+        scaled = basis * selected[:, :, None]
+        gram = scaled @ scaled.transpose(1, 2) + torch.diag_embed((~selected).double())
         moment = (scaled @ self._y[:, :, None])[:, :, 0]
         coefficient = torch.linalg.solve(gram, moment)
         fitted = (coefficient[:, None] @ scaled)[:, 0]
         sse = (self._y - fitted).square().sum(dim=1).tolist()
         return [
             Spline(
-                terms=tuple(own for own, keep in zip(terms, keeps, strict=False) if keep),
+                terms=tuple(term for term, keep in zip(terms, keeps, strict=False) if keep),
                 coefficients=tuple(c for c, keep in zip(coefficients, keeps, strict=True) if keep),
                 sse=left,
             )
             for terms, keeps, coefficients, left in zip(
-                self._terms, kept.tolist(), coefficient.tolist(), sse, strict=True
+                self._terms, selected.tolist(), coefficient.tolist(), sse, strict=True
             )
         ]
 
@@ -333,39 +336,39 @@ class _Growth:
 def _backward(basis: Tensor, y: Tensor) -> Tensor:
     """Which terms stay, shape (F, M): the least generalised cross-validation on the way down."""
     n = y.shape[1]
-    there = basis.square().sum(dim=2) > 0.0
-    scale = torch.where(there, basis.square().sum(dim=2).sqrt(), 1.0)
+    present = basis.square().sum(dim=2) > 0.0
+    scale = torch.where(present, basis.square().sum(dim=2).sqrt(), 1.0)
     unit = basis / scale[:, :, None]
-    gram = unit @ unit.transpose(1, 2) + torch.diag_embed((~there).double())
+    gram = unit @ unit.transpose(1, 2) + torch.diag_embed((~present).double())
     inverse = torch.linalg.inv(gram)
     moment = (unit @ y[:, :, None])[:, :, 0]
     coefficient = (inverse @ moment[:, :, None])[:, :, 0]
     sse = y.square().sum(dim=1) - (coefficient * moment).sum(dim=1)
     rows = torch.arange(len(y), device=y.device)
-    best, lowest = there.clone(), _cross_validated(sse, there, n)
+    best, lowest = present.clone(), _cross_validated(sse, present, n)
     for _ in range(basis.shape[1] - 1):
         diagonal = inverse.diagonal(dim1=1, dim2=2)
-        loss = torch.where(there, coefficient.square() / diagonal, torch.inf)
+        loss = torch.where(present, coefficient.square() / diagonal, torch.inf)
         loss[:, 0] = torch.inf  # the intercept stays
-        least, place = loss.min(dim=1)
+        least, weakest = loss.min(dim=1)
         live = least < torch.inf
         sse = torch.where(live, sse + least, sse)
-        there = there.clone()
-        there[rows[live], place[live]] = False
+        present = present.clone()
+        present[rows[live], weakest[live]] = False
         # the inverse without one variable (partial sweep)
-        column = inverse[rows, :, place]
-        pivot = column[rows, place]
+        column = inverse[rows, :, weakest]
+        pivot = column[rows, weakest]
         change = column[:, :, None] * column[:, None, :] / pivot[:, None, None]
         coefficient = torch.where(
             live[:, None],
-            coefficient - column * (coefficient[rows, place] / pivot)[:, None],
+            coefficient - column * (coefficient[rows, weakest] / pivot)[:, None],
             coefficient,
         )
         inverse = torch.where(live[:, None, None], inverse - change, inverse)
-        inverse[rows[live], place[live], place[live]] = 1.0
-        score = _cross_validated(sse, there, n)
+        inverse[rows[live], weakest[live], weakest[live]] = 1.0
+        score = _cross_validated(sse, present, n)
         better = live & (score <= lowest)
-        best = torch.where(better[:, None], there, best)
+        best = torch.where(better[:, None], present, best)
         lowest = torch.where(better, score, lowest)
     return best
 

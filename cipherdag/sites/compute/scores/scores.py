@@ -25,7 +25,7 @@ from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
-Moves = Callable[[FloatVector], FloatVector]
+Perturbation = Callable[[FloatVector], FloatVector]
 """What a site that restricts small counts adds to log likelihoods of sets of variables."""
 
 SMALLEST_VARIANCE = 1e-12  # of a standardised variable; below, a variable counts as determined
@@ -67,32 +67,32 @@ class LocalScores:
         self.disclosed_bits = disclosed_bits
         self._score = score
         self._spend = spend
-        self._known: dict[Family, float] = {}
+        self._scores: dict[Family, float] = {}
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
         """Score of every family, shape (F,); the same family has the same bits ever after."""
         self.prepare(families)
-        return np.array([self._known[family] for family in families], dtype=np.float64)
+        return np.array([self._scores[family] for family in families], dtype=np.float64)
 
     def prepare(self, families: Iterable[Family]) -> None:
         """Compute what is not known yet, in one batch."""
-        new = [family for family in dict.fromkeys(families) if family not in self._known]
+        new = [family for family in dict.fromkeys(families) if family not in self._scores]
         if not new:
             return
         if self._spend is not None:
             self._spend(len(new))
-        self._known |= zip(new, self._score.evaluate(new).tolist(), strict=True)
+        self._scores |= zip(new, self._score.evaluate(new).tolist(), strict=True)
 
     def of(self, family: Family) -> float:
         """Score of one family."""
-        if family not in self._known:
+        if family not in self._scores:
             self.prepare([family])
-        return self._known[family]
+        return self._scores[family]
 
     def total(self, dag: Dag) -> float:
         """Score of a graph: the sum over its families."""
         self.prepare(enumerate(dag))
-        return math.fsum(self._known[family] for family in enumerate(dag))
+        return math.fsum(self._scores[family] for family in enumerate(dag))
 
 
 class GaussianBic:
@@ -104,24 +104,28 @@ class GaussianBic:
     Args:
         values: Shape (n, p); rows with a NaN are left out.
         device: ``cpu``, ``cuda`` or ``auto``.
-        moves: What is added to log likelihoods; None: nothing is.
+        perturbation: What is added to log likelihoods; None: nothing is.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
     """
 
     def __init__(
-        self, values: NDArray[np.float64], *, device: str = "auto", moves: Moves | None = None
+        self,
+        values: NDArray[np.float64],
+        *,
+        device: str = "auto",
+        perturbation: Perturbation | None = None,
     ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
         tell_left_out(len(values), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
-        self._rows, self._moves = len(complete), moves
-        self._penalty = _penalty(len(complete), moved=moves is not None)
+        self._rows, self._perturbation = len(complete), perturbation
+        self._penalty = _penalty(len(complete), perturbed=perturbation is not None)
         self._device = resolve_device(device)
-        own = torch.from_numpy(standardised(complete)).to(self._device)
-        self._correlation = own.T @ own / self._rows
+        standard = torch.from_numpy(standardised(complete)).to(self._device)
+        self._correlation = standard.T @ standard / self._rows
         self._correlation.fill_diagonal_(1.0)
         self.n_variables = len(self._correlation)
 
@@ -137,9 +141,11 @@ class GaussianBic:
                 variances[:, start : start + chunk] = _variances(entries).cpu().numpy()
             lost = 0.5 * self._rows * np.log(variances)
             scores[places] = lost[-1] + self._penalty * size
-            if self._moves is not None:
+            if self._perturbation is not None:
                 parents = -lost[:-1].sum(axis=0)
-                scores[places] += _moved(self._moves, size, parents, parents - lost[-1])
+                scores[places] += _family_perturbation(
+                    self._perturbation, size, parents, parents - lost[-1]
+                )
         return scores
 
 
@@ -152,7 +158,7 @@ class DiscreteBic:
         codes: Shape (n, p), from 0; rows with a -1 are left out.
         levels: Declared number of categories of every variable, shape (p,).
         device: ``cpu``, ``cuda`` or ``auto``.
-        moves: What is added to log likelihoods; None: nothing is.
+        perturbation: What is added to log likelihoods; None: nothing is.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
@@ -164,17 +170,17 @@ class DiscreteBic:
         levels: Sequence[int],
         *,
         device: str = "auto",
-        moves: Moves | None = None,
+        perturbation: Perturbation | None = None,
     ) -> None:
         complete = codes[(codes >= 0).all(axis=1)]
         tell_left_out(len(codes), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
-        self._rows, self._moves = len(complete), moves
-        self._penalty = _penalty(len(complete), moved=moves is not None)
+        self._rows, self._perturbation = len(complete), perturbation
+        self._penalty = _penalty(len(complete), perturbed=perturbation is not None)
         self._device = resolve_device(device)
         self._columns = torch.from_numpy(complete.T.astype(np.int64)).to(self._device)
-        self._levels = [int(own) for own in levels]
+        self._levels = [int(count) for count in levels]
         self.n_variables = len(self._levels)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
@@ -199,20 +205,22 @@ class DiscreteBic:
             configuration, size = self._joined(configuration, size, order[:, column])
         cells, n_cells = self._joined(configuration, size, order[:, -1])
         parents, both = _log_counts(configuration, size), _log_counts(cells, n_cells)
-        found: FloatVector = (parents - both).cpu().numpy()
-        if self._moves is None:
-            return found
+        scores: FloatVector = (parents - both).cpu().numpy()
+        if self._perturbation is None:
+            return scores
         most = self._rows * math.log(self._rows)
-        own = (counted.cpu().numpy() - most for counted in (parents, both))
-        return found + _moved(self._moves, order.shape[1] - 1, *own)
+        log_likelihoods = (counted.cpu().numpy() - most for counted in (parents, both))
+        return scores + _family_perturbation(
+            self._perturbation, order.shape[1] - 1, *log_likelihoods
+        )
 
     def _joined(
         self, cells: torch.Tensor, size: torch.Tensor, variables: IndexArray
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Cells of a table with one variable more; renumbered by what occurs where it is large."""
-        place = torch.from_numpy(variables).to(self._device)
+        columns = torch.from_numpy(variables).to(self._device)
         levels = torch.tensor([self._levels[v] for v in variables], device=self._device)
-        joined = cells * levels[:, None] + self._columns.index_select(0, place)
+        joined = cells * levels[:, None] + self._columns.index_select(0, columns)
         size = size * levels
         for row in torch.nonzero(size > LARGEST_TABLE).ravel().tolist():
             seen, joined[row] = torch.unique(joined[row], return_inverse=True)
@@ -227,24 +235,26 @@ class DiscreteBic:
         return self._penalty * np.array(free, dtype=np.float64)
 
 
-def _penalty(rows: int, *, moved: bool) -> float:
+def _penalty(rows: int, *, perturbed: bool) -> float:
     """Nats per parameter: ln n / 2, in steps of a sixteenth where likelihoods are moved."""
     exact = 0.5 * math.log(rows)
-    return math.ldexp(round(math.ldexp(exact, PENALTY_BITS)), -PENALTY_BITS) if moved else exact
+    return math.ldexp(round(math.ldexp(exact, PENALTY_BITS)), -PENALTY_BITS) if perturbed else exact
 
 
-def _moved(moves: Moves, n_parents: int, parents: FloatVector, both: FloatVector) -> FloatVector:
+def _family_perturbation(
+    perturbation: Perturbation, n_parents: int, parents: FloatVector, both: FloatVector
+) -> FloatVector:
     """What is added to families' scores where likelihoods of sets are moved, shape (F,).
 
     A graph's score is then one of moved likelihoods, the same for equivalent graphs.
 
     Args:
-        moves: What is added to the likelihood of a set; that of none is 0 and is not moved.
+        perturbation: What is added to the likelihood of a set; that of none is 0 and is not moved.
         n_parents: Number of parents of all these families.
         parents: Log likelihoods of the families' parents.
         both: Of parents and variable.
     """
-    return (moves(parents) if n_parents else 0.0) - moves(both)
+    return (perturbation(parents) if n_parents else 0.0) - perturbation(both)
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -257,7 +267,7 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, IndexArray]]:
     """Families by number of parents: that number, their places, and rows (parents..., variable)."""
-    sizes = np.array([own.bit_count() for _, own in families], dtype=np.int64)
+    sizes = np.array([parents.bit_count() for _, parents in families], dtype=np.int64)
     for size in np.unique(sizes).tolist():
         places = np.flatnonzero(sizes == size)
         rows = [(*members(families[k][1]), families[k][0]) for k in places.tolist()]
@@ -266,14 +276,14 @@ def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, Index
 
 def _variances(entries: torch.Tensor) -> torch.Tensor:
     """Residual variances given those before, shape (k, B), from correlations (k, k, B)."""
-    found = [entries[0, 0]]
+    variances = [entries[0, 0]]
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]
         # a parent that the others determine explains nothing more
-        share = torch.where(pivot > SMALLEST_VARIANCE, row / pivot, 0.0)
-        entries = entries[1:, 1:] - row[:, None] * share
-        found.append(entries[0, 0])
-    return torch.stack(found).clamp(min=SMALLEST_VARIANCE)
+        coefficient = torch.where(pivot > SMALLEST_VARIANCE, row / pivot, 0.0)
+        entries = entries[1:, 1:] - row[:, None] * coefficient
+        variances.append(entries[0, 0])
+    return torch.stack(variances).clamp(min=SMALLEST_VARIANCE)
 
 
 def _log_counts(cells: torch.Tensor, size: torch.Tensor) -> torch.Tensor:

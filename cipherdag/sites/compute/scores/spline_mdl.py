@@ -20,7 +20,7 @@ from cipherdag.graphs.dags import Family
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.scores.mars import Knots, Spline, fit_splines, make_knots
-from cipherdag.sites.compute.scores.scores import Moves, by_size, standardised
+from cipherdag.sites.compute.scores.scores import Perturbation, by_size, standardised
 
 NORMALISER = math.log2(2.865064)  # makes the code of the whole numbers complete
 DIGITS = 1000.0  # a parameter is written with three to four digits
@@ -36,14 +36,18 @@ class SplineMdl:
     Args:
         values: Shape (n, p); rows with a NaN are left out; columns are standardised.
         device: ``cpu``, ``cuda`` or ``auto``.
-        moves: What is added to the residuals' nats; None: nothing is.
+        perturbation: What is added to the residuals' nats; None: nothing is.
 
     Raises:
         TooFewRowsError: Fewer than ten complete rows.
     """
 
     def __init__(
-        self, values: NDArray[np.float64], *, device: str = "auto", moves: Moves | None = None
+        self,
+        values: NDArray[np.float64],
+        *,
+        device: str = "auto",
+        perturbation: Perturbation | None = None,
     ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
         tell_left_out(len(values), len(complete))
@@ -53,7 +57,7 @@ class SplineMdl:
         self._resolution = [resolution(column) for column in columns]
         self._columns = torch.from_numpy(columns).to(resolve_device(device))
         self._knots: dict[int, Knots] = {}
-        self._moves = moves
+        self._perturbation = perturbation
         self.n_variables = len(columns)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
@@ -71,14 +75,16 @@ class SplineMdl:
                     )
                     for spline, row in zip(splines, part, strict=True)
                 ]
-                bits[places[start : start + chunk]] = np.array(models) + self._told(np.array(left))
+                bits[places[start : start + chunk]] = np.array(models) + self._perturbed(
+                    np.array(left)
+                )
         return bits
 
-    def _told(self, residuals: FloatVector) -> FloatVector:
+    def _perturbed(self, residuals: FloatVector) -> FloatVector:
         """Bits of the residuals, moved by nats where they are."""
-        if self._moves is None:
+        if self._perturbation is None:
             return residuals
-        return residuals + self._moves(residuals) / math.log(2.0)
+        return residuals + self._perturbation(residuals) / math.log(2.0)
 
     def _fit(self, rows: NDArray[np.int64]) -> list[Spline]:
         """Splines of families of one size, rows (parents..., variable)."""
@@ -103,7 +109,7 @@ def model_bits(spline: Spline, n_parents: int, n_variables: int) -> float:
     bits += parameter_bits(len(spline.terms))
     for factors, coefficient in zip(spline.terms, spline.coefficients, strict=True):
         order = len(factors)
-        bits += parameter_bits(coefficient) + sum(parameter_bits(own.cut) for own in factors)
+        bits += parameter_bits(coefficient) + sum(parameter_bits(factor.cut) for factor in factors)
         bits += whole_number_bits(order) + order * FUNCTION_BITS
         if order:
             bits += math.log2(math.comb(order + n_parents - 1, order))
