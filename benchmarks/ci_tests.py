@@ -195,7 +195,7 @@ def kernels(rows, arguments):
             ours.append(rate)
             _, seconds, peer = timed(peer_kernels, values, tests[::every])
             theirs.append(len(peer) / seconds)
-        whole_rate, whole = kernel_rate(values, tests, arguments, whole_matrices=True)
+        whole_rate, whole = kernel_rate(values, tests, arguments, full_matrices=True)
         differ = np.abs(outcome.p_value[::every] - peer).max()
         found[size] = {
             "tests": len(tests),

@@ -16,12 +16,12 @@ from scipy import special, stats
 
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import (
-    FELT,
-    FURTHEST,
-    LAST_PRICE,
-    LEAST_PRICE,
+    LARGEST_LOGIT,
+    LAST_PENALTY,
+    LEAST_PENALTY,
+    SLOW_PENALTY,
     Dcdi,
-    Price,
+    Penalty,
     cyclicity,
     drawn_masks,
     networks_of_regimes,
@@ -117,23 +117,23 @@ def test_only_acyclic_graphs_have_no_cyclicity(seed, p):
 
 @pytest.mark.parametrize("p", [2, 10, 50, 100])
 def test_the_price_of_a_lone_cycle_ends_as_said(p):
-    price = Price.over(p, 60)
+    penalty = Penalty.over(p, 60)
     complete = torch.ones((p, p), dtype=torch.float64).fill_diagonal_(0.0)
     h, _ = cyclicity(complete)
-    assert price.slope(h) * price.scale == pytest.approx(LEAST_PRICE)
-    prices = np.array(price.quadratics)
+    assert penalty.slope(h) * penalty.scale == pytest.approx(LEAST_PENALTY)
+    prices = np.array(penalty.quadratics)
     assert len(prices) == 60
     assert (np.diff(prices) > 0).all()
     pair = torch.zeros((p, p), dtype=torch.float64)
     pair[0, 1] = pair[1, 0] = 1.0
     lone, _ = cyclicity(pair)
-    costs = prices * (lone.item() / price.scale) ** 2 / 2
-    assert costs[[24, -1]] == pytest.approx([FELT, LAST_PRICE], rel=1e-3)
+    costs = prices * (lone.item() / penalty.scale) ** 2 / 2
+    assert costs[[24, -1]] == pytest.approx([SLOW_PENALTY, LAST_PENALTY], rel=1e-3)
     for _ in range(70):  # the last one stays
-        price.update(0.0)
-    assert 0.5 * price.slope(lone) * lone == pytest.approx(LAST_PRICE, rel=1e-3)
-    price.update(price.scale)
-    assert price.linear == pytest.approx(prices[-1])
+        penalty.update(0.0)
+    assert 0.5 * penalty.slope(lone) * lone == pytest.approx(LAST_PENALTY, rel=1e-3)
+    penalty.update(penalty.scale)
+    assert penalty.linear == pytest.approx(prices[-1])
 
 
 def test_masks_are_drawn_as_believed_and_pass_the_gumbel_sigmoids_gradient():
@@ -221,12 +221,12 @@ def test_what_is_as_unlikely_as_can_be_closes_no_cycle(p):
         density=NORMAL,
         perfect=True,
         start=dag.float(),
-        prior_price=torch.zeros((p, p)),
+        prior_penalty=torch.zeros((p, p)),
         generator=generator(),
     )
     with torch.no_grad():
-        dcdi._logits.copy_(torch.where(dag, FURTHEST, -FURTHEST))
-    assert abs(dcdi._step(Price.over(p, 60)).item()) < 1e-9
+        dcdi._logits.copy_(torch.where(dag, LARGEST_LOGIT, -LARGEST_LOGIT))
+    assert abs(dcdi._step(Penalty.over(p, 60)).item()) < 1e-9
 
 
 def test_imperfect_interventions_keep_the_edges_that_perfect_ones_deny():
@@ -284,12 +284,12 @@ def test_the_loss_is_that_of_each_row_on_its_own():
         density=NORMAL,
         perfect=True,
         start=torch.full((p, p), 1.0),
-        prior_price=torch.zeros((p, p)),
+        prior_penalty=torch.zeros((p, p)),
         generator=generator(),
     )
     with torch.no_grad():
         dcdi._logits.fill_(40.0)  # every graph is complete
-        rows = torch.arange(len(regimes.places))
+        rows = torch.arange(len(regimes.feature_index))
         whole = dcdi._loss(rows).item()
         alone = [dcdi._loss(rows[k : k + 1]).item() for k in range(len(rows))]
         assert whole == pytest.approx(np.mean(alone), rel=1e-5)
@@ -299,7 +299,7 @@ def test_the_loss_is_that_of_each_row_on_its_own():
         before = dcdi._loss(hit).item()
         dcdi._networks.first[:, target] = 0.0  # and nobody listens to it any more
         quiet = dcdi._loss(hit).item()
-        regimes.amounts[hit, target] += 3.0
+        regimes.feature_values[hit, target] += 3.0
         assert dcdi._loss(hit).item() == pytest.approx(quiet)
         assert quiet != before
 

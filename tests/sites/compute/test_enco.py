@@ -206,7 +206,7 @@ def test_rows_with_missing_values_are_left_out_and_observational_ones_needed():
     codes = np.array([[0, 1], [1, -1], [1, 0], [0, 0]], dtype=np.int32)
     marks = np.array([[0, 0], [0, 0], [0, 0], [1, 0]], dtype=bool)
     regimes = regimes_of(codes, marks)
-    assert len(regimes.places) == 3
+    assert len(regimes.feature_index) == 3
     assert regimes.counts().tolist() == [1.0, 0.0]
     with pytest.raises(TooFewRowsError):
         regimes_of(codes, np.ones((4, 2), dtype=bool))

@@ -83,7 +83,7 @@ def test_correlations_kept_once_are_those_kept_twice(missing, monkeypatch):
     values[:, 4] = 7.0
     values[:, 5:7][rng.random((9000, 2)) < missing] = np.nan
     twice = FisherZTest(values)
-    monkeypatch.setattr(fisherz, "WHOLE_UP_TO", 10)
+    monkeypatch.setattr(fisherz, "FULL_UP_TO", 10)
     monkeypatch.setattr(fisherz, "PANEL", 4)
     once = FisherZTest(values)
     assert len(once._correlations.entries) == 66

@@ -20,7 +20,7 @@ from cipherdag.sites.compute.ci_tests.kci import KernelTest
 from cipherdag.sites.compute.ci_tests.kernel_factors import Recent
 from cipherdag.sites.compute.ci_tests.kernel_regression import (
     FactoredRegression,
-    WholeRegression,
+    FullRegression,
     centred_factor,
     regression_on,
 )
@@ -66,7 +66,7 @@ def test_agrees_with_causal_learn(rows, size):
     tests = random_tests(rng, 5, size, 6)
     peers = [peer(values, *(part[own] for part in tests)) for own in range(6)]
     for whole in (False, True):
-        found = KernelTest(values, whole_matrices=whole).evaluate(*tests)
+        found = KernelTest(values, full_matrices=whole).evaluate(*tests)
         exact = whole or size == 0
         for own, (p_value, statistic) in enumerate(peers):
             assert found.statistic[own] == pytest.approx(
@@ -120,7 +120,7 @@ def test_factors_and_whole_matrices_agree(seed, kind, rows, size):
     values = awkward(rng, rows, kind)
     tests = random_tests(rng, 6, size, 8)
     factors = KernelTest(values).evaluate(*tests)
-    whole = KernelTest(values, whole_matrices=True).evaluate(*tests)
+    whole = KernelTest(values, full_matrices=True).evaluate(*tests)
     np.testing.assert_allclose(factors.p_value, whole.p_value, rtol=0.0, atol=OF_FACTORS)
     np.testing.assert_array_equal(np.isnan(factors.p_value), np.isnan(whole.p_value))
 
@@ -132,7 +132,7 @@ def test_factors_and_whole_matrices_agree_on_many_rows(kind):
     for size in (1, 3):
         tests = random_tests(rng, 6, size, 2)
         one, other = (
-            KernelTest(values, whole_matrices=whole).evaluate(*tests) for whole in (False, True)
+            KernelTest(values, full_matrices=whole).evaluate(*tests) for whole in (False, True)
         )
         np.testing.assert_allclose(one.p_value, other.p_value, rtol=0.0, atol=OF_FACTORS)
 
@@ -151,8 +151,8 @@ def test_both_regressions_are_the_one_of_the_formula(seed, rows, spread):
     expected = residual @ kernel @ residual.T
     regression = regression_on(exponent)
     rank = centred_factor(np.exp(exponent), 1e-11).shape[1]
-    assert isinstance(regression, FactoredRegression if rank <= 0.5 * rows else WholeRegression)
-    left = regression.left_of(centred_factor(kernel.copy(), 0.0))
+    assert isinstance(regression, FactoredRegression if rank <= 0.5 * rows else FullRegression)
+    left = regression.residual_of(centred_factor(kernel.copy(), 0.0))
     np.testing.assert_allclose(left @ left.T, expected, rtol=0.0, atol=1e-6)
     regression.regress(kernel)
     np.testing.assert_allclose(np.triu(kernel), np.triu(expected), rtol=0.0, atol=1e-6)
@@ -285,7 +285,7 @@ def test_cuda_agrees_with_the_processor():
     for size in range(3):
         tests = random_tests(rng, 5, size, 10)
         one, other = (
-            KernelTest(values, device=device, whole_matrices=True).evaluate(*tests)
+            KernelTest(values, device=device, full_matrices=True).evaluate(*tests)
             for device in ("cpu", "cuda")
         )
         np.testing.assert_allclose(other.p_value, one.p_value, rtol=1e-7)

@@ -1,1 +1,1 @@
-"""Neural local learners of Fed-CD."""
+"""Neural networks learn the edge beliefs of a site in Fed-CD."""

@@ -1,18 +1,18 @@
-"""DCDI: edge logits and networks trained together on all rows, under a constraint of acyclicity.
+"""DCDI trains edge logits and networks together under a constraint of acyclicity.
 
-Every row of a batch sees a graph of its own, drawn by straight-through Gumbel-sigmoid from the edge
-probabilities s(alpha), and the likelihood's gradient moves networks and logits at once. An
-augmented Lagrangian drives h = tr exp psi - p to zero, psi being what s(alpha) is above the least
-that logits can say: its price starts where the likelihood alone counts and ends where a cycle of
-two costs more than any row could gain by it.
+Every row of a batch has a graph drawn by straight-through Gumbel-sigmoid from the edge
+probabilities s(alpha), and the gradient of the likelihood updates networks and logits together. An
+augmented Lagrangian drives h = tr exp psi - p to zero, psi being the excess of s(alpha) over its
+least value: its multipliers start where the likelihood dominates and end where a 2-cycle costs more
+than any row could gain by it.
 
-An intervention that is perfect takes the variable's likelihood out of the rows in which it was
-intervened on; one that is imperfect gives the variable a second network for these rows, with the
-same parents.
+A perfect intervention removes the variable's likelihood from the rows in which it was intervened
+on; an imperfect one gives the variable a second network for these rows, with the same parents.
 
 Source: Brouillard et al., "Differentiable causal discovery from interventional data", NeurIPS 2020,
-known targets, DCDI-G and DCDI-DSF. Theirs ends when held-out rows say so; here the steps are
-declared, and the price and the logits' rate fit into them. The likelihood of categories is ours.
+known targets, DCDI-G and DCDI-DSF. Theirs stops early by held-out rows; here the number of steps is
+declared, and multipliers and the rate of the logits follow it. The likelihood of categories is
+ours.
 The prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
 
 Leaks:
@@ -33,19 +33,19 @@ from cipherdag.sites.compute.beliefs.mechanisms import Networks
 from cipherdag.sites.compute.beliefs.regimes import FLOW, LEAST_BELIEF, NORMAL, Density, Regimes
 
 WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
-LOGIT_RATE, TRAVEL = 6e-2, 60.0
+LOGIT_RATE, LOGIT_RANGE = 6e-2, 60.0
 UPDATES = 60
-LEAST_PRICE, FELT, LAST_PRICE = 1e-2, 1e-2, 1e1
-EARLY = 0.4
-ALONE = 0.1
-STEEPEST = 10.0
-FURTHEST = 4.6
-NEAREST = 1.0 / (1.0 + math.exp(FURTHEST - 1e-3))
+LEAST_PENALTY, SLOW_PENALTY, LAST_PENALTY = 1e-2, 1e-2, 1e1
+FAST_FRACTION = 0.4
+WARM_UP = 0.1
+LARGEST_SLOPE = 10.0
+LARGEST_LOGIT = 4.6
+SMALLEST_PROBABILITY = 1.0 / (1.0 + math.exp(LARGEST_LOGIT - 1e-3))
 DENSITIES = {"dcdi-g": NORMAL, "dcdi-dsf": FLOW}
 
 
 def cyclicity(belief: Tensor) -> tuple[Tensor, Tensor]:
-    """How far from acyclic: h = tr exp(belief) - p, 0 for DAGs only, and its slope, shape (p, p).
+    """Computes h = tr exp(belief) - p, which is 0 for DAGs only, and its gradient, shape (p, p).
 
     Args:
         belief: Probability of every edge, float64 of shape (p, p).
@@ -55,21 +55,21 @@ def cyclicity(belief: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def drawn_masks(logits: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Graphs whose gradient is that of the Gumbel-sigmoid, shape (count, p, p), 0 or 1."""
+    """Draws graphs by straight-through Gumbel-sigmoid, shape (count, p, p), 0 or 1."""
     uniform = torch.rand((count, *logits.shape), generator=generator).to(logits.device)
     soft = torch.sigmoid(logits + torch.logit(uniform, eps=1e-6))
     return (soft > 0.5).float() + soft - soft.detach()  # noqa: PLR2004
 
 
 @dataclass(slots=True)
-class Price:
-    """The augmented Lagrangian's price of cycles.
+class Penalty:
+    """The augmented Lagrangian penalises cycles by these multipliers.
 
     Attributes:
-        scale: h of the complete graph: h is counted in its units.
-        quadratics: Prices of half a squared unit of h, one after the other.
-        linear: Price of a unit of h.
-        updates: How often the price has grown.
+        scale: h of the complete graph, the unit in which h is counted.
+        quadratics: Quadratic multipliers of half a squared unit of h, by subproblem.
+        linear: Linear multiplier of a unit of h.
+        updates: Number of subproblems solved.
     """
 
     scale: float
@@ -78,27 +78,27 @@ class Price:
     updates: int = 0
 
     @classmethod
-    def over(cls, n_variables: int, updates: int) -> Price:
-        """One that grows slowly where a lone cycle of two costs `FELT` to `LAST_PRICE` nats.
+    def over(cls, n_variables: int, updates: int) -> Penalty:
+        """Schedules multipliers: one 2-cycle costs `LAST_PENALTY` nats in the end.
 
-        Before that it grows by what the rest of the updates leaves; the directions of edges are
-        settled in the slow part, all of which could otherwise pass in a few steps.
+        They grow geometrically to where it costs `SLOW_PENALTY` in a fraction `FAST_FRACTION` of
+        the updates, and more slowly afterwards, when edges are oriented.
         """
         complete = torch.ones((n_variables,) * 2, dtype=torch.float64).fill_diagonal_(0.0)
         scale = float(cyclicity(complete)[0])
         lone = (2.0 * math.cosh(1.0) - 2.0) / scale
-        felt, last = (2.0 * price / lone**2 for price in (FELT, LAST_PRICE))
-        early = round(EARLY * updates)
-        rising = np.geomspace(LEAST_PRICE, felt, early, endpoint=False)
-        slow = np.geomspace(felt, last, updates - early)
+        slow_from, last = (2.0 * penalty / lone**2 for penalty in (SLOW_PENALTY, LAST_PENALTY))
+        early = round(FAST_FRACTION * updates)
+        rising = np.geomspace(LEAST_PENALTY, slow_from, early, endpoint=False)
+        slow = np.geomspace(slow_from, last, updates - early)
         return cls(scale=scale, quadratics=(*rising.tolist(), *slow.tolist()))
 
     def slope(self, h: Tensor) -> Tensor:
-        """Derivative of the price in h."""
+        """Returns the derivative of the penalty in h."""
         return (self.linear + self._quadratic * h / self.scale) / self.scale
 
     def update(self, h: float) -> None:
-        """The end of a subproblem."""
+        """Updates the multipliers at the end of a subproblem."""
         self.linear += self._quadratic * h / self.scale
         self.updates += 1
 
@@ -108,16 +108,16 @@ class Price:
 
 
 class Dcdi:
-    """DCDI over one site's data.
+    """Learns edge probabilities from one site's data by DCDI.
 
     Args:
         regimes: The data.
-        training: Epochs times fit_steps is the number of steps; graph_steps and graphs do not
-            count.
-        density: Of numbers.
+        training: Hyperparameters; training takes epochs times fit_steps steps, whatever graph_steps
+            and graphs are.
+        density: Density of continuous variables.
         perfect: Whether interventions are perfect.
-        start: Where the beliefs begin, shape (p, p).
-        prior_price: Derivative of the prior term in every edge's probability, shape (p, p).
+        start: Initial beliefs, shape (p, p).
+        prior_penalty: Derivative of the prior term in every edge's probability, shape (p, p).
         generator: Source of randomness, on the CPU.
     """
 
@@ -129,12 +129,12 @@ class Dcdi:
         density: Density,
         perfect: bool,
         start: Tensor,
-        prior_price: Tensor,
+        prior_penalty: Tensor,
         generator: torch.Generator,
     ) -> None:
         self._regimes, self._training, self._generator = regimes, training, generator
-        self._density, self._prior_price = density, prior_price
-        p, device = regimes.n_variables, regimes.amounts.device
+        self._density, self._prior_penalty = density, prior_penalty
+        p, device = regimes.n_variables, regimes.feature_values.device
         self._off_diagonal = ~torch.eye(p, dtype=torch.bool, device=device)
         self._logits = torch.logit(start.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF)).requires_grad_()
         self._whose, self._network_of = networks_of_regimes(regimes, perfect=perfect)
@@ -156,52 +156,52 @@ class Dcdi:
         )
 
     def learn(self) -> Tensor:
-        """Run all steps.
+        """Runs all steps of training.
 
         Returns:
             The belief s(alpha), shape (p, p), zero on the diagonal.
         """
         steps = self._training.epochs * self._training.fit_steps
         window = max(1, steps // UPDATES)
-        price = Price.over(self._regimes.n_variables, steps // window)
+        penalty = Penalty.over(self._regimes.n_variables, steps // window)
         weights, logits = self._optimiser.param_groups
-        # so many logits in all: networks must keep up with the graphs that they see
-        rate = min(LOGIT_RATE, TRAVEL / steps)
+        # bounds the total change of a logit: networks must adapt to the graphs that are drawn
+        rate = min(LOGIT_RATE, LOGIT_RANGE / steps)
         for step in range(1, steps + 1):
-            # an edge whose use no network has learnt yet would fall to its price alone
-            logits["lr"] = rate if step > ALONE * steps else 0.0
-            # the noise of a network's last steps would otherwise count as what edges gain
+            # an edge that no network uses yet would be removed by its penalty alone
+            logits["lr"] = rate if step > WARM_UP * steps else 0.0
+            # the noise of the last weight updates would otherwise count as a gain by edges
             weights["lr"] = WEIGHT_RATE + (LAST_WEIGHT_RATE - WEIGHT_RATE) * step / steps
-            h = self._step(price)
+            h = self._step(penalty)
             if step % window == 0:
-                price.update(float(h))
+                penalty.update(float(h))
         return self._belief().float()
 
     def _belief(self) -> Tensor:
         return torch.sigmoid(self._logits.detach().double()) * self._off_diagonal
 
-    def _step(self, price: Price) -> Tensor:
+    def _step(self, penalty: Penalty) -> Tensor:
         every = torch.arange(len(self._regime_of), device=self._regime_of.device)
         rows = self._regimes.draw(every, self._training.batch, self._generator)
         self._optimiser.zero_grad()
         self._loss(rows).backward()  # type: ignore[no-untyped-call]
         belief = self._belief()
-        # as unlikely as a logit can say is no edge: a dense DAG would be dear by thousands of them
-        h, slope = cyclicity((belief - NEAREST).clamp(min=0.0))
-        # beyond it, where one cycle is dear already, a step would only drown the likelihood's
-        cycles = (price.slope(h) * slope).clamp(max=STEEPEST)
-        cost = cycles + self._training.sparsity + self._prior_price
+        # the smallest probability counts as no edge: thousands of them would penalise a dense DAG
+        h, slope = cyclicity((belief - SMALLEST_PROBABILITY).clamp(min=0.0))
+        # a steeper penalty would only dominate the gradient of the likelihood
+        cycles = (penalty.slope(h) * slope).clamp(max=LARGEST_SLOPE)
+        cost = cycles + self._training.sparsity + self._prior_penalty
         gradient = self._logits.grad
         assert gradient is not None, "the loss depends on the logits"
         gradient += (belief * (1 - belief) * cost).to(gradient.dtype)
         gradient *= self._off_diagonal
         self._optimiser.step()
-        with torch.no_grad():  # from further out an edge would need too long to come back
-            self._logits.clamp_(-FURTHEST, FURTHEST)
+        with torch.no_grad():  # beyond, an edge would need too many steps to return
+            self._logits.clamp_(-LARGEST_LOGIT, LARGEST_LOGIT)
         return h
 
     def _loss(self, rows: Tensor) -> Tensor:
-        """Mean over the rows of the negative log-likelihood of what was not intervened on."""
+        """Computes the mean negative log-likelihood of variables without an intervention."""
         masks = drawn_masks(self._logits, len(rows), self._generator) * self._off_diagonal
         inputs = masks.permute(2, 0, 1)[self._whose]
         seen = self._regimes.features(rows) * inputs[:, :, self._source]
@@ -214,33 +214,33 @@ class Dcdi:
         return (nll * self._counts[rows].T).sum() / len(rows)
 
     def _with_deviations(self, outputs: Tensor) -> Tensor:
-        """The deviation of a number does not depend on its parents, as in the published program."""
+        """Replaces the log deviations, which no parents determine in the published program."""
         second = torch.arange(outputs.shape[2], device=outputs.device) == 1
         is_deviation = self._regimes.continuous[self._whose][:, None, None] & second
         return torch.where(is_deviation, self._log_sd, outputs)
 
 
 def networks_of_regimes(regimes: Regimes, *, perfect: bool) -> tuple[Tensor, Tensor]:
-    """Whose conditional every network is, shape (N,), and each regime's networks, (R + 1, p).
+    """Assigns a variable to every network, shape (N,), and networks to regimes, (R + 1, p).
 
     The first p networks are those of the observational regime, which is the last one. An imperfect
     intervention has a further network for every variable that it targets.
     """
-    p, device = regimes.n_variables, regimes.amounts.device
+    p, device = regimes.n_variables, regimes.feature_values.device
     variables = torch.arange(p, device=device)
     networks = variables.repeat(len(regimes.rows) + 1, 1)
     if perfect:
         return variables, networks
-    places = regimes.targets.nonzero()
-    networks[places[:, 0], places[:, 1]] = p + torch.arange(len(places), device=device)
-    return torch.cat([variables, places[:, 1]]), networks
+    pairs = regimes.targets.nonzero()
+    networks[pairs[:, 0], pairs[:, 1]] = p + torch.arange(len(pairs), device=device)
+    return torch.cat([variables, pairs[:, 1]]), networks
 
 
 def _by_row(regimes: Regimes, *, perfect: bool) -> tuple[Tensor, Tensor]:
-    """The regime of every row, (n,), and whether each variable's likelihood counts, (n, p)."""
-    n, p = regimes.places.shape
-    which = torch.full((n,), len(regimes.rows), device=regimes.places.device)
-    counts = torch.ones((n, p), device=regimes.places.device)
+    """Returns the regime of every row, (n,), and the mask of the likelihood's terms, (n, p)."""
+    n, p = regimes.feature_index.shape
+    which = torch.full((n,), len(regimes.rows), device=regimes.feature_index.device)
+    counts = torch.ones((n, p), device=regimes.feature_index.device)
     for number, rows in enumerate(regimes.rows):
         which[rows] = number
         if perfect:

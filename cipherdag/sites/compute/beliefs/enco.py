@@ -1,8 +1,8 @@
-"""ENCO: edge and orientation logits from observational and interventional data, in torch.
+"""ENCO learns edge and orientation logits from observational and interventional data.
 
 Two stages alternate. Distribution fitting trains every variable's network on observational rows
 under graphs drawn from the current belief. Graph fitting draws graphs, evaluates the networks on
-rows of one regime at a time, and moves the logits by score-function estimators of low variance.
+rows of one regime at a time, and updates the logits by score-function estimators of low variance.
 
 Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022;
 the prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
@@ -30,10 +30,10 @@ EPSILON = 1e-8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EdgeLogits:
-    """The belief of ENCO: i -> j exists with probability s(gamma_ij) s(theta_ij).
+    """ENCO believes that i -> j exists with probability s(gamma_ij) s(theta_ij).
 
     Attributes:
-        gamma: Logits of existence, shape (p, p); the diagonal does not count.
+        gamma: Logits of existence, shape (p, p); the diagonal is ignored.
         theta: Logits of orientation, shape (p, p), antisymmetric.
     """
 
@@ -41,16 +41,16 @@ class EdgeLogits:
     theta: Tensor
 
     def belief(self) -> Tensor:
-        """Probability of every edge, shape (p, p), 0 on the diagonal."""
+        """Returns the probability of every edge, shape (p, p), 0 on the diagonal."""
         probability = torch.sigmoid(self.gamma) * torch.sigmoid(self.theta)
         return probability.fill_diagonal_(0.0)
 
 
 class MaskedAdam:
-    """Adam on a matrix whose entries are updated at different times, each with its own count.
+    """Adam updates the entries of a matrix at different times, each with a step count of its own.
 
     Args:
-        value: What is updated in place.
+        value: Matrix that is updated in place.
         rate: Learning rate.
         betas: Decay of the two moments.
     """
@@ -61,7 +61,7 @@ class MaskedAdam:
         self._first, self._second, self._steps = (torch.zeros_like(value) for _ in range(3))
 
     def step(self, gradient: Tensor, weight: Tensor) -> None:
-        """Move the entries whose weight is positive, by that part of a whole step."""
+        """Updates the entries whose weight is positive, by that fraction of a step."""
         active = (weight > 0).to(gradient.dtype)
         low, high = self._betas
         self._steps += active
@@ -74,7 +74,7 @@ class MaskedAdam:
 
 
 def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """How much worse variable j is explained by graphs with i -> j than by graphs without.
+    """Contrasts the loss of variable j under graphs with i -> j with that under graphs without.
 
     Args:
         graphs: K graphs, bool of shape (K, p, p).
@@ -84,7 +84,7 @@ def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor
 
     Returns:
         The differences P - M, shape (p, p), 0 where an edge is in all or in none of the graphs, and
-        where they were computed.
+        the mask of those that can be estimated.
     """
     edges = graphs.to(nll.dtype)
     weighted = nll * weights[:, None]
@@ -104,13 +104,13 @@ def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor
 def logit_gradients(
     logits: EdgeLogits, contrast: Tensor, penalty: Tensor, prior: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of the graph-fitting objective in both logits.
+    """Computes the gradients of the graph-fitting objective in both logits.
 
     Args:
-        logits: Where.
-        contrast: P - M, shape (p, p), averaged over what was intervened on.
-        penalty: Price of an edge, shape (p, p): the sparsity weight.
-        prior: The price that the prior belief adds, shape (p, p): the derivative of Eq. 2 of
+        logits: Point at which gradients are computed.
+        contrast: P - M, shape (p, p), estimated on the rows of one regime.
+        penalty: Penalty of an edge, shape (p, p): the sparsity weight.
+        prior: Penalty of an edge by the prior belief, shape (p, p): the derivative of Eq. 2 of
             Fed-CD in the edge's probability.
 
     Returns:
@@ -124,13 +124,13 @@ def logit_gradients(
 
 
 class Enco:
-    """ENCO over one site's data.
+    """Learns edge and orientation logits from one site's data by ENCO.
 
     Args:
         regimes: The data.
-        training: Numbers of epochs, steps, graphs and so on.
-        start: Where the logits begin.
-        prior_price: Derivative of the prior term in every edge's probability, shape (p, p); zeros
+        training: Hyperparameters, such as numbers of epochs, steps and graphs.
+        start: Initial logits.
+        prior_penalty: Derivative of the prior term in every edge's probability, shape (p, p); zeros
             where there is none.
         generator: Source of randomness, on the CPU.
     """
@@ -141,13 +141,13 @@ class Enco:
         training: Training,
         *,
         start: EdgeLogits,
-        prior_price: Tensor,
+        prior_penalty: Tensor,
         generator: torch.Generator,
     ) -> None:
         self._regimes, self._training, self._generator = regimes, training, generator
-        self._device = regimes.amounts.device
+        self._device = regimes.feature_values.device
         self._logits = EdgeLogits(start.gamma.clone(), start.theta.clone())
-        self._prior_price = prior_price
+        self._prior_penalty = prior_penalty
         self._mechanisms = Mechanisms(regimes, hidden=training.hidden, generator=generator)
         self._gamma = MaskedAdam(self._logits.gamma, GAMMA_RATE, GAMMA_BETAS)
         self._theta = MaskedAdam(self._logits.theta, THETA_RATE, THETA_BETAS)
@@ -155,11 +155,11 @@ class Enco:
         self._free_pairs = (never[:, None] & never[None, :]).float().fill_diagonal_(0.0)
 
     def learn(self) -> EdgeLogits:
-        """Run all epochs.
+        """Runs all epochs of training.
 
         Returns:
-            The logits, shape (p, p) each; what was never intervened on keeps an orientation that
-            only observational asymmetry and the prior have moved.
+            The logits, shape (p, p) each; pairs of variables that were never intervened on are
+            oriented by observational asymmetry and the prior only.
         """
         training = self._training
         for _ in range(training.epochs):
@@ -170,9 +170,9 @@ class Enco:
         return self._logits
 
     def _order(self, steps: int) -> list[int]:
-        """Which regime each step takes, -1 for none: all in turns, shuffled anew every turn."""
+        """Draws the regime of each step, -1 for none: all in turns, in random order."""
         kinds = list(range(len(self._regimes.rows)))
-        # no other rows tell whether two variables are adjacent that were never intervened on
+        # only observational rows inform on edges between variables without an intervention
         if not kinds or bool(self._free_pairs.any()):
             kinds.append(-1)
         order: list[int] = []
@@ -192,7 +192,7 @@ class Enco:
         weights = torch.ones(training.graphs, device=self._device)
         contrast, estimable = edge_contrasts(graphs, nll, weights)
         penalty = training.sparsity * estimable
-        gamma, theta = logit_gradients(self._logits, contrast, penalty, self._prior_price)
+        gamma, theta = logit_gradients(self._logits, contrast, penalty, self._prior_penalty)
         self._gamma.step(gamma * ~target, torch.ones_like(gamma))
         involved = (target[:, None] | target[None, :]).float()
         both = target[:, None] & target[None, :]

@@ -1,7 +1,7 @@
-"""The conditional distributions of all variables as one batched neural network.
+"""One batched neural network models the conditional distributions of all variables.
 
-Variable j has a network of its own, from its unmasked parents to its categories, or to mean and log
-deviation.
+The network of variable j maps its unmasked parents to the logits of its categories, or to mean and
+log deviation.
 
 Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022
 (ENCO), appendix on architectures.
@@ -24,7 +24,7 @@ SLOPE = 0.1
 
 
 class Networks:
-    """N networks with H hidden units in each of two layers.
+    """N networks have H hidden units in each of two layers.
 
     Args:
         number: N.
@@ -32,13 +32,13 @@ class Networks:
         hidden: H.
         outputs: Outputs of each.
         spread: Standard deviation of the first layer's initial weights and biases.
-        device: Where they are.
+        device: Device of the weights.
         generator: Source of the initial weights, on the CPU, so that every device has the same.
 
     Attributes:
         first: Weights of the first layer, shape (N, inputs, H).
         first_bias: Its biases, shape (N, 1, H).
-        weights: All weights and biases, which an optimiser moves.
+        weights: All weights and biases, which an optimiser updates.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Networks:
         ]
 
     def of_rows(self, seen: Tensor) -> Tensor:
-        """Outputs, shape (N, R, outputs), for what every network sees, (N, R, inputs)."""
+        """Computes outputs, shape (N, R, outputs), from the networks' inputs, (N, R, inputs)."""
         return self.after_first(torch.baddbmm(self.first_bias, seen, self.first))
 
     def after_first(self, summed: Tensor) -> Tensor:
-        """The layers after the first, which is overwritten, shape (N, R, H) to (N, R, outputs)."""
+        """Applies the layers after the first, (N, R, H) to (N, R, outputs), overwriting them."""
         active = functional.leaky_relu(summed, SLOPE, inplace=True)
         second = torch.baddbmm(self._second_bias, active, self._second)
         active = functional.leaky_relu(second, SLOPE, inplace=True)
@@ -83,20 +83,20 @@ class Networks:
 
 
 class Mechanisms:
-    """The networks of p variables with H hidden units each.
+    """The networks of p variables model their conditional distributions given any parents.
 
     Args:
         regimes: The data.
         hidden: H.
-        generator: Source of the initial weights and of everything drawn later; on the CPU, so that
-            every device sees the same draws.
+        generator: Source of the initial weights and of all later draws; on the CPU, so that every
+            device has the same.
     """
 
     def __init__(self, regimes: Regimes, *, hidden: int, generator: torch.Generator) -> None:
         self._regimes = regimes
         self._generator = generator
         p = regimes.n_variables
-        self._device = regimes.amounts.device
+        self._device = regimes.feature_values.device
         self._networks = Networks(
             p,
             regimes.n_features,
@@ -110,10 +110,10 @@ class Mechanisms:
         self._optimiser = torch.optim.Adam(self._networks.weights, lr=FIT_RATE, fused=True)
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
-        """Distribution fitting: every row of a batch sees a graph of its own.
+        """Fits the distributions to observational rows, each under a random graph.
 
         Args:
-            edge_probability: Chance that i is among the inputs of j, shape (p, p).
+            edge_probability: Probability that i is among the inputs of j, shape (p, p).
             steps: Steps of Adam.
             batch: Observational rows in each.
         """
@@ -128,7 +128,7 @@ class Mechanisms:
 
     @torch.no_grad()
     def nll_of_graphs(self, graphs: Tensor, rows: Tensor) -> Tensor:
-        """Mean negative log-likelihood of every variable under each of K graphs.
+        """Computes the mean negative log-likelihood of every variable under each of K graphs.
 
         The first layer is linear in the graph: the contributions of all parents are computed once
         and every distinct parent set of a variable is a row of one matrix product.
@@ -144,10 +144,10 @@ class Mechanisms:
         sets, which = distinct_parent_sets(graphs)
         networks = self._networks
         hidden = networks.first.shape[2]
-        places, amounts = self._regimes.places[rows].T, self._regimes.amounts[rows].T
-        parts = networks.first[:, places.reshape(-1)] * amounts.reshape(1, -1, 1)
+        index, values = self._regimes.feature_index[rows].T, self._regimes.feature_values[rows].T
+        parts = networks.first[:, index.reshape(-1)] * values.reshape(1, -1, 1)
         parts = parts.view(p, p, batch * hidden)
-        # the bias is the part of a parent that everything has
+        # the bias is the contribution of a parent that all sets contain
         parts = torch.cat([parts, networks.first_bias.repeat(1, 1, batch)], dim=1)
         sets = functional.pad(sets.float(), (0, 1), value=1.0)
         size = max(1, CHUNK_ELEMENTS[self._device.type] // (p * batch * hidden))
@@ -159,20 +159,20 @@ class Mechanisms:
         return torch.cat(means, dim=1).gather(1, which).T
 
     def _outputs_by_row(self, rows: Tensor, inputs: Tensor) -> Tensor:
-        """Outputs of all networks, each row with its own inputs (p, B, p): shape (p, B, out)."""
+        """Computes outputs, shape (p, B, out), under a mask of inputs per row, (p, B, p)."""
         features = self._regimes.features(rows)
         seen = features * inputs[:, :, self._source]
         return self._networks.of_rows(seen)
 
     def _draw_inputs(self, edge_probability: Tensor, batch: int) -> Tensor:
-        """For every variable and row which variables it sees, float32 of shape (p, B, p)."""
+        """Draws the input mask of every variable and row, float32 of shape (p, B, p)."""
         p = len(edge_probability)
         uniform = torch.rand((p, batch, p), generator=self._generator).to(self._device)
         return (uniform < edge_probability.T[:, None, :]).float()
 
 
 def distinct_parent_sets(graphs: Tensor) -> tuple[Tensor, Tensor]:
-    """The different parent sets that each variable has in some graphs.
+    """Finds the distinct parent sets that each variable has in some graphs.
 
     Args:
         graphs: Shape (K, p, p).

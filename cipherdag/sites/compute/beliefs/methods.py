@@ -1,4 +1,4 @@
-"""The local causal discovery methods of Fed-CD: from data and a belief matrix to a belief matrix.
+"""The local methods of Fed-CD update a matrix of edge beliefs from a site's data.
 
 Source: Abyaneh et al., "FED-CD" (2023), section 4.1 and appendix A.2.
 """
@@ -17,7 +17,7 @@ from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
 from cipherdag.sites.compute.beliefs.sdi import learn_sdi
 
 DENSE = 0.95
-"""Where DCDI begins: from below, edges that gain only beside others are lost at once."""
+"""Initial edge probability of DCDI: from below, edges that gain only jointly are lost at once."""
 
 
 def learn_belief(
@@ -31,36 +31,38 @@ def learn_belief(
     sampled: bool,
     perfect: bool = True,
 ) -> FloatMatrix:
-    """One round of a local method.
+    """Runs one round of a local method.
 
     Args:
         method: ``enco``, ``sdi``, ``dcdi-g`` or ``dcdi-dsf``.
         regimes: The site's data.
         prior: psi of the last round, shape (p, p); None in the first.
-        training: How long and how large.
+        training: Hyperparameters.
         generator: Source of randomness, on the CPU.
         prior_weight: lambda_prior of Eq. 2.
         sampled: Start from a draw of Ber(psi), at 0.75 where it is 1 and 0.25 where it is 0, so
-            that training can turn it round, instead of from psi.
-        perfect: Whether interventions are perfect; that they are not, DCDI alone can say.
+            that training can reverse it, instead of from psi.
+        perfect: Whether interventions are perfect; DCDI alone models imperfect ones.
 
     Returns:
         The site's new psi, shape (p, p), zero on the diagonal.
     """
-    device = regimes.amounts.device
+    device = regimes.feature_values.device
     p = regimes.n_variables
     start = torch.full((p, p), DENSE if method in DENSITIES else 0.25)
-    price = torch.zeros((p, p))
+    penalty = torch.zeros((p, p))
     if prior is not None:
         psi = torch.from_numpy(prior).float()
         start = 0.25 + 0.5 * torch.bernoulli(psi, generator=generator) if sampled else psi
-        price = -prior_weight * torch.logit(psi, LEAST_BELIEF)
-    start, price = start.to(device), price.fill_diagonal_(0.0).to(device)
+        penalty = -prior_weight * torch.logit(psi, LEAST_BELIEF)
+    start, penalty = start.to(device), penalty.fill_diagonal_(0.0).to(device)
     if method == "sdi":
-        learnt = learn_sdi(regimes, training, start=start, prior_price=price, generator=generator)
+        learnt = learn_sdi(
+            regimes, training, start=start, prior_penalty=penalty, generator=generator
+        )
     elif method == "enco":
         enco = Enco(
-            regimes, training, start=logits_of(start), prior_price=price, generator=generator
+            regimes, training, start=logits_of(start), prior_penalty=penalty, generator=generator
         )
         learnt = enco.learn().belief()
     else:
@@ -70,7 +72,7 @@ def learn_belief(
             density=DENSITIES[method],
             perfect=perfect,
             start=start,
-            prior_price=price,
+            prior_penalty=penalty,
             generator=generator,
         )
         learnt = dcdi.learn()
@@ -80,25 +82,25 @@ def learn_belief(
 def learn_logits(
     regimes: Regimes, prior: FloatMatrix | None, training: Training, generator: torch.Generator
 ) -> FloatMatrix:
-    """One round of ENCO as the published program runs it: logits in, logits out.
+    """Runs one round of ENCO from logits to logits, as the published program does.
 
     Args:
         regimes: The site's data.
         prior: gamma and theta of the last round, shape (2, p, p); None in the first.
-        training: How long and how large.
+        training: Hyperparameters.
         generator: Source of randomness, on the CPU.
 
     Returns:
         gamma and theta, shape (2, p, p), zero on the diagonals.
     """
-    device = regimes.amounts.device
+    device = regimes.feature_values.device
     p = regimes.n_variables
     logits = torch.zeros((2, p, p)) if prior is None else torch.from_numpy(prior).float()
     enco = Enco(
         regimes,
         training,
         start=EdgeLogits(logits[0].to(device), logits[1].to(device)),
-        prior_price=torch.zeros((p, p), device=device),
+        prior_penalty=torch.zeros((p, p), device=device),
         generator=generator,
     )
     learnt = enco.learn()
@@ -108,13 +110,13 @@ def learn_logits(
 
 
 def logits_of(belief: Tensor) -> EdgeLogits:
-    """Logits whose belief is ``belief``, as far as an antisymmetric theta allows.
+    """Returns logits whose belief is ``belief``, as far as an antisymmetric theta allows.
 
-    Of psi_ij and psi_ji the sum is the chance that the pair is adjacent, and their shares are those
-    of the orientation; both are kept away from 0 and 1. A sum above 1, which no logits have, is
-    cut.
+    The sum of psi_ij and psi_ji is the probability that the pair is adjacent, and psi_ij over this
+    sum the probability of its orientation; both are bounded away from 0 and 1. A sum above 1, which
+    no logits have, is clipped.
     """
     adjacent = (belief + belief.T).clamp(LEAST_BELIEF, 1 - LEAST_BELIEF)
-    share = (belief + LEAST_BELIEF) / (belief + belief.T + 2 * LEAST_BELIEF)
-    theta = torch.logit(share.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF))
+    forward = (belief + LEAST_BELIEF) / (belief + belief.T + 2 * LEAST_BELIEF)
+    theta = torch.logit(forward.clamp(LEAST_BELIEF, 1 - LEAST_BELIEF))
     return EdgeLogits(torch.logit(adjacent), 0.5 * (theta - theta.T))

@@ -1,8 +1,8 @@
-"""One site's rows as torch tensors, grouped by what was intervened on.
+"""Regimes group one site's rows, as torch tensors, by the intervened variables.
 
 A regime is a set of rows with the same intervened variables; the rows with none are observational.
-Rows with a missing value in any variable are left out: the networks take whole rows. So is a regime
-of fewer rows than may be told of, from which a belief would otherwise be learnt.
+Rows with a missing value in any variable are left out: the networks take complete rows. So is a
+regime of fewer rows than the smallest count that may be disclosed.
 
 Leaks:
     Nothing: they stay inside the site.
@@ -33,11 +33,11 @@ FLOW_LAYERS, FLOW_UNITS = 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """A density of one number.
+    """A density is a parametric distribution of one continuous variable.
 
     Attributes:
-        width: Parameters that a network gives.
-        nll: Negative log-density of numbers of shape (...) given parameters (..., width), in nats.
+        width: Number of its parameters.
+        nll: Negative log-density of values of shape (...) given parameters (..., width), in nats.
     """
 
     width: int
@@ -45,14 +45,16 @@ class Density:
 
 
 def normal_nll(values: Tensor, parameters: Tensor) -> Tensor:
-    """Under a normal distribution with a mean and a log deviation."""
+    """Computes -ln density under a normal distribution with a mean and a log deviation."""
     log_sd = parameters[..., 1].clamp(-LOG_SD_BOUND, LOG_SD_BOUND)
     deviation = (values - parameters[..., 0]) * torch.exp(-log_sd)
     return 0.5 * deviation**2 + log_sd + 0.5 * math.log(2 * math.pi)
 
 
 def flow_nll(values: Tensor, parameters: Tensor) -> Tensor:
-    """Under a deep sigmoidal flow: layers of logit(sum_u w_u s(a_u x + b_u)) make x normal.
+    """Computes -ln density where layers of logit(sum_u w_u s(a_u x + b_u)) make x normal.
+
+    This is the deep sigmoidal flow of Huang, Krueger, Lacoste and Courville, ICML 2018.
 
     Args:
         values: x, shape (...).
@@ -62,14 +64,14 @@ def flow_nll(values: Tensor, parameters: Tensor) -> Tensor:
     log_slope = torch.zeros_like(values)
     layers = parameters.reshape(*parameters.shape[:-1], FLOW_LAYERS, 3, FLOW_UNITS)
     for layer in layers.unbind(dim=-3):
-        slope, offset, share = layer.unbind(dim=-2)
+        slope, offset, weight = layer.unbind(dim=-2)
         slope = functional.softplus(slope)
         inner = slope * values[..., None] + offset
-        log_share = functional.log_softmax(share, dim=-1)
+        log_weight = functional.log_softmax(weight, dim=-1)
         low, high = functional.logsigmoid(-inner), functional.logsigmoid(inner)
-        below = torch.logsumexp(log_share + high, dim=-1)
-        above = torch.logsumexp(log_share + low, dim=-1)
-        inside = torch.logsumexp(log_share + low + high + slope.log(), dim=-1)
+        below = torch.logsumexp(log_weight + high, dim=-1)
+        above = torch.logsumexp(log_weight + low, dim=-1)
+        inside = torch.logsumexp(log_weight + low + high + slope.log(), dim=-1)
         log_slope = log_slope + inside - below - above
         values = below - above
     return 0.5 * values**2 + 0.5 * math.log(2 * math.pi) - log_slope
@@ -81,13 +83,13 @@ FLOW = Density(3 * FLOW_LAYERS * FLOW_UNITS, flow_nll)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Regimes:
-    """Rows of p variables, whole ones only, on one device.
+    """The complete rows of p variables are tensors on one device, grouped by regime.
 
     Attributes:
-        places: Where each cell lies among the W one-hot features of a row, int64 of shape (n, p);
-            a continuous variable has one feature.
-        amounts: The feature's value, float32 of shape (n, p): 1 for a category, the standardised
-            number for a continuous variable.
+        feature_index: Index of each cell among the W one-hot features of a row, int64 of shape
+            (n, p); a continuous variable has one feature.
+        feature_values: Value of that feature, float32 of shape (n, p): 1 for a category, the
+            standardised number for a continuous variable.
         first: First feature of every variable, shape (p,).
         widths: Features of every variable: its categories, or 1 for a continuous one, shape (p,).
         continuous: Which variables are continuous, shape (p,).
@@ -96,8 +98,8 @@ class Regimes:
         rows: Positions of every such regime's rows.
     """
 
-    places: Tensor
-    amounts: Tensor
+    feature_index: Tensor
+    feature_values: Tensor
     first: Tensor
     widths: Tensor
     continuous: Tensor
@@ -115,13 +117,13 @@ class Regimes:
         device: torch.device,
         least: int = 1,
     ) -> Regimes:
-        """The regimes of a table.
+        """Groups the complete rows of a table by regime.
 
         Args:
             cells: Codes of categories and numbers, shape (n, p), NaN where missing.
             cardinalities: Categories of every variable; 0 for a continuous one.
             interventions: Whether a row's variable was intervened on, shape (n, p); None if none.
-            device: Where to compute.
+            device: Device of the tensors.
             least: Fewest rows of a regime with interventions; smaller ones are left out.
 
         Raises:
@@ -150,8 +152,8 @@ class Regimes:
         enough = [len(positions) >= least for positions in rows]
         tell_few([len(positions) for positions in rows if len(positions) < least])
         return cls(
-            places=_int64(first + np.where(continuous, 0, cells), device),
-            amounts=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),
+            feature_index=_int64(first + np.where(continuous, 0, cells), device),
+            feature_values=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),
             first=_int64(first, device),
             widths=_int64(widths, device),
             continuous=torch.from_numpy(continuous).to(device),
@@ -162,66 +164,66 @@ class Regimes:
 
     @property
     def n_variables(self) -> int:
-        """Number of variables, p."""
-        return self.places.shape[1]
+        """The number of variables, p."""
+        return self.feature_index.shape[1]
 
     @property
     def n_features(self) -> int:
-        """Number of one-hot features, W."""
+        """The number of one-hot features, W."""
         return int(self.widths.sum())
 
     def n_outputs(self, density: Density = NORMAL) -> int:
-        """Outputs of a network: the most categories, or the parameters of a number's density."""
+        """Returns a network's outputs: the most categories, or the parameters of a density."""
         return max(int(self.widths.max()), density.width if bool(self.continuous.any()) else 0)
 
     @property
     def intervened(self) -> Tensor:
-        """Which variables some row was intervened on, shape (p,)."""
+        """The mask of the variables that some row was intervened on, shape (p,)."""
         return self.targets.any(dim=0)
 
     def counts(self) -> Tensor:
-        """Rows in which each variable was intervened on, float64 of shape (p,)."""
+        """Counts the rows in which each variable was intervened on, float64 of shape (p,)."""
         counts = torch.zeros(self.n_variables, dtype=torch.float64)
         for target, rows in zip(self.targets.cpu(), self.rows, strict=True):
             counts[target] += len(rows)
         return counts
 
     def regime(self, number: int) -> tuple[Tensor, Tensor]:
-        """Rows of a regime, -1 for the observational one, and what was intervened on, (p,)."""
+        """Returns rows and targets, shape (p,), of a regime; -1 is the observational one."""
         if number < 0:
             return self.observational, torch.zeros_like(self.continuous)
         return self.rows[number], self.targets[number]
 
     def draw(self, rows: Tensor, size: int, generator: torch.Generator) -> Tensor:
-        """``size`` rows of ``rows`` with replacement, as positions."""
+        """Draws ``size`` of ``rows`` with replacement, as positions."""
         chosen = torch.randint(len(rows), (size,), generator=generator)
         return rows[chosen.to(rows.device)]
 
     def features(self, batch: Tensor) -> Tensor:
-        """The one-hot features of some rows, shape (B, W)."""
-        whole = torch.zeros((len(batch), self.n_features), device=self.amounts.device)
-        return whole.scatter_(1, self.places[batch], self.amounts[batch])
+        """Computes the one-hot features of some rows, shape (B, W)."""
+        whole = torch.zeros((len(batch), self.n_features), device=self.feature_values.device)
+        return whole.scatter_(1, self.feature_index[batch], self.feature_values[batch])
 
     def nll(self, outputs: Tensor, batch: Tensor, density: Density = NORMAL) -> Tensor:
-        """Negative log-likelihood of every variable's own value.
+        """Computes the negative log-likelihood of every variable's value.
 
         Args:
-            outputs: What every variable's network says, shape (p, M B, n_outputs), the batch
+            outputs: Outputs of every variable's network, shape (p, M B, n_outputs), for the batch
                 repeated M times.
             batch: Positions of the rows, shape (B,).
-            density: Of the numbers.
+            density: Density of continuous variables.
 
         Returns:
-            Shape (p, M B): of a category, or of a number under its density.
+            Shape (p, M B), of a category, or of a continuous value under the density.
         """
         repeats = outputs.shape[1] // len(batch)
-        amounts = self.amounts[batch].T.repeat(1, repeats)
-        numbers = torch.zeros_like(amounts)
+        values = self.feature_values[batch].T.repeat(1, repeats)
+        numbers = torch.zeros_like(values)
         if bool(self.continuous.any()):
-            numbers = density.nll(amounts, outputs[..., : density.width])
+            numbers = density.nll(values, outputs[..., : density.width])
             if bool(self.continuous.all()):
                 return numbers
-        codes = (self.places[batch] - self.first).T.repeat(1, repeats)
+        codes = (self.feature_index[batch] - self.first).T.repeat(1, repeats)
         unused = torch.arange(outputs.shape[2], device=outputs.device) >= self.widths[:, None]
         logits = outputs
         if bool(unused.any()):

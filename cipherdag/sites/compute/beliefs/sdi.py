@@ -1,11 +1,11 @@
-"""SDI: edge logits by scoring sampled graphs on interventional rows, as a second local method.
+"""SDI learns edge logits by scoring sampled graphs on interventional rows.
 
 SDI has one logit per edge and no orientation logits. Distribution fitting is that of ENCO. A graph
-step weighs the sampled graphs by their likelihood on rows of one regime and moves each edge towards
-its weighted frequency; cycles of two edges are penalised.
+step weights the sampled graphs by their likelihood on rows of one regime and updates each edge's
+probability towards its weighted frequency; cycles of two edges are penalised.
 
 Source: Ke et al., "Learning neural causal models from unknown interventions", arXiv 1910.01075,
-sections 3.3 to 3.5; the intervened variable is known here, so none is predicted, and the weights of
+sections 3.3 to 3.5; the intervened variable is given here, so none is predicted, and the weights of
 the regularisers are ours, since a round is much shorter than their training. The prior term is
 Eq. 2 of Fed-CD.
 
@@ -29,24 +29,24 @@ TEMPERATURE = 4.0
 
 
 def likelihood_gradient(graphs: Tensor, nll: Tensor, probability: Tensor, rows: int) -> Tensor:
-    """s(gamma_ij) minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
+    """Computes s(gamma_ij) minus the likelihood-weighted frequency of i -> j (Eq. 3 of SDI).
 
     Args:
         graphs: K graphs drawn from the belief, bool of shape (K, p, p).
         nll: Mean negative log-likelihoods, shape (K, p).
         probability: s(gamma), shape (p, p).
-        rows: Rows that ``nll`` is the mean of.
+        rows: Number of rows that ``nll`` is the mean of.
 
     Returns:
         Shape (p, p): the gradient in gamma of the expected negative log-likelihood.
     """
-    # the likelihood of a whole batch would leave one graph only
+    # untempered, the likelihood of a batch would give one graph all the weight
     weights = torch.softmax(-nll * rows / TEMPERATURE, dim=0)
     return probability - torch.einsum("kj,kij->ij", weights, graphs.to(nll.dtype))
 
 
 def two_cycle_gradient(probability: Tensor) -> Tensor:
-    """Derivative of sum cosh(s_ij s_ji) over pairs in gamma, shape (p, p)."""
+    """Computes the gradient in gamma of the sum of cosh(s_ij s_ji) over pairs, shape (p, p)."""
     slope = probability * (1 - probability)
     return torch.sinh(probability * probability.T) * probability.T * slope
 
@@ -56,16 +56,16 @@ def learn_sdi(
     training: Training,
     *,
     start: Tensor,
-    prior_price: Tensor,
+    prior_penalty: Tensor,
     generator: torch.Generator,
 ) -> Tensor:
-    """Run SDI.
+    """Learns edge probabilities from one site's data by SDI.
 
     Args:
         regimes: The data.
-        training: Numbers of epochs, steps, graphs and so on.
-        start: Where the beliefs begin, shape (p, p).
-        prior_price: Derivative of the prior term in every edge's probability, shape (p, p).
+        training: Hyperparameters, such as numbers of epochs, steps and graphs.
+        start: Initial beliefs, shape (p, p).
+        prior_penalty: Derivative of the prior term in every edge's probability, shape (p, p).
         generator: Source of randomness, on the CPU.
 
     Returns:
@@ -89,7 +89,7 @@ def learn_sdi(
         nll = mechanisms.nll_of_graphs(graphs, batch)
         gradient = likelihood_gradient(graphs, nll, belief, len(batch))
         slope = belief * (1 - belief)
-        gradient += slope * (training.sparsity + prior_price)
+        gradient += slope * (training.sparsity + prior_penalty)
         gradient += TWO_CYCLES * two_cycle_gradient(belief)
         updated = off_diagonal & ~target
         optimiser.step(gradient * updated, updated.float())

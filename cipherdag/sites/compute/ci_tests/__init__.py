@@ -1,1 +1,1 @@
-"""Conditional-independence tests on one site's rows, batched on torch."""
+"""Conditional-independence tests are computed here in batches on one site's rows."""

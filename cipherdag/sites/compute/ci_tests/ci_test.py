@@ -1,4 +1,4 @@
-"""Conditional-independence tests over one site's data: batches, outcomes, and the register.
+"""Every conditional-independence test over one site's data takes batches and returns such outcomes.
 
 A test is a class in a file of this folder, which `computes` enters under the names that
 `cipherdag.questions.ci_tests` says are computed.
@@ -26,11 +26,11 @@ N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
 
 @dataclass(frozen=True, slots=True)
 class CITestResult:
-    """Outcome of a batch of B tests, every array of shape (B,).
+    """The outcomes of a batch of B tests are arrays of shape (B,).
 
     Attributes:
         p_value: In [0, 1]; NaN where the test could not be done, which counts as dependent.
-        statistic: G2, Pearson chi-square or Fisher's z; NaN where not done.
+        statistic: G2, Pearson's chi-square, Fisher's z or another test's; NaN where not done.
         dof: Degrees of freedom; NaN for Fisher's z and where not done.
         dependence: Strength of the dependence: G2 (or chi-square), or the absolute partial
             correlation; NaN where not done.
@@ -45,19 +45,19 @@ class CITestResult:
 
     @classmethod
     def of(cls, outcomes: FloatMatrix) -> CITestResult:
-        """The result of which these are the columns, shape (B, N_COLUMNS)."""
+        """Makes the result from a matrix of its columns, shape (B, N_COLUMNS)."""
         p_value, statistic, dof, dependence, rows = np.ascontiguousarray(outcomes.T)
         return cls(p_value, statistic, dof, dependence, rows.astype(np.int64))
 
 
 class ColumnData(Protocol):
-    """A site's table as tests are made of it; `cipherdag.sites.table.site_table` has one.
+    """The columns of a site's table, such as `cipherdag.sites.table.site_table` has, serve tests.
 
     Attributes:
         codes: Codes, shape (n, p), where all columns are discrete.
         cardinalities: Number of categories of every variable, 0 for a number.
         ordered: Variables with three or more categories in an order.
-        rows: How many there are, n.
+        rows: Number of rows, n.
     """
 
     @property
@@ -71,18 +71,18 @@ class ColumnData(Protocol):
     def rows(self) -> int: ...  # noqa: D102
 
     def numbers(self) -> NDArray[np.float64]:
-        """Codes and values as numbers, shape (n, p), NaN where missing."""
+        """Returns codes and values as numbers, shape (n, p), NaN where missing."""
 
 
 class CITest(Protocol):
-    """A conditional-independence test over one site's data; results are cached by the test."""
+    """A conditional-independence test evaluates batches over one site's data; it may cache."""
 
     @property
     def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
+        """The number of variables, which are addressed by position 0..n_variables-1."""
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
-        """Test x[b] against y[b] given the variables given[b], for every b.
+        """Tests x[b] against y[b] given the variables given[b], for every b.
 
         Args:
             x: Positions, shape (B,).
@@ -94,7 +94,7 @@ class CITest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TestBatch:
-    """B tests in canonical form: x < y and every conditioning set ascending.
+    """A batch holds B tests in canonical form: x < y, and every conditioning set is ascending.
 
     Attributes:
         x: Smaller positions, shape (B,).
@@ -112,20 +112,20 @@ class TestBatch:
         return len(self.x)
 
     def take(self, index: IndexArray) -> TestBatch:
-        """The tests with these indices in the batch."""
+        """Selects the tests with these indices."""
         return TestBatch(self.x[index], self.y[index], self.given[index])
 
     def keys(self, n_variables: int) -> Keys:
-        """One key per distinct test, shape (B,)."""
+        """Returns keys that are equal for equal tests, shape (B,)."""
         rows = np.column_stack([self.x, self.y, self.given])
         return position_keys(rows, max(n_variables - 1, 1).bit_length())
 
 
 class CachedCITest(ABC):
-    """A test over one site's data that computes no test twice, as long as the cache has room.
+    """A test over one site's data caches the outcome of every triplet while memory lasts.
 
-    Outcomes are functions of the test alone, so what is cached changes the time that a batch takes
-    and nothing else.
+    Outcomes are functions of the test alone, so the cache changes the time that a batch takes and
+    nothing else.
 
     Args:
         n_variables: Number of variables, addressed by position 0..n_variables-1.
@@ -140,7 +140,7 @@ class CachedCITest(ABC):
     @classmethod
     @abstractmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
-        """The test of a site's table that ``spec`` asks for, computed as ``name``."""
+        """Makes the test of a site's table that ``spec`` asks for, computed as ``name``."""
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> CITestResult:
         """See `CITest.evaluate`.
@@ -162,7 +162,7 @@ class CachedCITest(ABC):
 
     @abstractmethod
     def _compute(self, tests: TestBatch) -> FloatMatrix:
-        """Outcomes of distinct tests, shape (B, N_COLUMNS), in the order of `CITestResult`."""
+        """Computes outcomes of distinct tests, shape (B, N_COLUMNS), as `CITestResult` has them."""
 
 
 T = TypeVar("T", bound=type[CachedCITest])
@@ -170,7 +170,7 @@ _CLASSES: dict[str, type[CachedCITest]] = {}
 
 
 def computes(*names: str) -> Callable[[T], T]:
-    """Enters a class of tests under the names that it computes."""
+    """Registers a class of tests under the names that it computes."""
 
     def enter(test: T) -> T:
         _CLASSES.update(dict.fromkeys(names, test))
@@ -180,7 +180,7 @@ def computes(*names: str) -> Callable[[T], T]:
 
 
 def ci_test_classes() -> dict[str, type[CachedCITest]]:
-    """Every class of tests in this folder, by the names that it computes."""
+    """Returns every class of tests in this folder by the names that it computes."""
     folder = __package__ or ""
     for module in pkgutil.iter_modules(importlib.import_module(folder).__path__):
         importlib.import_module(f"{folder}.{module.name}")
@@ -188,7 +188,7 @@ def ci_test_classes() -> dict[str, type[CachedCITest]]:
 
 
 def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:
-    """The batch in canonical form.
+    """Brings a batch of tests into canonical form.
 
     Args:
         x: Positions, shape (B,).
@@ -224,7 +224,7 @@ def _positions(values: IndexArray, n_variables: int) -> IndexArray:
 
 
 def check_numbers(values: NDArray[np.float64]) -> None:
-    """Refuse what no test of numbers takes.
+    """Refuses a matrix that no test of continuous data takes.
 
     Args:
         values: Numbers, shape (n, p); NaN where missing.
@@ -240,7 +240,7 @@ def check_numbers(values: NDArray[np.float64]) -> None:
 
 
 def half(memory_bytes: int) -> int:
-    """Half of the memory of a test, of which batches have one half and the cache the other.
+    """Returns half of the memory of a test: batches have one half and the cache the other.
 
     Raises:
         ParameterError: There is none.
@@ -251,7 +251,7 @@ def half(memory_bytes: int) -> int:
 
 
 def not_done(rows: IndexArray) -> FloatMatrix:
-    """Outcomes of tests that used so many rows each and are not done, shape (B, N_COLUMNS)."""
+    """Returns outcomes of tests that are not done over so many rows each, shape (B, N_COLUMNS)."""
     outcomes = np.full((N_COLUMNS, len(rows)), np.nan).T  # `CITestResult.of` wants them by column
     outcomes[:, 4] = rows
     return outcomes

@@ -1,4 +1,4 @@
-"""The G2 and Pearson chi-square tests of conditional independence on discrete data.
+"""G2 and Pearson's chi-square test the conditional independence of discrete variables.
 
 Statistics are summed as fixed-point integers. Integer sums do not depend on their order, so an
 outcome is the same to the last bit whichever tests share its batch, however much memory there is,
@@ -59,16 +59,16 @@ BYTES_PER_LEVEL_PAIR = 16
 
 @computes("g2", "pearson", "exact-mean")
 class DiscreteTest(CachedCITest):
-    """G2 or Pearson chi-square test over one site's discrete data.
+    """G2 or Pearson's chi-square tests conditional independence over one site's discrete data.
 
     The statistic of a table is summed over the configurations of the conditioning set. A test is
     done only if rows / (levels of x, y and the conditioning set multiplied) reaches
     ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The adjusted
     degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting rows
     and columns of that configuration's table that are not empty. Without degrees of freedom the
-    p-value is 1, but NaN where the conditioning set has a copy of x or of y, whatever its levels
-    are called: given it, nothing is left to test. Rows with a missing value in one of a test's
-    variables are left out of that test. The dependence of its evidence is the statistic.
+    p-value is 1, but NaN where the conditioning set has a variable that partitions the rows as x or
+    y does: given it, x or y is constant. Rows with a missing value in one of a test's variables are
+    left out of that test. The dependence of its evidence is the statistic.
 
     Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
     Agresti, Categorical Data Analysis, section 3.2, for the statistics.
@@ -76,8 +76,8 @@ class DiscreteTest(CachedCITest):
     Args:
         codes: Integer codes, shape (n, p); -1 (or any negative code) where missing. A variable
             has as many levels as its highest code in these rows + 1.
-        statistic: ``g2``, ``pearson``, or ``exact-mean``: Pearson's, each configuration's by
-            (rows - 1) / rows, and their sum as unlikely as its exact variance has it.
+        statistic: ``g2``, ``pearson``, or ``exact-mean``: Pearson's, each configuration's times
+            (rows - 1) / rows, and their sum matched to chi-square by its exact variance.
         dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
         min_rows_per_cell: Rows that a test needs per cell of its table.
         constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
@@ -152,7 +152,7 @@ class DiscreteTest(CachedCITest):
         return outcomes
 
     def _statistics(self, tests: TestBatch, levels: FloatMatrix) -> tuple[FloatVector, FloatVector]:
-        """Statistic and adjusted degrees of freedom of every test, shape (B,) each."""
+        """Computes statistics and adjusted degrees of freedom of all tests, shape (B,) each."""
         fixed = np.zeros(len(tests), dtype=np.int64)
         dof = np.zeros(len(tests), dtype=np.int64)
         variance = np.zeros(len(tests), dtype=np.int64)
@@ -183,7 +183,7 @@ class DiscreteTest(CachedCITest):
     def _dense_tables(
         self, tests: TestBatch, levels: FloatMatrix, dense: IndexArray
     ) -> Iterator[tuple[IndexArray, torch.Tensor]]:
-        """The tables of the dense tests in chunks of one shape, and which tests they are."""
+        """Counts the tables of the dense tests in chunks of one shape, with their indices."""
         if dense.size == 0:
             return
         # the variable with more levels gives the rows, so that fewer shapes occur
@@ -204,7 +204,7 @@ class DiscreteTest(CachedCITest):
                 yield index, tables
 
     def _pair_counts(self, tests: TestBatch, dense: IndexArray) -> PairCounts | None:
-        """All counts by one product, if the tests are marginal and that is cheaper."""
+        """Counts all pairs of levels by one product if that is faster and tests are marginal."""
         if tests.given.shape[1]:
             return None
         variables = np.union1d(tests.x[dense], tests.y[dense])
@@ -230,7 +230,7 @@ def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_ce
 
 
 def _varies(codes: NDArray[np.integer]) -> BoolVector:
-    """Whether every variable has at least two values in the rows, shape (p,)."""
+    """Tells which variables have at least two values in the rows, shape (p,)."""
     met = ((column, column.max()) for column in codes.T)
     return np.array(
         [((column >= 0) & (column < highest)).any() for column, highest in met], dtype=bool
@@ -238,7 +238,7 @@ def _varies(codes: NDArray[np.integer]) -> BoolVector:
 
 
 def _copied(codes: NDArray[np.integer]) -> IndexArray:
-    """The first variable that each is a copy of but for names of levels, itself too, shape (p,)."""
+    """Finds the first variable that partitions the rows as each variable does, shape (p,)."""
     first: dict[bytes, int] = {}
     representative = np.arange(codes.shape[1])
     for variable in np.flatnonzero(_varies(codes)).tolist():

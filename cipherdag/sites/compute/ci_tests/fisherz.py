@@ -1,4 +1,4 @@
-"""Fisher's z test of zero partial correlation on continuous data, in batches.
+"""Fisher's z tests for zero partial correlations of continuous variables, in batches.
 
 The conditioning variables are eliminated one after the other from every test's correlation
 matrix, by elementwise operations over the whole batch. An outcome therefore does not depend on
@@ -40,25 +40,25 @@ BYTES_PER_ELEMENT = 40
 CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
-WHOLE_UP_TO = 4096
-"""Columns up to which all correlations are kept, each of two columns twice; beyond it once."""
+FULL_UP_TO = 4096
+"""Columns up to which the full correlation matrix is stored; beyond it its upper triangle is."""
 PANEL = 1024
-"""Columns whose correlations with all others are computed at a time, where each is kept once."""
+"""Columns whose correlations with all later ones are computed at a time for the triangle."""
 
 
 class Correlations(Protocol):
-    """One matrix of correlations or more."""
+    """One or more correlation matrices give the submatrices that tests need."""
 
     def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-        """Those of the columns place[:, b], shape (k, B), with one another, shape (k, k, B).
+        """Gathers the correlations of columns[:, b], shape (k, B), with one another, (k, k, B).
 
-        ``base``: where the matrix of every b starts, shape (B,).
+        ``base`` is the index at which the matrix of every b starts, shape (B,).
         """
 
 
 @dataclass(frozen=True, slots=True)
-class WholeMatrices:
-    """Every entry is kept.
+class FullMatrices:
+    """Full correlation matrices store every entry, each off-diagonal one twice.
 
     Attributes:
         entries: Matrices one after the other, by rows, flat.
@@ -75,19 +75,19 @@ class WholeMatrices:
 
 
 @dataclass(frozen=True, slots=True)
-class HalfMatrix:
-    """The diagonal and what is above it are kept.
+class PackedMatrix:
+    """A packed correlation matrix stores its diagonal and upper triangle.
 
     Attributes:
         entries: By rows, flat, shape (p (p + 1) / 2,).
-        starts: Of every row i where its column j stands, less j, shape (p,).
+        starts: Index of the entry (i, j) less j, for every row i, shape (p,).
     """
 
     entries: torch.Tensor
     starts: torch.Tensor
 
     def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
-        """See `Correlations.among`; there is one matrix."""
+        """See `Correlations.among`; it stores one matrix only."""
         del base
         smaller = torch.minimum(columns[:, None], columns)
         index = self.starts[smaller].add_(torch.maximum(columns[:, None], columns))
@@ -96,12 +96,12 @@ class HalfMatrix:
 
 @dataclass(frozen=True, slots=True)
 class StandardColumns:
-    """The columns of a site in units of their own.
+    """A site's columns are scaled by their largest magnitude and shifted by an observed value.
 
     Attributes:
         values: Shape (n, p).
         scale: The largest magnitude of every column, shape (p,).
-        origin: What is taken off every column in that unit, shape (p,).
+        origin: Value subtracted from every column in that unit, shape (p,).
     """
 
     values: NDArray[np.float64]
@@ -109,7 +109,7 @@ class StandardColumns:
     origin: FloatVector
 
     def centred(self, selected: IndexArray) -> Iterator[NDArray[np.float64]]:
-        """Some columns without their means, block by block of the rows."""
+        """Yields some columns less their means, a block of rows at a time."""
         mean = np.zeros(len(selected))
         for block in self._blocks(selected):
             mean += block.sum(axis=0) / len(self.values)
@@ -125,16 +125,16 @@ class StandardColumns:
 def correlations_of(
     columns: StandardColumns, incomplete: BoolVector, device: torch.device
 ) -> Correlations:
-    """The correlations of all columns; of those with missing values none that may be read.
+    """Computes the correlations of all complete columns; entries of the others are not to be read.
 
     Args:
         columns: The columns.
         incomplete: Which have missing values, shape (p,).
-        device: Where they are computed, and kept.
+        device: Device on which they are computed and stored.
     """
     complete = np.flatnonzero(~incomplete)
-    if len(incomplete) > WHOLE_UP_TO:
-        return _half(columns, complete, device)
+    if len(incomplete) > FULL_UP_TO:
+        return _packed(columns, complete, device)
     whole = torch.zeros((len(incomplete),) * 2, dtype=torch.float64, device=device)
     moments = torch.zeros((len(complete),) * 2, dtype=torch.float64, device=device)
     for block in columns.centred(complete):
@@ -145,11 +145,11 @@ def correlations_of(
     whole[positions[:, None], positions] = correlation_matrices(
         moments[None], rows, least_deviation=LEAST_DEVIATION
     )[0]
-    return WholeMatrices(whole.view(-1), len(incomplete))
+    return FullMatrices(whole.view(-1), len(incomplete))
 
 
-def _half(columns: StandardColumns, complete: IndexArray, device: torch.device) -> HalfMatrix:
-    """Each correlation once, a panel of columns at a time."""
+def _packed(columns: StandardColumns, complete: IndexArray, device: torch.device) -> PackedMatrix:
+    """Computes the upper triangle of the correlation matrix, a panel of columns at a time."""
     side = len(columns.scale)
     row = torch.arange(side, device=device)
     starts = row * (2 * side - row - 1) // 2
@@ -174,12 +174,12 @@ def _half(columns: StandardColumns, complete: IndexArray, device: torch.device) 
             entries[starts[positions[first + column]] + positions[first + column :]] = panel[
                 column, column:
             ]
-    return HalfMatrix(entries, starts)
+    return PackedMatrix(entries, starts)
 
 
 @computes("fisherz")
 class FisherZTest(CachedCITest):
-    """Fisher's z test over one site's continuous data.
+    """Fisher's z tests for zero partial correlation over one site's continuous data.
 
     The statistic is sqrt(n - |S| - 3) atanh(r), r the partial correlation of x and y given S, and
     its p-value is two-sided under the normal distribution. A test is not done, so that its
@@ -198,7 +198,7 @@ class FisherZTest(CachedCITest):
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
             the other half bounds the cache of outcomes. The correlations come on top: 8 p**2 bytes,
-            and half as many where variables are more than `correlations.WHOLE_UP_TO`.
+            and half as many where variables are more than `FULL_UP_TO`.
 
     Raises:
         ParameterError: Values are not a float64 matrix with a row and a column, or another
@@ -223,7 +223,7 @@ class FisherZTest(CachedCITest):
         self._n_rows = len(values)
         self._device = resolve_device(device)
         self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
-        # a value of its own taken off makes a constant column exactly 0
+        # subtracting an observed value makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
         standard = StandardColumns(values, scale, origin)
         self._correlations = correlations_of(standard, self._incomplete, self._device)
@@ -251,12 +251,12 @@ class FisherZTest(CachedCITest):
         return _outcomes(correlation, rows, tests.given.shape[1])
 
     def _from_all_rows(self, order: IndexArray) -> FloatVector:
-        """Partial correlations of tests of complete columns, shape (B,)."""
+        """Computes partial correlations of complete columns, shape (B,)."""
         base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
         return self._partial(self._correlations, base, order)
 
     def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
-        """Partial correlations and rows of every test, from the rows complete in its columns."""
+        """Computes partial correlations over the complete rows of every test, and their number."""
         size = order.shape[1]
         sorting = np.argsort(order, axis=1)
         sets = np.take_along_axis(order, sorting, axis=1)
@@ -273,13 +273,13 @@ class FisherZTest(CachedCITest):
             tests = by_set[begin:end]
             group = torch.from_numpy(which[tests] - start).to(self._device)
             matrices = correlation_matrices(moments, counts, least_deviation=LEAST_DEVIATION)
-            whole = WholeMatrices(matrices.view(-1), size)
+            whole = FullMatrices(matrices.view(-1), size)
             correlation[tests] = self._partial(whole, group * size**2, rank[tests])
             rows[tests] = counts.index_select(0, group).cpu().numpy()
         return correlation, rows
 
     def _moments(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Centred second moments (G, k, k) over the complete rows of sets of columns, and rows."""
+        """Computes centred second moments, (G, k, k), over the complete rows of sets of columns."""
         positions = torch.from_numpy(sets).to(self._device)
         parts = [
             self._moments_of_part(part)
@@ -304,7 +304,7 @@ class FisherZTest(CachedCITest):
     def _partial(
         self, correlations: Correlations, base: torch.Tensor, order: IndexArray
     ) -> FloatVector:
-        """Partial correlations of the last two variables of every test given the others.
+        """Computes partial correlations of the last two variables of every test given the others.
 
         Test b uses the rows order[b] of the matrix that starts at base[b].
         """
@@ -318,19 +318,19 @@ class FisherZTest(CachedCITest):
         return result
 
     def _chunk(self, elements: int) -> int:
-        """How many tests to treat at a time that need this many numbers each."""
+        """Returns how many tests of so many numbers each are computed at a time."""
         return max(self._most // elements, 1)
 
 
 def _products(block: torch.Tensor) -> torch.Tensor:
-    """Sums of products of the rows of each matrix, shape (G, k, k) of (G, k, n)."""
+    """Computes the Gram matrix of the rows of each matrix, shape (G, k, k) from (G, k, n)."""
     # row by row: a matrix product may sum in another order when other sets share the block
     products = [(block * block[:, row, None]).sum(dim=2) for row in range(block.shape[1])]
     return torch.stack(products, dim=1)
 
 
 def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMatrix:
-    """Outcomes of tests with conditioning sets of one size, shape (B, N_COLUMNS)."""
+    """Computes outcomes from partial correlations given sets of one size, shape (B, N_COLUMNS)."""
     tested = fisher_z(correlation, rows, size)
     outcomes = not_done(rows)
     outcomes[:, 0] = tested.p_value
@@ -342,7 +342,7 @@ def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMat
 def _scale_and_origin(
     values: NDArray[np.float64], missing: NDArray[np.bool_]
 ) -> tuple[FloatVector, FloatVector]:
-    """The largest magnitude of every column, and its first observed value in that unit."""
+    """Returns the largest magnitude of every column, and its first observed value in that unit."""
     scale = np.fmax(np.fmax.reduce(values, axis=0), -np.fmin.reduce(values, axis=0))
     scale = np.where(scale > 0, scale, 1.0)
     first = values[np.argmin(missing, axis=0), np.arange(values.shape[1])]

@@ -1,10 +1,10 @@
-"""The kernel test of conditional independence (KCI) on continuous data, in batches.
+"""The kernel test of conditional independence (KCI) tests continuous variables in batches.
 
 Zhang et al. compare K_x, the centred kernel matrix of x and Z together, with K_y, that of y, after
 both were regressed on Z by kernel ridge regression: R = e (K_Z + e I)^-1, and the statistic is the
 sum of the elementwise product of R K_x R and R K_y R. The two moments that the gamma approximation
-needs are sums over the same product: no eigenvalue is computed. On a processor the matrices come
-from low-rank factors (`kernel_factors`), on CUDA they are multiplied whole (`kernel_matrices`).
+needs are sums over the same product: no eigenvalue is computed. On a CPU the matrices come from
+low-rank factors (`kernel_factors`), on CUDA full matrices are multiplied (`kernel_matrices`).
 
 Sources: Zhang, Peters, Janzing and Schoelkopf, UAI 2011 (statistic: Eq. 9 and section 3.3; gamma
 approximation: section 3.4); Gretton et al., NIPS 20 (2008) (HSIC, which it is for empty Z).
@@ -33,7 +33,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 )
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
-from cipherdag.sites.compute.ci_tests.kernel_matrices import WholeKernels
+from cipherdag.sites.compute.ci_tests.kernel_matrices import FullKernels
 from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
 from cipherdag.sites.compute.device import resolve_device
 
@@ -45,14 +45,14 @@ log = logging.getLogger("cipherdag.site")
 
 @computes("kci")
 class KernelTest(CachedCITest):
-    """KCI over one site's continuous data, with Gaussian kernels.
+    """KCI tests conditional independence over one site's continuous data by Gaussian kernels.
 
     Columns are standardised. With one variable the kernel is exp(-d^2 / (2 w^2)), d the distance of
     two rows; with Z of l variables every kernel is exp(-d^2 / (2 l w^2)). Of n rows the width w is
     0.8, 0.5 or 0.3 without Z and 1.2, 0.7 or 0.4 with Z, for n < 200, n < 1200 and more. These and
-    e = 0.001 are the authors' own and the defaults of causal-learn, whose p-values (``approx``) it
-    has within 0.0001; the difference is that causal-learn drops small eigenvalues. As there, Z
-    stands beside the x of smaller position only, so that the order of x and y has no meaning.
+    e = 0.001 are the authors' and the defaults of causal-learn, whose p-values (``approx``) it
+    reproduces within 0.0001; the difference is that causal-learn drops small eigenvalues. As there,
+    Z joins the kernel of the x of smaller position only, so that the order of x and y is ignored.
 
     A test takes every row that is complete in its variables; if those are more than ``max_rows``,
     row number floor(i n / max_rows) of these n, for i = 0 to max_rows - 1. A test is not done, so
@@ -69,8 +69,8 @@ class KernelTest(CachedCITest):
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Bounds the kernel matrices of a batch, unless one test needs more; None for
             512 MiB, or 8 GiB on CUDA.
-        whole_matrices: Multiply whole matrices on a processor too: the same outcomes, p-values
-            within 1e-6, several times slower.
+        full_matrices: Multiply full matrices on a CPU too: p-values agree within 1e-6, several
+            times slower.
 
     Raises:
         ParameterError: Values are not a float64 matrix with a row and a column, or another
@@ -85,7 +85,7 @@ class KernelTest(CachedCITest):
         max_rows: int = 1000,
         device: str = "cpu",
         memory_bytes: int | None = None,
-        whole_matrices: bool = False,
+        full_matrices: bool = False,
     ) -> None:
         check_numbers(values)
         if not FEWEST_KERNEL_ROWS <= max_rows <= MOST_KERNEL_ROWS:
@@ -95,7 +95,7 @@ class KernelTest(CachedCITest):
         super().__init__(values.shape[1], cache_bytes=CACHE_MEMORY)
         self._device = resolve_device(device)
         self._memory = memory_bytes or MEMORY[self._device.type]
-        self._factored = self._device.type == "cpu" and not whole_matrices
+        self._factored = self._device.type == "cpu" and not full_matrices
         self._max_rows = max_rows
         self._values = values
         self._missing: NDArray[np.bool_] = np.isnan(values)
@@ -129,20 +129,20 @@ class KernelTest(CachedCITest):
     def _kernels(
         self, variables: IndexArray, rows: IndexArray
     ) -> tuple[KernelMoments, BoolVector, int]:
-        """Kernels of some variables over at most ``max_rows`` of some rows, and which vary."""
+        """Makes the kernels of some variables over at most ``max_rows`` of some rows."""
         columns, varies = self._standardised(variables, rows)
         kernels: KernelMoments
         if self._factored:
             kernels = FactoredKernels(columns, memory_bytes=self._memory)
         else:
-            there = torch.from_numpy(columns).to(self._device)
-            kernels = WholeKernels(there, memory_bytes=self._memory)
+            tensor = torch.from_numpy(columns).to(self._device)
+            kernels = FullKernels(tensor, memory_bytes=self._memory)
         return kernels, varies, columns.shape[1]
 
     def _standardised(
         self, variables: IndexArray, rows: IndexArray
     ) -> tuple[FloatMatrix, BoolVector]:
-        """Their columns, shape (k, m), incomplete ones without meaning, and which vary."""
+        """Standardises columns, (k, m), and tells which vary; incomplete ones are arbitrary."""
         if len(rows) > self._max_rows:
             rows = rows[np.arange(self._max_rows) * len(rows) // self._max_rows]
         block = np.nan_to_num(self._values[np.ix_(rows, variables)].T)
@@ -159,7 +159,7 @@ class KernelTest(CachedCITest):
 def _outcomes(
     kernels: KernelMoments, varies: BoolVector, n_rows: int, order: IndexArray
 ) -> FloatMatrix:
-    """Outcomes of tests (x, y, z1, ..., zl) over so many rows, shape (B, N_COLUMNS)."""
+    """Computes outcomes of tests (x, y, z1, ..., zl) over so many rows, shape (B, N_COLUMNS)."""
     outcomes = not_done(np.full(len(order), n_rows))
     done = np.flatnonzero(varies[order].all(axis=1))
     if done.size:
@@ -168,7 +168,7 @@ def _outcomes(
 
 
 def _gamma_outcomes(moments: FloatMatrix, n_rows: int) -> FloatMatrix:
-    """Outcomes of tests from the statistic and its moments under independence, shape (3, B)."""
+    """Computes p-values by the gamma approximation from statistics and null moments, (3, B)."""
     from scipy.special import gammaincc
 
     outcomes = not_done(np.full(moments.shape[1], n_rows))

@@ -1,10 +1,10 @@
-"""Moments of kernel tests on a processor, from factors of kernel matrices.
+"""Low-rank factors of kernel matrices give the moments of kernel tests on a CPU.
 
-The kernel matrix K_y of one variable is L L^T up to rounding, with L of few columns, and what a
-regression leaves of it is F F^T, with F what it leaves of L (`kernel_regression`). Without Z both
-sides are such factors: the statistic is the sum of the squares of L_x^T L_y, and no matrix of n^2
-numbers is multiplied. Given Z, the matrices of a set are made once for each x and each y, and the
-sums over the elementwise products of all pairs are one matrix product.
+The kernel matrix K_y of one variable is L L^T up to rounding, with L of few columns, and its
+residual after a regression is F F^T, with F the residual of L (`kernel_regression`). Without Z both
+kernels are such factors: the statistic is the squared Frobenius norm of L_x^T L_y, and no n x n
+matrix is multiplied. Given Z, the matrices of a set are computed once for each x and each y, and
+the sums over the elementwise products of all pairs are one matrix product.
 
 Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
 """
@@ -23,20 +23,20 @@ from cipherdag.sites.compute.ci_tests.kernel_regression import (
     centred_factor,
     regression_on,
 )
-from cipherdag.sites.compute.ci_tests.kernels import SHARE_OF_Z, inverse_square_width, tiles
+from cipherdag.sites.compute.ci_tests.kernels import SCALE_OF_Z, inverse_square_width, tiles
 
-LEFT_OUT = 1e-13
-"""What a decomposition may leave of the diagonal of one variable's kernel matrix, of ones."""
+CHOLESKY_TOLERANCE = 1e-13
+"""Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""
 CACHE_MEMORY = 32 * 2**20
 CACHE_FRACTION = 0.25
-"""Most bytes, and most of the memory, for what later batches may need again."""
+"""Most bytes, and largest fraction of the memory, for factors and regressions of later batches."""
 WORKING_MATRICES = 4
 MOST_OF_A_SIDE = 64
 FACTORS_OF_TILE = 16
 
 
 class FactoredKernels:
-    """Kernel tests over the columns of one table.
+    """Computes kernel statistics over the columns of one table from low-rank factors.
 
     Args:
         columns: Standardised, shape (k, n).
@@ -60,11 +60,13 @@ class FactoredKernels:
         ends = np.cumsum(np.bincount(of_set.ravel()))[:-1]
         for members, tests in zip(sets, np.split(by_set, ends), strict=True):
             pairs = order[tests, :2]
-            moments[:, tests] = self._given(pairs, members) if members.size else self._alone(pairs)
+            moments[:, tests] = (
+                self._conditional(pairs, members) if members.size else self._marginal(pairs)
+            )
         return moments
 
-    def _alone(self, pairs: IndexArray) -> FloatMatrix:
-        """Moments of pairs (x, y) without Z, shape (3, B)."""
+    def _marginal(self, pairs: IndexArray) -> FloatMatrix:
+        """Computes the moments of pairs (x, y) without Z, shape (3, B)."""
         scale = inverse_square_width("marginal", self._n_rows)
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, FACTORS_OF_TILE):
@@ -85,8 +87,8 @@ class FactoredKernels:
                 )
         return moments
 
-    def _given(self, pairs: IndexArray, members: IndexArray) -> FloatMatrix:
-        """Moments of pairs (x, y) given the variables of one set, shape (3, B)."""
+    def _conditional(self, pairs: IndexArray, members: IndexArray) -> FloatMatrix:
+        """Computes the moments of pairs (x, y) given one conditioning set, shape (3, B)."""
         from scipy.linalg.blas import dsyrk
 
         n_rows = self._n_rows
@@ -95,7 +97,7 @@ class FactoredKernels:
         for column in self._columns[members]:
             squares += _squares(column, scale)
         regression = self._regressions.get(tuple(members.tolist()), lambda: regression_on(-squares))
-        shared = -(SHARE_OF_Z**2) * squares
+        squares_of_z = -(SCALE_OF_Z**2) * squares
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, self._side):
             (x, at_x), (y, at_y) = (
@@ -103,19 +105,20 @@ class FactoredKernels:
             )
             first, second = np.empty((len(x), n_rows, n_rows)), np.zeros((len(y), n_rows, n_rows))
             for variable, matrix in zip(x, first, strict=True):
-                np.subtract(shared, _squares(self._columns[variable], scale), out=matrix)
+                np.subtract(squares_of_z, _squares(self._columns[variable], scale), out=matrix)
                 regression.regress(np.exp(matrix, out=matrix))
             for variable, matrix in zip(y.tolist(), second, strict=True):
-                left = regression.left_of(self._factor(variable, scale))
+                left = regression.residual_of(self._factor(variable, scale))
                 dsyrk(1.0, left.T, c=matrix.T, trans=1, lower=1, overwrite_c=1)
             moments[:, tile] = _pairwise(first, second)[:, at_x, at_y]
         return moments
 
     def _factor(self, variable: int, scale: float) -> FloatMatrix:
-        """The centred factor of one variable's kernel matrix, shape (n, r)."""
+        """Returns the centred factor of one variable's kernel matrix, shape (n, r)."""
         column = self._columns[variable]
         return self._factors.get(
-            (variable, scale), lambda: centred_factor(np.exp(-_squares(column, scale)), LEFT_OUT)
+            (variable, scale),
+            lambda: centred_factor(np.exp(-_squares(column, scale)), CHOLESKY_TOLERANCE),
         )
 
 
@@ -124,7 +127,7 @@ V = TypeVar("V", bound="FloatMatrix | Regression")
 
 
 class Recent(Generic[K, V]):
-    """The values used last, as many as the memory holds.
+    """Caches the most recently used values, as many as the memory holds.
 
     Args:
         memory_bytes: Bound on them.
@@ -136,7 +139,7 @@ class Recent(Generic[K, V]):
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value of this key, made if it is not among them."""
+        """Returns the value of this key, computed if it is not cached."""
         if key in self._values:
             self._values.move_to_end(key)
             return self._values[key]
@@ -148,7 +151,7 @@ class Recent(Generic[K, V]):
 
 
 def _squares(column: FloatVector, scale: float) -> FloatMatrix:
-    """Half the scaled squared distances of all rows in one variable, shape (n, n)."""
+    """Computes (x_i - x_j)^2 scale / 2 of all pairs of rows, shape (n, n)."""
     scaled = column * np.sqrt(0.5 * scale)
     squares: FloatMatrix = scaled[:, None] - scaled
     squares *= squares
@@ -156,7 +159,7 @@ def _squares(column: FloatVector, scale: float) -> FloatMatrix:
 
 
 def _pairwise(first: FloatMatrix, second: FloatMatrix) -> FloatMatrix:
-    """Moments of all pairs of symmetric matrices, (3, X, Y), in their memory; see `_sums`."""
+    """Computes the moments of all pairs of symmetric matrices, (3, X, Y), overwriting them."""
     products, diagonals = _sums(first, second)
     for matrices in (first, second):
         np.square(matrices, out=matrices)
@@ -165,9 +168,9 @@ def _pairwise(first: FloatMatrix, second: FloatMatrix) -> FloatMatrix:
 
 
 def _sums(first: FloatMatrix, second: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix]:
-    """Sums of the elementwise products of all pairs, and of their diagonals, shape (X, Y) each."""
+    """Computes the sums and the traces of the elementwise products of all pairs, shape (X, Y)."""
     x, y = (matrices.diagonal(axis1=1, axis2=2) for matrices in (first, second))
     diagonals = x @ y.T
-    # only upper triangles are looked at: the lower ones of the second are 0
+    # only upper triangles count: the lower ones of the second are 0
     by_row = first.transpose(1, 0, 2) @ second.transpose(1, 2, 0)  # faster than one long product
     return 2.0 * by_row.sum(axis=0) - diagonals, diagonals

@@ -1,8 +1,8 @@
-"""Moments of kernel tests from whole kernel matrices, in batches: for accelerators.
+"""Full kernel matrices give the moments of kernel tests in batches on an accelerator.
 
-A regressed matrix R K R belongs to a variable and a conditioning set, so all tests of a batch that
-share both share it. Products of many matrices at a time keep an accelerator busy; on a processor
-the factors of `kernel_factors` take a fraction of the steps, with the same outcomes.
+A residual matrix R K R belongs to a variable and a conditioning set, so all tests of a batch that
+share both share it. Products of many matrices at a time occupy an accelerator; on a CPU the factors
+of `kernel_factors` need a fraction of the operations, and p-values agree within 1e-6.
 
 Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
 """
@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from cipherdag.arrays import FloatMatrix, IndexArray
-from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SHARE_OF_Z, inverse_square_width, tiles
+from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SCALE_OF_Z, inverse_square_width, tiles
 
-PARTS_PER_MATRIX = 4  # a kernel matrix, and what is alive while it is made and multiplied
+PARTS_PER_MATRIX = 4  # a kernel matrix and the temporary ones of its computation
 
 
-class WholeKernels:
-    """Kernel tests over the columns of one table.
+class FullKernels:
+    """Computes kernel statistics over the columns of one table from full kernel matrices.
 
     Args:
         columns: Standardised, shape (k, n).
@@ -40,7 +40,7 @@ class WholeKernels:
 
 
 def _marginal(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatMatrix:
-    """Statistic, mean and variance of tests without Z, of which as many matrices fit."""
+    """Computes statistic, null mean and null variance of tests without Z, shape (3, B)."""
     n_rows = columns.shape[1]
     scale = inverse_square_width("marginal", n_rows)
     moments = np.empty((3, len(order)))
@@ -63,7 +63,7 @@ def _marginal(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatM
 
 
 def _conditional(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatMatrix:
-    """Statistic, mean and variance of tests given Z, of which as many matrices fit."""
+    """Computes statistic, null mean and null variance of tests given Z, shape (3, B)."""
     moments = np.empty((3, len(order)))
     for part in _parts(order, matrices):
         tests = order[part]
@@ -89,7 +89,7 @@ def _conditional(columns: torch.Tensor, order: IndexArray, matrices: int) -> Flo
 def _regressed(
     columns: torch.Tensor, sets: IndexArray, x: IndexArray, y: IndexArray
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The regressed matrices, (X, m, m) and (Y, m, m), of rows (variable, number of its set)."""
+    """Computes R K R of all pairs (variable, index of its set), (X, m, m) and (Y, m, m)."""
     n_rows = columns.shape[1]
     scale = inverse_square_width("conditional", n_rows) / sets.shape[1]
     distances = _squares(columns, sets)
@@ -98,26 +98,26 @@ def _regressed(
     residual = RIDGE * torch.cholesky_inverse(factor)
     del factor
 
-    def side(rows: IndexArray, share: float) -> torch.Tensor:
+    def side(rows: IndexArray, scale_of_z: float) -> torch.Tensor:
         of_set = torch.from_numpy(rows[:, 1]).to(columns.device)
         squares = _squares(columns, rows[:, :1])
-        if share:
-            squares += share * distances[of_set]
+        if scale_of_z:
+            squares += scale_of_z * distances[of_set]
         regression = residual[of_set]
         return regression @ _centred(_kernel(squares, scale)) @ regression
 
-    return side(x, SHARE_OF_Z**2), side(y, 0.0)
+    return side(x, SCALE_OF_Z**2), side(y, 0.0)
 
 
 def _moments(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Statistic, mean and variance of B pairs of matrices, shape (3, B)."""
+    """Computes statistic, null mean and null variance of B pairs of matrices, shape (3, B)."""
     product = first * second
     trace = product.diagonal(dim1=1, dim2=2).sum(1)
     return torch.stack([product.sum((1, 2)), trace, 2.0 * product.square().sum((1, 2))])
 
 
 def _squares(columns: torch.Tensor, variables: IndexArray) -> torch.Tensor:
-    """Squared distances of all rows in some variables, (G, l) of them, shape (G, m, m)."""
+    """Computes squared distances of all pairs of rows in sets of variables, (G, l): (G, m, m)."""
     positions = torch.from_numpy(variables).to(columns.device)
     total: torch.Tensor | None = None
     for position in positions.unbind(dim=1):
@@ -129,12 +129,12 @@ def _squares(columns: torch.Tensor, variables: IndexArray) -> torch.Tensor:
 
 
 def _kernel(squares: torch.Tensor, scale: float) -> torch.Tensor:
-    """Gaussian kernels from squared distances, in their place."""
+    """Computes Gaussian kernels from squared distances, overwriting them."""
     return squares.mul_(-0.5 * scale).exp_()
 
 
 def _centred(kernel: torch.Tensor) -> torch.Tensor:
-    """Symmetric matrices (G, m, m) with the means of rows and columns taken off, in their place."""
+    """Centres the rows and columns of symmetric matrices (G, m, m), overwriting them."""
     mean = kernel.mean(dim=2)
     kernel -= mean[:, None, :]
     kernel -= mean[:, :, None]
@@ -143,9 +143,9 @@ def _centred(kernel: torch.Tensor) -> torch.Tensor:
 
 
 def _parts(order: IndexArray, matrices: int) -> Iterator[IndexArray]:
-    """Tests in parts that need no more matrices than this; one test needs three."""
+    """Divides tests into parts that need no more matrices than this; one test needs three."""
     side = max(matrices // 3, 1)
-    # by conditioning set, then by blocks of x and y, so that few matrices are made twice
+    # by conditioning set, then by blocks of x and y, so that few matrices are computed twice
     blocks = [order[:, 1], order[:, 0], order[:, 1] // side, order[:, 0] // side]
     waiting: list[int] = []
     made: set[tuple[int, ...]] = set()

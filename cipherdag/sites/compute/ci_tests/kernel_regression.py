@@ -1,13 +1,13 @@
-"""Kernel ridge regression on Z, and what it leaves of kernel matrices; on a processor.
+"""Kernel ridge regression on Z gives the residuals of kernel matrices on a CPU.
 
-A kernel matrix of n rows in few variables has, up to rounding, far smaller a rank r than n: it is
-L L^T with L from a pivoted Cholesky decomposition, of shape (n, r). With the columns of L_z centred
+A kernel matrix of n rows in few variables has, up to rounding, a rank r far below n: it is L L^T
+with L from a pivoted Cholesky decomposition, of shape (n, r). With the columns of L_z centred
 and C C^T = L_z^T L_z + e I, the matrix Q of the columns of L_z C^-T and of 1 / sqrt(n) regresses
 and centres at once: R H = I - Q Q^T, with R = e (K_Z + e I)^-1 and the centring H. Then
 
     R H K H R = K - U Q^T - Q U^T,  U = K Q - Q (Q^T K Q) / 2,
 
-4 n r (n + r) steps instead of 4 n^3. Where r > n / 2 this does not pay, and R H is multiplied.
+4 n r (n + r) operations instead of 4 n^3. Where r > n / 2, R H itself is multiplied.
 
 Sources: Zhang, Peters, Janzing and Schoelkopf, UAI 2011 (the regression); Fine and Scheinberg,
 JMLR 2 (2001) (kernel matrices by pivoted Cholesky decomposition).
@@ -23,16 +23,16 @@ import numpy as np
 from cipherdag.arrays import FloatMatrix
 from cipherdag.sites.compute.ci_tests.kernels import RIDGE
 
-LEFT_OUT = 1e-11
-"""What a decomposition may leave of the diagonal of K_Z, whose elements are 1."""
+CHOLESKY_TOLERANCE = 1e-11
+"""Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
 WORTHWHILE = 0.5
-"""Largest r / n of a factor that is used."""
+"""Largest r / n for which the low-rank regression is used."""
 STRIPS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class FactoredRegression:
-    """Regression by I - Q Q^T.
+    """A low-rank regression computes residuals by I - Q Q^T.
 
     Attributes:
         explained: Q, shape (n, r + 1).
@@ -42,11 +42,11 @@ class FactoredRegression:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """The number of bytes of its matrix."""
         return self.explained.nbytes
 
     def regress(self, kernel: FloatMatrix) -> None:
-        """Put what is left of a kernel matrix in the place of its upper triangle."""
+        """Replaces the upper triangle of a kernel matrix K by that of R H K H R."""
         from scipy.linalg.blas import dsyr2k
 
         left = kernel @ self.explained
@@ -54,14 +54,14 @@ class FactoredRegression:
         transposed = self.explained.T
         dsyr2k(-1.0, left.T, transposed, 1.0, kernel.T, trans=1, lower=1, overwrite_c=1)
 
-    def left_of(self, factor: FloatMatrix) -> FloatMatrix:
-        """What is left of a factor (n, r) of a kernel matrix: a factor of what is left of that."""
+    def residual_of(self, factor: FloatMatrix) -> FloatMatrix:
+        """Computes R H F of a factor F, (n, r), of K: the residual R H K H R is its Gram matrix."""
         return factor - self.explained @ (self.explained.T @ factor)
 
 
 @dataclass(frozen=True, slots=True)
-class WholeRegression:
-    """Regression by the matrix itself.
+class FullRegression:
+    """A full-rank regression computes residuals by the matrix R H.
 
     Attributes:
         residual: R H, symmetric, shape (n, n).
@@ -71,43 +71,43 @@ class WholeRegression:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """The number of bytes of its matrix."""
         return self.residual.nbytes
 
     def regress(self, kernel: FloatMatrix) -> None:
-        """Put what is left of a kernel matrix in the place of its upper triangle."""
+        """Replaces the upper triangle of a kernel matrix K by that of R H K H R."""
         n_rows = len(kernel)
         half = kernel @ self.residual
         for start, stop in pairwise(n_rows * strip // STRIPS for strip in range(STRIPS + 1)):
             kernel[start:stop, start:] = self.residual[start:stop] @ half[:, start:]
 
-    def left_of(self, factor: FloatMatrix) -> FloatMatrix:
-        """What is left of a factor (n, r) of a kernel matrix: a factor of what is left of that."""
+    def residual_of(self, factor: FloatMatrix) -> FloatMatrix:
+        """Computes R H F of a factor F, (n, r), of K: the residual R H K H R is its Gram matrix."""
         return self.residual @ factor
 
 
-Regression = FactoredRegression | WholeRegression
+Regression = FactoredRegression | FullRegression
 
 
 def regression_on(exponent: FloatMatrix) -> Regression:
-    """The regression on Z of kernel matrix exp(exponent), shape (n, n)."""
+    """Makes the regression on Z, whose kernel matrix is exp(exponent), shape (n, n)."""
     n_rows = len(exponent)
-    factor = centred_factor(np.exp(exponent), LEFT_OUT)
+    factor = centred_factor(np.exp(exponent), CHOLESKY_TOLERANCE)
     if factor.shape[1] <= WORTHWHILE * n_rows:
         return FactoredRegression(_explained(factor))
-    return WholeRegression(_residual(np.exp(exponent)))
+    return FullRegression(_residual(np.exp(exponent)))
 
 
-def centred_factor(kernel: FloatMatrix, left_out: float) -> FloatMatrix:
-    """L of shape (n, r) with L L^T the centred kernel matrix, whose memory it takes.
+def centred_factor(kernel: FloatMatrix, tolerance: float) -> FloatMatrix:
+    """Decomposes a kernel matrix into L L^T, L of shape (n, r) centred, overwriting it.
 
     Args:
         kernel: Positive semi-definite with a diagonal of 1, shape (n, n).
-        left_out: Largest element that may be left of the diagonal.
+        tolerance: Largest diagonal element that may be neglected.
     """
     from scipy.linalg.lapack import dpstrf
 
-    packed, pivots, rank, _ = dpstrf(kernel.T, tol=left_out, lower=1, overwrite_a=1)
+    packed, pivots, rank, _ = dpstrf(kernel.T, tol=tolerance, lower=1, overwrite_a=1)
     factor = np.empty((len(kernel), rank))
     factor[pivots - 1] = np.tril(packed[:, :rank])
     factor -= factor.mean(axis=0)
@@ -115,7 +115,7 @@ def centred_factor(kernel: FloatMatrix, left_out: float) -> FloatMatrix:
 
 
 def _explained(factor: FloatMatrix) -> FloatMatrix:
-    """Q from the centred factor of K_Z, (n, r), in shape (n, r + 1)."""
+    """Computes Q, shape (n, r + 1), from the centred factor of K_Z, shape (n, r)."""
     from scipy.linalg import cholesky
     from scipy.linalg.blas import dtrsm
 
@@ -129,7 +129,7 @@ def _explained(factor: FloatMatrix) -> FloatMatrix:
 
 
 def _residual(kernel: FloatMatrix) -> FloatMatrix:
-    """R H from K_Z, whose memory it takes."""
+    """Computes R H = e (H K_Z H + e I)^-1 - 1 1^T / n from K_Z, overwriting it."""
     from scipy.linalg import cholesky
     from scipy.linalg.lapack import dpotri
 

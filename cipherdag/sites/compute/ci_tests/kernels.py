@@ -1,6 +1,6 @@
-"""What both ways to compute kernel tests share: the authors' choices, and blocks of tests.
+"""Both computations of kernel tests use these bandwidths, this ridge, and blocks of tests.
 
-Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011, and the authors' own code.
+Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011, and the authors' program.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from cipherdag.arrays import FloatMatrix, IndexArray
 
 RIDGE = 1e-3
 """e of the kernel ridge regression on Z."""
-SHARE_OF_Z = 0.5
-"""Z enters the kernel of x and Z multiplied by it."""
+SCALE_OF_Z = 0.5
+"""Factor of Z in the kernel of x and Z together."""
 WIDTHS = {"marginal": (0.8, 0.5, 0.3), "conditional": (1.2, 0.7, 0.4)}
-"""Kernel widths in standard deviations for fewer than 200, fewer than 1200, and more rows."""
+"""Bandwidths in standard deviations for fewer than 200, fewer than 1200, and more rows."""
 WIDTH_ROWS = (200, 1200)
 
 
 class KernelMoments(Protocol):
-    """What the statistics of kernel tests over one table are, and are expected to be."""
+    """Kernel matrices of one table give the statistics of tests and their null moments."""
 
     def moments(self, order: IndexArray) -> FloatMatrix:
-        """Statistics, and their means and variances under independence, shape (3, B).
+        """Computes statistics and their means and variances under independence, shape (3, B).
 
         Args:
             order: Tests (x, y, z1, ..., zl) of the table's columns, shape (B, 2 + l).
@@ -33,12 +33,12 @@ class KernelMoments(Protocol):
 
 
 def inverse_square_width(kind: Literal["marginal", "conditional"], n_rows: int) -> float:
-    """1 / w^2 of tests over so many rows."""
+    """Returns 1 / w^2, w the kernel bandwidth of tests over so many rows."""
     return float(WIDTHS[kind][int(np.searchsorted(WIDTH_ROWS, n_rows, side="right"))] ** -2)
 
 
 def tiles(pairs: IndexArray, side: int) -> Iterator[IndexArray]:
-    """Places of pairs (x, y), shape (B, 2), by blocks of at most so many x and so many y."""
+    """Divides pairs (x, y), shape (B, 2), into blocks of at most so many x and so many y."""
     _, tile = np.unique(pairs // max(side, 1), axis=0, return_inverse=True)
     tile = tile.ravel()
     for number in range(int(tile.max()) + 1):

@@ -1,4 +1,4 @@
-"""The likelihood-ratio test of conditional independence on numbers and 0/1 columns together.
+"""Likelihood ratios test the conditional independence of continuous and binary variables.
 
 Sums over rows are taken test by test, so an outcome does not depend on the other tests of its
 batch or on how much memory there is.
@@ -31,23 +31,22 @@ from cipherdag.statistics.threads import threads_for
 
 LARGEST_LOGIT = 30.0
 ITERATIONS = 50
-CONVERGED = 1e-7  # a Newton step that gains so little leaves about its square
+CONVERGED = 1e-7  # after a Newton step of so small a gain, the remaining gain is about its square
 RIDGE = 1e-9
-# of a variable the rest of which is a smaller share of it than this nothing can be said
 BYTES_PER_ELEMENT = 48
 CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
 
 
 @computes("likelihood-ratio")
 class LikelihoodRatioTest(CachedCITest):
-    """Likelihood-ratio test of nested regressions over one site's numbers and 0/1 columns.
+    """Likelihood ratios of nested regressions test one site's continuous and binary columns.
 
     Of the two variables of a test, one is regressed on the conditioning set and once more with the
     other variable added: the one that is 0/1 by a logistic model (the one with the smaller position
     if both are), by a linear Gaussian model if neither is. Twice the gain in log likelihood is
-    chi-square with one degree of freedom under independence. With two 0/1 variables and no
-    condition it is G2; with two numbers it is -n ln(1 - r**2), r the partial correlation. It is
-    the dependence of the evidence as well.
+    chi-square with one degree of freedom under independence. With two 0/1 variables and an empty
+    set it is G2; with two numbers it is -n ln(1 - r**2), r the partial correlation. It is the
+    dependence of the evidence as well.
 
     A test is not done, so that its p-value is NaN, if there are fewer than 5 rows (for a logistic
     model: rows of the rarer value) per coefficient, or if either variable is a linear combination
@@ -140,13 +139,13 @@ class LikelihoodRatioTest(CachedCITest):
             positive = (weight * y).sum(dim=1)
             scarce = torch.minimum(positive, rows - positive)
         done = scarce >= FEWEST_PER_COEFFICIENT * len(columns)
-        done &= _rest(small, columns[-1], weight) > LEAST_REST
+        done &= _unexplained(small, columns[-1], weight) > LEAST_REST
         first, which = self._shared(response, given)
         smaller = small[first], y[first], weight[first]
-        done &= (_rest(*smaller) > LEAST_REST)[which]
+        done &= (_unexplained(*smaller) > LEAST_REST)[which]
         if logistic:
             before, logits = _logistic_loss(*smaller, torch.zeros_like(smaller[1]))
-            # nearly fitted already: what is added seldom says much
+            # starts near its maximum: the added variable seldom explains much
             after, _ = _logistic_loss(large, y, weight, logits[which])
         else:
             before, after = _linear_loss(*smaller), _linear_loss(large, y, weight)
@@ -159,7 +158,7 @@ class LikelihoodRatioTest(CachedCITest):
         return outcomes
 
     def _shared(self, response: IndexArray, given: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
-        """One test for every distinct smaller model, and which of them is each test's."""
+        """Finds the distinct smaller models: one test of each, and the index of every test's."""
         first = which = np.arange(len(response))
         if self._complete:
             models = np.column_stack([response, given])
@@ -173,7 +172,7 @@ class LikelihoodRatioTest(CachedCITest):
 def _standard(
     values: NDArray[np.float64], missing: NDArray[np.bool_], binary: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Columns of mean 0 and deviation 1, 0 where missing, shape (p, n); 0/1 columns as they are."""
+    """Standardises continuous columns, shape (p, n), with 0 where missing; binary ones stay."""
     filled = np.where(missing, 0.0, values)
     rows = np.maximum((~missing).sum(axis=0), 1)
     mean = np.where(binary, 0.0, filled.sum(axis=0) / rows)
@@ -184,7 +183,7 @@ def _standard(
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Products of matrices one by one, (B, i, j) by (B, j, k)."""
+    """Multiplies matrices one by one, (B, i, j) by (B, j, k)."""
     if left.device.type == "cuda":
         return left @ right
     # one product per test: a product of many tests may sum in another order than one test's
@@ -192,7 +191,7 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def _solve(design: torch.Tensor, weight: torch.Tensor, moments: torch.Tensor) -> torch.Tensor:
-    """Solve (D W D') b = D m for every test: D (B, k, n), diagonal of W and m (B, n), b (B, k)."""
+    """Solves (D W D') b = D m for every test: D (B, k, n), diagonal of W and m (B, n), b (B, k)."""
     gram = _product(design * weight[:, None], design.transpose(1, 2))
     size = gram.diagonal(dim1=1, dim2=2)
     size += RIDGE * size.amax(dim=1, keepdim=True) + torch.finfo(size.dtype).tiny
@@ -201,26 +200,26 @@ def _solve(design: torch.Tensor, weight: torch.Tensor, moments: torch.Tensor) ->
 
 
 def _combine(coefficients: torch.Tensor, design: torch.Tensor) -> torch.Tensor:
-    """The linear combination of the design's rows for every test, shape (B, n)."""
+    """Computes the linear predictor of every test, shape (B, n)."""
     return _product(coefficients[:, None], design)[:, 0]
 
 
 def _linear_residual(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Sum of squared residuals of every test, shape (B,)."""
-    rest = y - _combine(_solve(design, weight, weight * y), design)
-    return (weight * rest * rest).sum(dim=1)
+    """Computes the weighted residual sum of squares of every test, shape (B,)."""
+    residual = y - _combine(_solve(design, weight, weight * y), design)
+    return (weight * residual * residual).sum(dim=1)
 
 
-def _rest(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Share of the squares of y that the design leaves, shape (B,)."""
+def _unexplained(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Computes 1 - R^2 of the regression of y on the design, shape (B,)."""
     squares = (weight * y * y).sum(dim=1)
     return _linear_residual(design, y, weight) / squares.clamp(min=torch.finfo(y.dtype).tiny)
 
 
 def _linear_loss(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Twice the negative log likelihood of a linear Gaussian model, up to a constant."""
+    """Computes minus twice the log likelihood of a linear Gaussian model, up to a constant."""
     squares = (weight * y * y).sum(dim=1)
-    # of a perfect fit rounding is left
+    # bounds the residual of a perfect fit, which is rounding
     least = torch.finfo(squares.dtype).eps * squares
     residual = torch.maximum(_linear_residual(design, y, weight), least)
     return weight.sum(dim=1) * torch.log(residual.clamp_(min=torch.finfo(y.dtype).tiny))
@@ -229,7 +228,7 @@ def _linear_loss(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) ->
 def _logistic_loss(
     design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Twice the negative log likelihood of a logistic model at its maximum, and the logits there.
+    """Fits a logistic model: minus twice its maximal log likelihood, and the logits there.
 
     Newton's method from ``logits``, a combination of the design's rows; shapes (B,) and (B, n).
     Where the design separates the two values (y is 0 or 1) the coefficients have no maximum, but
@@ -244,7 +243,7 @@ def _logistic_loss(
     )
     for _ in range(ITERATIONS):
         proposed, new, missed = _newton_step(design, sign, weight, logits, loss, error)
-        # what has finished takes no further step, whichever other tests go on beside it
+        # converged tests take no further step, whichever other tests share the batch
         gained = improving & (new < loss)
         least[active[gained]], best[active[gained]] = new[gained], proposed[gained]
         improving &= loss - new > CONVERGED * (1.0 + loss)
@@ -271,25 +270,25 @@ def _newton_step(
     loss: torch.Tensor,
     error: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The next logits, shape (B, n), with their loss, shape (B,), and errors, shape (B, n)."""
+    """Takes a damped Newton step to logits (B, n), their loss (B,), and their errors (B, n)."""
     weighted = weight * error
-    move = _combine(_solve(design, weighted * (1.0 - error), sign * weighted), design)
-    share = torch.ones_like(loss)
+    direction = _combine(_solve(design, weighted * (1.0 - error), sign * weighted), design)
+    step = torch.ones_like(loss)
     for _ in range(HALVINGS):
-        proposed = (logits + share[:, None] * move).clamp_(-LARGEST_LOGIT, LARGEST_LOGIT)
+        proposed = (logits + step[:, None] * direction).clamp_(-LARGEST_LOGIT, LARGEST_LOGIT)
         new, missed = _deviance(proposed, sign, weight)
         # at the maximum rounding decides whether a step gains
         worse = new - loss > CONVERGED * (1.0 + loss)
         if not worse.any():
             break
-        share = torch.where(worse, share / 2.0, share)
+        step = torch.where(worse, step / 2.0, step)
     return proposed, new, missed
 
 
 def _deviance(
     logits: torch.Tensor, sign: torch.Tensor, weight: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Loss, shape (B,), and the probability given to the wrong value, shape (B, n).
+    """Computes the deviance, shape (B,), and the probability of the other value, shape (B, n).
 
     The sign is 1 where the value is 1, and -1 where it is 0; logits are at most 30 in magnitude.
     """

@@ -1,4 +1,4 @@
-"""The likelihood-ratio test of nested regressions over one site's columns of any type."""
+"""Likelihood ratios of nested regressions test the columns of one site, whatever their types."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from cipherdag.statistics.regression_models import Regression, nested_models, to
 
 @computes("regression", "regression-interactions")
 class RegressionTest(CachedCITest):
-    """Likelihood-ratio test of nested regressions over one site's columns of any type.
+    """Likelihood ratios of nested regressions test the conditional independence of any columns.
 
-    As `likelihood_ratio` says, with the statistic as dependence. Rows with a missing value in one
-    of a test's variables are left out of that test. One with more than 4096 coefficients is not
-    done: it has no row.
+    `likelihood_ratio` defines the statistic, which is the dependence, too. Rows with a missing
+    value in one of a test's variables are left out of that test. A test with more than 4096
+    coefficients is not done: its number of rows is 0.
 
     Args:
         categories: Number of categories of every variable, 0 for a continuous one.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         ordered: Variables with three or more categories in an order.
-        interactions: Whether the variables that are conditioned on interact.
+        interactions: Whether the variables of the conditioning set interact.
         fewest: Rows per coefficient below which a test is not done.
     """
 
@@ -94,7 +94,7 @@ class RegressionTest(CachedCITest):
         return outcomes
 
     def _fit(self, model: Regression) -> tuple[Fit, int]:
-        """The regression at its maximum, and its rows; cached, as tests share smaller models."""
+        """Fits a regression and counts its rows; cached, because tests share smaller models."""
         if model not in self._fits:
             categories = self._categories[model.response]
             step = partial(whole_step, self._expand, model, categories=categories)
@@ -103,7 +103,7 @@ class RegressionTest(CachedCITest):
         return self._fits[model]
 
     def _near(self, model: Regression) -> Fit | None:
-        """The fit without the last predictor, whatever was fitted before; None over other rows."""
+        """Returns the fit without the last predictor to start from; None if its rows are others."""
         used = (model.response, *model.predictors, *model.complete_in)
         discrete = self._categories[model.response] > 0
         if not discrete or not model.predictors or model.crossed or self._expand.incomplete(used):

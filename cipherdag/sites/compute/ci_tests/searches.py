@@ -1,4 +1,4 @@
-"""A site's steps of FedPC: a layer of the skeleton search, and the search for separating sets.
+"""A site of FedPC computes a layer of the skeleton search and searches for separating sets.
 
 Source: FedPC, section 3.2.1, phase 1, and section 3.2.2; Colombo and Maathuis
 (2014) for the order-independent form.
@@ -27,7 +27,7 @@ PART = 512
 
 @dataclass(frozen=True, slots=True)
 class LayerOutcome:
-    """What a layer's tests say of the edges at its start.
+    """A layer's tests remove edges, and may have been possible for some edges only.
 
     Attributes:
         remaining: Symmetric adjacency, shape (p, p), without the edges that a test removes.
@@ -39,7 +39,7 @@ class LayerOutcome:
 
 
 def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> LayerOutcome:
-    """The skeleton after one layer in which all neighbourhoods are those of the layer's start.
+    """Tests one layer of PC-stable, whose neighbourhoods are those at the layer's start.
 
     Args:
         test: Test over the site's data.
@@ -71,7 +71,7 @@ def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float
 
 
 def _directions(skeleton: BoolMatrix, layer: int) -> list[tuple[int, int]]:
-    """Ordered pairs (x, y) whose conditioning sets come from the neighbours of x."""
+    """Lists ordered pairs (x, y) whose conditioning sets come from the neighbours of x."""
     degree = skeleton.sum(axis=1)
     x, y = np.nonzero(skeleton)
     wanted = (degree[x] > layer) if layer else (x < y)
@@ -81,7 +81,7 @@ def _directions(skeleton: BoolMatrix, layer: int) -> list[tuple[int, int]]:
 def _batches(
     skeleton: BoolMatrix, pending: list[tuple[int, int]], layer: int, start: int, stop: int
 ) -> Iterator[tuple[IndexArray, IndexArray, IndexArray]]:
-    """The tests number ``start`` to ``stop`` of every pending pair, in batches of about BATCH."""
+    """Yields tests ``start`` to ``stop`` of every pending pair, in batches of about BATCH."""
     neighbours = [np.flatnonzero(row) for row in skeleton]
     choices: dict[int, IndexArray] = {}
     xs: list[int] = []
@@ -112,7 +112,7 @@ def _stack(
 
 
 def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
-    """What is kept; as `stable_layer`, but removed edges leave the neighbourhoods at once.
+    """Returns the skeleton after a layer of the original PC, which updates neighbourhoods at once.
 
     Pairs (x, y) are visited with y ascending and x ascending within it; conditioning sets come
     from the current neighbours of y in lexicographic order (the original FedPC code). The outcome
@@ -130,14 +130,14 @@ def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: f
 
 
 class _Outcomes:
-    """Whether x and y are independent given a set, for all x, y and sets tested so far."""
+    """Caches the decisions of the tests of x and y given sets."""
 
     def __init__(self, test: CITest, alpha: float) -> None:
         self._test, self._alpha = test, alpha
         self._independent: dict[tuple[int, ...], bool] = {}
 
     def speculate(self, neighbours: IndexArray, y: int, layer: int) -> None:
-        """Test all sets from the neighbours of y in one batch: later removals only need fewer."""
+        """Tests all sets from the neighbours of y in one batch: later removals need only fewer."""
         degree = neighbours.size
         if degree <= layer or degree * math.comb(degree - 1, layer) > SPECULATION:
             return
@@ -146,7 +146,7 @@ class _Outcomes:
         self._learn(*_stack(neighbours.tolist(), [y] * degree, sets))
 
     def separable(self, x: int, y: int, pool: IndexArray, layer: int) -> bool:
-        """Whether a set from the pool separates x and y."""
+        """Decides whether a set from the pool separates x and y."""
         sets = pool[subsets(pool.size, layer)]
         for given in np.array_split(sets, math.ceil(len(sets) / PART) or 1):
             tests = [(x, y, *row) for row in given.tolist()]
@@ -165,7 +165,7 @@ class _Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class BestSeparators:
-    """The best candidate of every pair, arrays of shape (G,).
+    """Every pair has a best candidate separating set; arrays of shape (G,).
 
     Attributes:
         score: ``1 + floor(measure * 2**grid_bits)`` of the best independent candidate, 0 if none.
@@ -178,7 +178,7 @@ class BestSeparators:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Tests of one conditioning size; ``group`` and ``index`` say which candidate each is."""
+    """A batch holds candidates of one conditioning size, ``index`` of the pair ``group`` each."""
 
     group: IndexArray
     index: IndexArray
@@ -186,7 +186,7 @@ class _Batch:
 
 
 def best_separators(test: CITest, search: SeparatorSearch) -> BestSeparators:
-    """The site's best candidate separating set of every pair; rows never leave it."""
+    """Finds the site's best candidate separating set of every pair; rows never leave the site."""
     candidates = search.candidates()
     pairs = search.pair_array()
     score = np.zeros(search.n_groups, dtype=np.int64)
@@ -207,7 +207,7 @@ def best_separators(test: CITest, search: SeparatorSearch) -> BestSeparators:
 
 
 def grid_scores(evidence: CITestResult, search: SeparatorSearch) -> IndexArray:
-    """Scores on the public grid, shape (B,): 0 unless independent, which NaN never is."""
+    """Rounds scores to the public grid, shape (B,): 0 unless independent, which NaN never is."""
     measure = evidence.p_value
     if search.measure == "correlation":
         correlated = np.isnan(evidence.dof)
@@ -219,7 +219,7 @@ def grid_scores(evidence: CITestResult, search: SeparatorSearch) -> IndexArray:
 
 
 def _candidate_batches(candidates: Candidates, n_groups: int) -> Iterator[_Batch]:
-    """All candidates of all pairs by size, in batches of at most BATCH tests."""
+    """Yields all candidates of all pairs by size, in batches of about BATCH tests."""
     before = np.zeros(n_groups, dtype=np.int64)
     sizes = [candidates.sizes(group) for group in range(n_groups)]
     for size in range(max((len(each) for each in sizes), default=0)):
@@ -249,7 +249,7 @@ def _join(parts: list[_Batch]) -> _Batch:
 
 
 def candidate_scores(test: CITest, question: CandidateScores) -> NDArray[np.float64]:
-    """The answer to `CandidateScores`: votes, or all n p followed by all n."""
+    """Answers `CandidateScores`: by votes, or by all n p followed by all n."""
     search = question.search
     candidates = search.candidates()
     pairs = search.pair_array()
@@ -274,7 +274,7 @@ def candidate_scores(test: CITest, question: CandidateScores) -> NDArray[np.floa
 def _slice(
     candidates: Candidates, group: int, start: int, count: int
 ) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """The candidates number ``start`` to ``start + count`` of a pair: their indices and sets."""
+    """Yields indices and sets of the candidates ``start`` to ``start + count`` of a pair."""
     before = 0
     for size in candidates.sizes(group):
         given = candidates.sets(group, size)

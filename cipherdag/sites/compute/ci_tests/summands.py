@@ -1,4 +1,4 @@
-"""A site's summands of combined and weighted evidence: what its tests add over all sites."""
+"""A site's tests give the summands that meta-analysis adds over all sites."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LARGEST_P = 1.0 - 2.0**-53
 def combined_evidence(
     test: CITest, question: CombinedEvidence, levels: IndexArray | None
 ) -> FloatVector:
-    """The answer to `CombinedEvidence`.
+    """Answers `CombinedEvidence`: the summands of a combination of statistics or p-values.
 
     Args:
         test: Test over the site's data.
-        question: Which triplets, and what is added.
+        question: Triplets, and the combination.
         levels: Levels of every variable at the site, shape (p,), if it tests tables.
     """
     parts = [_values(test, rows.astype(np.int64), question, levels) for rows in question.rows()]
@@ -35,7 +35,7 @@ def combined_evidence(
 def _values(
     test: CITest, rows: IndexArray, question: CombinedEvidence, levels: IndexArray | None
 ) -> tuple[list[FloatVector], bool]:
-    """The site's summands of triplets (x, y, s1, ..., sl), and whether statistics have a sign."""
+    """Computes the summands of triplets (x, y, s1, ..., sl); statistics may have a sign."""
     outcome = test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
     done = ~np.isnan(outcome.p_value)
     if question.combination == "weighted_p":
@@ -59,7 +59,7 @@ def _values(
 def _summands(
     outcome: CITestResult, question: CombinedEvidence, size: int, *, signed: bool
 ) -> tuple[FloatVector, FloatVector]:
-    """What is added and its weight, shape (B,) each; without meaning where not done."""
+    """Computes summands and their weights, shape (B,) each; arbitrary where tests are not done."""
     if question.combination == "statistic":
         if signed:
             return outcome.statistic**2, np.ones(len(outcome.rows))
@@ -77,7 +77,7 @@ def _summands(
 
 
 def weighted_evidence(test: CITest, question: WeightedEvidence) -> FloatVector:
-    """The answer to `WeightedEvidence`: n p of all triplets, n r of those with empty S, all n.
+    """Answers `WeightedEvidence`: n p of all triplets, n r of those with empty S, and all n.
 
     A triplet whose test is unreliable weighs nothing: its values are 0 in every segment.
     """

@@ -1,1 +1,1 @@
-"""Contingency tables of a site's discrete columns."""
+"""Contingency tables of a site's discrete columns are counted here."""

@@ -1,9 +1,8 @@
-"""Contingency counts of small tables, by bits: 64 rows at a time.
+"""Bitmaps of levels count the cells of small contingency tables, 64 rows at a time.
 
-Every level of a variable is a bitmap of the rows that have it. The rows of a cell are what the
-bitmaps of its levels have in common, and those of its configuration are made once for all cells
-that go on from it. On a processor it is many times as fast as adding up row by row, as long as a
-table has few cells.
+Every level of a variable is a bitmap of the rows that have it. The rows of a cell are the
+intersection of the bitmaps of its levels, and that of a configuration is computed once for all its
+cells. On a CPU it is many times as fast as counting row by row, as long as a table has few cells.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ Words = NDArray[np.uint64]
 
 ROWS_PER_WORD = 64
 MOST_LEVELS = 32
-"""Of a variable: with more, bitmaps would take more memory than its codes do."""
+"""Levels of a variable: with more, bitmaps would take more memory than its codes do."""
 CHUNK_WORDS = 2**16
-"""Of the cells' bitmaps at a time, so that they stay in the processor's cache."""
+"""Words of the cells' bitmaps at a time, so that they fit the processor's cache."""
 BLOCK_WORDS = 256
-"""Of one bitmap at a time, at least, where it is longer."""
-# measured: what a cell costs beside its words, and what a row of codes costs, in words
+"""Fewest words of one bitmap at a time, where it is longer."""
+# measured, in words: the fixed cost of a cell, and the cost of a row of codes
 WORDS_PER_CELL = 40
 WORDS_PER_ROW = 1.4
 WORDS_PER_ROW_OF_MANY = 0.7
-"""Where a table's rows are so many that they are joined block by block."""
+"""The same where a table has so many rows that they are joined by blocks."""
 AVAILABLE = hasattr(np, "bitwise_count")
 """From numpy 2 on."""
 
 
 class Bitmaps:
-    """The levels of one data set as bits; those of a variable are made when it is first counted.
+    """Every level of a variable is a bitmap of its rows, made when the variable is first counted.
 
     Args:
         columns: Codes, negative where missing, shape (p, n).
         levels: Levels of every variable, shape (p,).
-        words_per_row: What a row costs otherwise.
+        words_per_row: Cost of a row if tables are counted by codes.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Bitmaps:
     ) -> None:
         self._columns = columns
         self._levels = np.where(levels <= MOST_LEVELS, levels, 0)
-        # in front of all stands a bitmap of no row, for levels that only padding has
+        # the first bitmap has no row: it serves the levels of padding
         self._first = np.cumsum(self._levels) - self._levels + 1
         self._made = np.zeros(len(levels), dtype=bool)
         rows = columns.shape[1]
@@ -60,16 +59,16 @@ class Bitmaps:
         self._most_cells = min(most, CHUNK_WORDS // BLOCK_WORDS)
 
     def faster(self, digits: IndexArray, bases: IndexArray) -> NDArray[np.bool_]:
-        """Which tables are counted faster here than by codes, shape (B,); see `counts`."""
+        """Estimates which tables bitmaps count faster than codes, shape (B,); see `counts`."""
         few = bases.prod(axis=0) <= self._most_cells
         return np.asarray(few & (self._levels[digits] > 0).all(axis=0))
 
     def counts(self, digits: IndexArray, bases: IndexArray) -> IndexArray:
-        """Counts of B tables, one after the other; the last digit is fastest.
+        """Counts B tables, one after the other; the last digit is fastest.
 
         Args:
             digits: The variable of every digit, shape (k, B).
-            bases: How many values every digit has, shape (k, B); those that are no level have no
+            bases: Number of values of every digit, shape (k, B); those that are no level have no
                 row.
         """
         for variable in np.unique(digits[~self._made[digits]]).tolist():
@@ -89,7 +88,7 @@ class Bitmaps:
         self._made[variable] = True
 
     def _chunk(self, digits: IndexArray, bases: IndexArray) -> IndexArray:
-        """As `counts`, at once."""
+        """Counts as `counts`, all tables at once."""
         steps, table = [], np.arange(digits.shape[1])
         for variables, sides in zip(digits, bases, strict=True):
             repeats = sides[table]
@@ -106,7 +105,7 @@ class Bitmaps:
 
 
 def _rows_in_common(words: Words, steps: list[tuple[IndexArray, IndexArray]]) -> IndexArray:
-    """How many bits the bitmaps on the way to every cell of the last step have in common."""
+    """Counts the bits that the bitmaps of every cell of the last step have in common."""
     (_, bitmap), *rest = steps
     common = words[bitmap]
     for parent, bitmap in rest:

@@ -1,8 +1,7 @@
-"""Contingency counts of many small sets of discrete variables at once.
+"""Counts the contingency tables of many small sets of discrete variables at once.
 
-All counts are integers and come out the same whichever way they are taken: by bitmaps where a
-table has few cells, by one-hot matrix products, by packed mixed-radix codes, or by sorting where it
-has far more cells than rows.
+All counts are integers and do not depend on the method: bitmaps where a table has few cells,
+one-hot matrix products, packed mixed-radix codes, or sorting where it has far more cells than rows.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from cipherdag.statistics.contingency import SparseTable, TableShape
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
 MAX_CODE = 2**31 - 1
-PIECE_CELLS = 2**20  # counted before they are looked at
+PIECE_CELLS = 2**20  # counted at a time
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
 # another at every small step are slower, and many times so where several sites share a machine
 CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**27}
@@ -37,11 +36,11 @@ WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Counts of all pairs of levels of some variables, as blocks of one matrix.
+    """The counts of all pairs of levels of some variables are blocks of one matrix.
 
     Attributes:
         matrix: Shape (K + 1, K + 1), the last row and column zero.
-        first: Where each variable's levels start, shape (p,); meaningless for the others.
+        first: Index of each variable's first level, shape (p,); arbitrary for the others.
     """
 
     matrix: torch.Tensor
@@ -49,16 +48,16 @@ class PairCounts:
 
 
 class DiscreteColumns:
-    """The codes of one data set, column by column on a device.
+    """Stores the codes of one data set by columns on a device and counts their tables.
 
     Args:
         codes: Codes, shape (n, p); negative where missing.
-        device: Where to count.
-        memory_bytes: Bound on what counting needs at a time, unless one table needs more.
+        device: Device that counts.
+        memory_bytes: Bound on the memory of counting at a time, unless one table needs more.
         levels: Fewest levels of every variable, shape (p,).
 
     Attributes:
-        levels: Highest code + 1 of every variable, at least 1 or what was given, shape (p,).
+        levels: Highest code + 1 of every variable, at least 1 or the given number, shape (p,).
         n_rows: Number of rows, n.
     """
 
@@ -88,7 +87,7 @@ class DiscreteColumns:
             self._bitmaps = bitmaps.Bitmaps(columns, self.levels, cost)
 
     def complete_rows(self, positions: IndexArray) -> IndexArray:
-        """Number of rows without a missing value among some variables, shape (B,).
+        """Counts the rows without a missing value among some variables, shape (B,).
 
         Args:
             positions: The variables of every test, shape (B, k).
@@ -106,14 +105,14 @@ class DiscreteColumns:
         return rows
 
     def complete_codes(self, positions: IndexArray) -> IndexArray:
-        """Codes of the rows without a missing value among some variables, shape (n', k)."""
+        """Returns the codes of the rows without a missing value among some variables, (n', k)."""
         codes = self._columns[torch.from_numpy(positions).to(self.device)].cpu().numpy().T
         return codes[(codes >= 0).all(axis=1)].astype(np.int64)
 
     def tables(
         self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape
     ) -> torch.Tensor:
-        """Counts of B tables, shape (configurations, rows, columns, B).
+        """Counts B tables, shape (configurations, rows, columns, B).
 
         Args:
             x: Positions of the row variables, shape (B,).
@@ -129,7 +128,7 @@ class DiscreteColumns:
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
     def whole_tables(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
-        """Pieces of C sets, and the counts of their tables, one after the other.
+        """Yields slices of C sets with the counts of their tables, one after the other.
 
         Args:
             sets: Positions, shape (C, k), k at least 1; of a table the last variable is fastest.
@@ -143,9 +142,9 @@ class DiscreteColumns:
             yield piece, counts(sets[piece].T, bases[:, piece], cells[piece]).cpu().numpy()
 
     def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
-        """As `_counts`; tables of the same variables in several orders are counted in one of them.
+        """Counts as `_counts`, but tables of the same variables in several orders only once.
 
-        Tests of the same variables differ in which two are tested, given the others.
+        Tests of the same variables differ in the pair that is tested given the others.
         """
         order = np.argsort(digits, axis=0)
         sets, set_of = np.unique(
@@ -156,7 +155,7 @@ class DiscreteColumns:
         sides = self.levels[sets]
         sizes, set_of = sides.prod(axis=0), set_of.ravel()
         counted = self._counts(sets, sides, sizes)
-        # how far apart two values of a digit are in the order that is counted
+        # stride of a digit in the order that is counted
         steps = sizes // np.cumprod(sides, axis=0)
         steps = np.take_along_axis(steps[:, set_of], np.argsort(order, axis=0), axis=0)
         remainder = np.arange(cells.sum()) - np.repeat(np.cumsum(cells) - cells, cells)
@@ -167,7 +166,7 @@ class DiscreteColumns:
         return counted[torch.from_numpy(cell)]
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
-        """Counts of B tables, one after the other, of variables and bases per digit (k, B)."""
+        """Counts B tables, one after the other, of variables and bases per digit (k, B)."""
         if self._bitmaps is None or not (few := self._bitmaps.faster(digits, bases)).any():
             return self._by_codes(digits, bases, cells)
         counted = self._bitmaps.counts(digits[:, few], bases[:, few])
@@ -177,12 +176,12 @@ class DiscreteColumns:
         counts = np.zeros(cells.sum(), dtype=np.int64)
         within = np.arange(len(counts)) - np.repeat(np.cumsum(cells) - cells, cells)
         counts[np.repeat(few, cells) & (within < np.repeat(used, cells))] = counted
-        rest = self._by_codes(digits[:, ~few], bases[:, ~few], cells[~few])
-        counts[np.repeat(~few, cells)] = rest.numpy()
+        by_codes = self._by_codes(digits[:, ~few], bases[:, ~few], cells[~few])
+        counts[np.repeat(~few, cells)] = by_codes.numpy()
         return torch.from_numpy(counts)
 
     def _by_codes(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
-        """As `_counts`, row by row."""
+        """Counts as `_counts`, by the joint code of every row."""
         if self._many:
             return self._one_by_one(digits, bases, cells)
         of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
@@ -190,7 +189,7 @@ class DiscreteColumns:
         parts = []
         start = 0
         while start < len(cells):
-            # as many tables as one index can tell apart
+            # as many tables as one int32 index can address
             fitting = int(np.searchsorted(np.cumsum(cells[start : start + chunk] + 1), MAX_CODE))
             stop = start + max(fitting, 1)
             part = slice(start, stop)
@@ -199,7 +198,7 @@ class DiscreteColumns:
         return torch.cat(parts) if parts else of_digit.new_zeros(0)
 
     def _one_by_one(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
-        """As `_by_codes`, of tables that have many rows each."""
+        """Counts as `_by_codes`, one table at a time, for many rows."""
         columns = self._columns.numpy()
         observed = None if self._words is None else self._words.numpy().view(np.uint8)
         counts = [
@@ -209,12 +208,12 @@ class DiscreteColumns:
         return torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *counts]))
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
-        """How many tests to treat at a time that need this many elements each."""
+        """Returns how many tests of so many elements each are computed at a time."""
         most = min(CHUNK_ELEMENTS[self.device.type], self._memory // bytes_per_element)
         return max(most // max(elements, 1), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:
-        """Counts of all pairs of levels from one product of one-hot codes.
+        """Counts all pairs of levels by one product of one-hot codes.
 
         Args:
             variables: Distinct positions.
@@ -240,22 +239,22 @@ class DiscreteColumns:
     def tables_of_pairs(
         self, pairs: PairCounts, x: IndexArray, y: IndexArray, shape: TableShape
     ) -> torch.Tensor:
-        """As `tables` for empty conditioning sets, read from `pair_counts`."""
+        """Returns the tables of empty conditioning sets, as `tables`, from `pair_counts`."""
         side = len(pairs.matrix)
         of_x, of_y = self._on_device(np.stack([x, y]))
         levels = self._on_device(self.levels)
 
-        def places(variables: torch.Tensor, padded: int) -> torch.Tensor:
+        def level_index(variables: torch.Tensor, padded: int) -> torch.Tensor:
             level = torch.arange(padded, device=self.device)[:, None]
             inside = level < levels.index_select(0, variables)
             return torch.where(inside, pairs.first.index_select(0, variables) + level, side - 1)
 
-        index = places(of_x, shape.rows)[:, None] * side + places(of_y, shape.columns)
+        index = level_index(of_x, shape.rows)[:, None] * side + level_index(of_y, shape.columns)
         counts = pairs.matrix.view(-1).index_select(0, index.view(-1)).long()
         return counts.view(1, shape.rows, shape.columns, len(x))
 
     def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
-        """The non-empty cells of one table, by sorting: for tables with many more cells than rows.
+        """Counts the non-empty cells of one table by sorting, for many more cells than rows.
 
         Args:
             x: Position.
@@ -288,7 +287,7 @@ class DiscreteColumns:
     def _count(
         self, digits: torch.Tensor, radices: torch.Tensor, cells: IndexArray
     ) -> torch.Tensor:
-        """As `_counts`, at once, from mixed-radix codes of all rows; radices int32, (k, B, 1)."""
+        """Counts as `_counts`, by mixed-radix codes of all rows; radices int32, (k, B, 1)."""
         first, *rest = digits.unbind()
         code = self._mark_missing(self._wide(first))
         for digit, radix in zip(rest, radices.unbind()[1:], strict=True):
@@ -307,12 +306,12 @@ class DiscreteColumns:
         return counts[of_complete_rows]
 
     def _wide(self, variables: torch.Tensor) -> torch.Tensor:
-        """Codes that are to be joined, int32 of shape (B, n)."""
+        """Widens the codes that are to be joined, int32 of shape (B, n)."""
         codes = self._columns.index_select(0, variables).to(torch.int32)
         return codes if self._words is None else codes.masked_fill_(codes < 0, MISSING)
 
     def _mark_missing(self, code: torch.Tensor) -> torch.Tensor:
-        """Bring the codes of incomplete rows to -1, where later digits keep them negative."""
+        """Sets the codes of incomplete rows to -1, so that later digits leave them negative."""
         return code if self._words is None else code.clamp_(min=-1)
 
     def _on_device(self, positions: IndexArray) -> torch.Tensor:
@@ -322,7 +321,7 @@ class DiscreteColumns:
 def _margin(
     config: torch.Tensor, column: torch.Tensor, levels: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Each row's (column, S) margin, each margin's configuration, and each margin's count."""
+    """Numbers the margins (column, S): each row's, and configuration and count of each."""
     values, margin, counts = torch.unique(
         config * levels + column, return_inverse=True, return_counts=True
     )
@@ -330,7 +329,7 @@ def _margin(
 
 
 def _in_columns(codes: NDArray[np.integer]) -> NDArray[np.integer]:
-    """The codes by columns, shape (p, n): as a site's table holds them, or copied so."""
+    """Returns the codes by columns, shape (p, n), in the types of a site's table."""
     if codes.dtype in CODE_TYPES and codes.flags.f_contiguous and codes.flags.writeable:
         return codes.T
     kind = code_type(int(codes.max(initial=0)) + 1)
@@ -341,7 +340,7 @@ def _in_columns(codes: NDArray[np.integer]) -> NDArray[np.integer]:
 
 
 def _pack_rows(columns: NDArray[np.integer]) -> torch.Tensor:
-    """Bits of the rows in which each variable is observed, int64 of shape (p, words)."""
+    """Packs the rows in which each variable is observed into bits, int64 of shape (p, words)."""
     padded = np.zeros((len(columns), -(-columns.shape[1] // WORD) * 8), dtype=np.uint8)
     for bits, column in zip(padded, columns, strict=True):
         packed = np.packbits(column >= 0)
@@ -350,7 +349,7 @@ def _pack_rows(columns: NDArray[np.integer]) -> torch.Tensor:
 
 
 def _popcount(words: torch.Tensor) -> torch.Tensor:
-    """Number of set bits of 64-bit words (Warren, Hacker's Delight, section 5-1)."""
+    """Counts the set bits of 64-bit words (Warren, Hacker's Delight, section 5-1)."""
     words = (words & 0x5555555555555555) + ((words >> 1) & 0x5555555555555555)
     words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
     words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F

@@ -1,7 +1,7 @@
-"""Contingency counts of one table over many rows: joint codes, some rows at a time.
+"""Joint codes count one contingency table over many rows, a block of rows at a time.
 
-A joint code has the smallest type that holds it, digit by digit: most of the work is done on bytes,
-and nothing as long as the rows is made.
+A joint code has the smallest integer type that holds it, digit by digit: most operations are on
+bytes, and no array is as long as the rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cipherdag.arrays import IndexArray
 from cipherdag.sites.table.rows.stored import code_type
 
 BLOCK_ROWS = 2**17
-"""At least, a multiple of 8: measured, what is done to a block stays in the processor's cache."""
+"""Fewest rows of a block, a multiple of 8: measured, a block fits the processor's cache."""
 
 
 def joint_counts(
@@ -23,19 +23,19 @@ def joint_counts(
     cells: int,
     observed: NDArray[np.uint8] | None,
 ) -> IndexArray:
-    """Counts of a table, the last variable fastest, shape (cells,).
+    """Counts a table, the last variable fastest, shape (cells,).
 
     Args:
         columns: Codes of all variables, shape (p, n); negative where missing.
-        variables: Those of the table.
-        bases: Of each, more than its highest code.
-        cells: The bases' product at least.
+        variables: Variables of the table.
+        bases: Number of values of each, more than its highest code.
+        cells: Number of cells, at least the product of the bases.
         observed: Bits of the rows in which each variable is observed, shape (p, bytes); None where
             nothing is missing.
     """
     counts = np.zeros(cells + 1, dtype=np.int64)
     complete = None if observed is None else np.bitwise_and.reduce(observed[variables], axis=0)
-    # adding up the counts of a block costs as much as some of its rows
+    # adding the counts of a block costs as much as some of its rows
     step = max(BLOCK_ROWS, -(-cells // 8) * 8)
     for start in range(0, columns.shape[1], step):
         rows = [columns[variable, start : start + step] for variable in variables]
@@ -43,13 +43,13 @@ def joint_counts(
         if complete is not None:
             bits = complete[start // 8 : (start + step) // 8]
             code[np.unpackbits(bits, count=len(code)) == 0] = cells
-        # torch's, of so many rows, wakes threads that wait longer than numpy counts
+        # torch's bincount would start threads, which takes longer than numpy counts
         counts += np.bincount(code, minlength=cells + 1)
     return counts[:cells]
 
 
 def _joint(columns: list[NDArray[np.integer]], bases: list[int]) -> NDArray[np.integer]:
-    """One code for every row, shape (rows,); any where a column misses a value."""
+    """Computes the joint code of every row, shape (rows,); arbitrary where a value is missing."""
     code, size = columns[0].copy(), bases[0]
     for column, base in zip(columns[1:], bases[1:], strict=True):
         size *= base

@@ -1,1 +1,1 @@
-"""Scores of graphs, and the local learners that use them."""
+"""Decomposable scores of graphs guide the local learners of a site."""

@@ -1,4 +1,4 @@
-"""A site's best graph by any of RFcd's local algorithms: exact, hill climbing, or GES.
+"""A site learns its best-scoring graph by exact search, hill climbing, or GES.
 
 Source of GES: Chickering, JMLR 3 (2002), with the turning phase of Hauser and Buehlmann, JMLR 13
 (2012).
@@ -27,14 +27,11 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.scores.scores import LocalScores
 
 MAX_EXACT_VARIABLES = 10
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.scores.scores import LocalScores
-
 LEAST_IMPROVEMENT = 1e-9  # a smaller one is rounding
 
 
 def best_graph(scores: LocalScores, learner: Learner) -> Dag:
-    """The graph that the named algorithm finds.
+    """Learns a graph by the named algorithm.
 
     Raises:
         ParameterError: ``exact`` for more than 10 variables.
@@ -47,7 +44,7 @@ def best_graph(scores: LocalScores, learner: Learner) -> Dag:
 
 
 def hill_climbing(scores: LocalScores) -> Dag:
-    """A local optimum over DAGs: the best added, removed or reversed edge until none improves."""
+    """Searches DAGs by adding, removing or reversing the best edge until none improves."""
     dag = empty_dag(scores.n_variables)
     total = scores.total(dag)
     while True:
@@ -62,7 +59,7 @@ def hill_climbing(scores: LocalScores) -> Dag:
 
 
 def exact_search(scores: LocalScores) -> Dag:
-    """The best DAG of all, by dynamic programming over sinks (Silander and Myllymaki, UAI 2006).
+    """Finds an optimal DAG by dynamic programming over sinks (Silander and Myllymaki, UAI 2006).
 
     Raises:
         ParameterError: More than 10 variables.
@@ -92,18 +89,18 @@ def exact_search(scores: LocalScores) -> Dag:
 
 
 def _best_parents(scores: LocalScores, v: int, others: int) -> dict[int, tuple[float, int]]:
-    """Score and mask of the best parents of v among every set of candidates."""
+    """Finds the best parents of v within every set of candidates: their score and mask."""
     best: dict[int, tuple[float, int]] = {}
     for pool in submasks(others):
         candidate = (scores.of((v, pool)), pool)
-        # on a tie the smaller set, which stands in a smaller pool
+        # on a tie the smaller set, which a smaller pool has
         within = [best[pool ^ 1 << u] for u in members(pool)]
         best[pool] = min([*within, candidate], key=lambda entry: (entry[0], entry[1].bit_count()))
     return best
 
 
 def _neighbours(dag: Dag) -> Iterator[Dag]:
-    """Every DAG that one edge more, one less, or one turned round makes of it."""
+    """Yields every DAG that differs by one added, removed or reversed edge."""
     yield from extensions(dag)
     for v, parents in enumerate(dag):
         for u in members(parents):
@@ -114,17 +111,17 @@ def _neighbours(dag: Dag) -> Iterator[Dag]:
 
 
 def greedy_equivalence_search(scores: LocalScores, start: Dag | None = None) -> Dag:
-    """A DAG of the class that GES ends in: insertions, deletions, turns, until none improves.
+    """Searches equivalence classes (GES) by insertions, deletions and turns until none improves.
 
-    A score that differs within an equivalence class (spline MDL) makes it a heuristic; it ends all
-    the same, because every step lowers the score of the DAG at hand.
+    A score that differs within an equivalence class (spline MDL) makes it a heuristic, which
+    terminates because every step lowers the score of the current DAG.
 
     Args:
         scores: Family scores, smaller is better.
-        start: Where the search begins; the empty graph by default.
+        start: Initial graph; the empty one by default.
 
     Returns:
-        The best DAG met.
+        The best DAG of the search.
     """
     dag = start or empty_dag(scores.n_variables)
     idle = 0
@@ -139,7 +136,7 @@ def greedy_equivalence_search(scores: LocalScores, start: Dag | None = None) -> 
 
 
 def _finished(scores: LocalScores, dag: Dag, phase: Phase) -> Dag:
-    """The DAG after as many moves of one phase as improve it."""
+    """Applies the operators of one phase for as long as they improve the score."""
     total = scores.total(dag)
     while True:
         pattern = pattern_of(dag)
@@ -153,7 +150,7 @@ def _finished(scores: LocalScores, dag: Dag, phase: Phase) -> Dag:
 def _best_change(
     scores: LocalScores, pattern: Pattern, phase: Phase, total: float
 ) -> tuple[Dag, float] | None:
-    """The valid insertion or deletion that gains most, and the score of what it leads to."""
+    """Finds the best valid insertion or deletion: the DAG that it leads to, and its score."""
     operators = list(moves(pattern, phase))
     pairs = [families(pattern, move) for move in operators]
     scores.prepare(family for pair in pairs for family in pair)
@@ -172,7 +169,7 @@ def _best_change(
 def _best_turn(
     scores: LocalScores, pattern: Pattern, phase: Phase, total: float
 ) -> tuple[Dag, float] | None:
-    """The turn that leads to the best score, and that score."""
+    """Finds the best turn: the DAG that it leads to, and its score."""
     reached = (applied(pattern, move) for move in moves(pattern, phase))
     dags = [dag for dag in dict.fromkeys(reached) if dag is not None]
     scores.prepare(family for dag in dags for family in enumerate(dag))

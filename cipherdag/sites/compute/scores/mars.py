@@ -1,11 +1,11 @@
-"""Multivariate adaptive regression splines of interaction degree 2, many regressions at once.
+"""Multivariate adaptive regression splines (MARS) of degree 2 are fitted in batches.
 
 Source: Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991). The
 defaults are those of the R package earth, with two simplifications: knots are spaced over all rows
 rather than over those where the parent term is not zero, and no variable enters linearly.
 
-For one parent term and one variable all knots are tried together: inner products with hinges are
-differences of sums over the rows beyond the knot, which are cumulated from knot to knot.
+For one parent term and one variable all knots are evaluated together: inner products with hinges
+are differences of sums over the rows beyond the knot, cumulated from knot to knot.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ Tensor = torch.Tensor
 LEAST_GAIN = 1e-3  # of R squared: a smaller one ends the forward pass
 PENALTY = 3.0  # per knot, in the generalised cross-validation of an interaction model
 SPAN_RISK = 0.05
-TOLERANCE = 1e-7  # a column whose square shrinks below this share is in the span of the others
+TOLERANCE = (
+    1e-7  # a column whose squared norm shrinks to less than this fraction is in the others' span
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Hinge:
-    """max(0, x - cut) for sign 1, max(0, cut - x) for sign -1, of the regression's variable."""
+    """A hinge is max(0, x - cut) for sign 1 and max(0, cut - x) for sign -1."""
 
     variable: int
     cut: float
@@ -34,7 +36,7 @@ class Hinge:
 
 @dataclass(frozen=True, slots=True)
 class Spline:
-    """A fitted regression: products of hinges, the empty product (the intercept) first.
+    """A fitted spline sums products of hinges; the empty product (the intercept) comes first.
 
     Attributes:
         terms: The factors of every term.
@@ -49,7 +51,7 @@ class Spline:
 
 @dataclass(frozen=True, slots=True)
 class Knots:
-    """Where the hinges of p columns of n rows may bend, J of them, and the rows beyond.
+    """Each of p columns of n rows has J candidate knots, with the rows beyond each.
 
     Rows are sorted by the column and cut into J buckets of s rows; bucket j holds the rows beyond
     knot j and not beyond knot j + 1.
@@ -57,7 +59,7 @@ class Knots:
     Attributes:
         cuts: Values, shape (p, J).
         usable: Whether the knot is far enough from the ends, shape (J,).
-        rows: Row numbers, any where a bucket is not full, shape (p, s, J).
+        rows: Row indices, arbitrary where a bucket is not full, shape (p, s, J).
         weight: 1, or 0 where a bucket is not full, shape (s, J).
     """
 
@@ -68,7 +70,7 @@ class Knots:
 
 
 def make_knots(columns: Tensor, n_predictors: int) -> Knots:
-    """Knots of all columns, shape (p, n), for regressions on so many variables."""
+    """Spaces the knots of all columns, shape (p, n), for regressions on so many variables."""
     n = columns.shape[1]
     # Friedman's Eq. 43 and 45
     span = max(1, int(-math.log2(-math.log1p(-SPAN_RISK) / (n_predictors * n)) / 2.5))
@@ -88,12 +90,12 @@ def make_knots(columns: Tensor, n_predictors: int) -> Knots:
 
 
 def fit_splines(x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> list[Spline]:
-    """Fit F regressions on k variables each.
+    """Fits F regressions on k variables each.
 
     Args:
         x: Columns of all variables, shape (p, n).
         y: Targets, shape (F, n).
-        knots: Of all variables.
+        knots: Knots of all variables.
         predictors: Positions of every regression's variables, shape (F, k).
 
     Returns:
@@ -107,7 +109,7 @@ def fit_splines(x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> list[
 
 @dataclass(slots=True)
 class _Parents:
-    """Inner products of all candidate hinges on S terms that may still be multiplied.
+    """The forward pass selects hinges on S parent terms by these inner products.
 
     For a parent term b, a variable x and a knot t the hinge is h = b max(0, x - t), and the pair of
     hinges spans h and the linear column b x. Both are residuals of their projection on the span of
@@ -142,7 +144,7 @@ class _Parents:
     term: Tensor
 
     def gains(self, usable: Tensor) -> Tensor:
-        """Each pair of hinges reduces the squared error by so much, shape (F, k, S, J)."""
+        """Computes the reduction of squared error by every pair of hinges, shape (F, k, S, J)."""
         independent = self.linear_square > TOLERANCE * self.linear_square_before
         linear = torch.where(independent, self.linear_square, torch.inf)[..., None]
         slope = self.linear_residual[..., None]
@@ -154,7 +156,7 @@ class _Parents:
 
 
 class _Growth:
-    """The forward pass of F regressions: terms, their orthonormal span, and the residuals."""
+    """The forward pass of F regressions adds terms and keeps their orthonormal basis."""
 
     def __init__(self, x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> None:
         count, n = y.shape
@@ -179,7 +181,7 @@ class _Growth:
         self._parents = [self._measured(self._basis, free, intercept)]
 
     def grow(self) -> bool:
-        """Add the best pair of hinges to every regression that gains by it; False at the end."""
+        """Adds the best pair of hinges to every regression that gains by it; False at the end."""
         size = self._basis.shape[1]
         if size + 2 > self._most:
             return False
@@ -203,7 +205,7 @@ class _Growth:
         return True
 
     def _best(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Gain, variable, knot and parent term of every regression's best pair, shape (F,)."""
+        """Finds every regression's best pair: gain, variable, knot and parent term, shape (F,)."""
         n_knots = self._cuts.shape[2]
         best = torch.full_like(self._total, -torch.inf)
         where = torch.zeros(3, len(best), dtype=torch.int64, device=best.device)
@@ -218,7 +220,7 @@ class _Growth:
         return best, where[0], where[1], where[2]
 
     def _add(self, column: Tensor) -> None:
-        """Take a column in where it is not in the span already; it is 0 elsewhere."""
+        """Adds a column to the terms where it is not in their span; it is 0 elsewhere."""
         direction = column
         for _ in range(2):  # twice, for orthogonality to rounding
             inside = self._span @ direction[:, :, None]
@@ -236,7 +238,7 @@ class _Growth:
             terms += [(*terms[m], Hinge(v, t, 1)), (*terms[m], Hinge(v, t, -1))]
 
     def _project(self, size: int, parents: _Parents) -> None:
-        """Take the new directions out of everything known of some parents."""
+        """Projects the inner products of some parents onto the complement of the new directions."""
         for direction in range(size, size + 2):
             unit = self._span[:, direction]
             residual = (unit * self._residual).sum(dim=1)
@@ -249,7 +251,7 @@ class _Growth:
             parents.linear_residual = parents.linear_residual - linear * residual[:, None, None]
 
     def _adopt(self, size: int, variable: Tensor, first_order: Tensor) -> None:
-        """Make parents of the new terms that have one factor only."""
+        """Adds the new terms that have one factor only to the parents."""
         if self._x.shape[1] == 1 or not bool((first_order & self._active).any()):
             return
         columns = self._basis[:, size:]
@@ -260,7 +262,7 @@ class _Growth:
         self._parents.append(self._measured(columns, allowed, terms))
 
     def _measured(self, basis: Tensor, allowed: Tensor, term: Tensor) -> _Parents:
-        """Everything about new parent terms, shape (F, S, n)."""
+        """Computes all inner products of new parent terms, shape (F, S, n)."""
         columns = torch.stack(
             [self._in_buckets(basis[:, m]) for m in range(basis.shape[1])], dim=3
         )  # (s, F, k, S, J)
@@ -295,7 +297,7 @@ class _Growth:
         )
 
     def _beyond_knots(self, columns: Tensor, other: Tensor) -> Tensor:
-        """<b max(0, x - t), other> for every knot, (F, k, S, J), from sums over the buckets."""
+        """Computes <b max(0, x - t), other> of every knot, shape (F, k, S, J), by bucket sums."""
         product = columns[0] * other[0]
         plain, weighted = product, product * self._beyond[0, :, :, None]
         for row in range(1, len(columns)):
@@ -305,14 +307,14 @@ class _Growth:
         return _from_last(weighted) - self._cuts[:, :, None] * _from_last(plain)
 
     def _in_buckets(self, column: Tensor) -> Tensor:
-        """A column, (F, n) or (F, k, n), in every variable's buckets, shape (s, F, k, J)."""
+        """Sorts columns, (F, n) or (F, k, n), into every variable's buckets, (s, F, k, J)."""
         if column.ndim == 2:  # noqa: PLR2004
             column = column[:, None].expand(-1, self._rows.shape[1], -1)
         ordered = torch.gather(column, 2, self._rows.flatten(2)).view(self._rows.shape)
         return ordered.permute(2, 0, 1, 3) * self._weight
 
     def pruned(self) -> list[Spline]:
-        """Backward pass: drop terms one by one and keep the best by cross-validation."""
+        """Removes terms one by one in the backward pass and keeps the best by cross-validation."""
         basis = self._basis
         selected = _backward(basis, self._y)
         scaled = basis * selected[:, :, None]
@@ -334,7 +336,7 @@ class _Growth:
 
 
 def _backward(basis: Tensor, y: Tensor) -> Tensor:
-    """Which terms stay, shape (F, M): the least generalised cross-validation on the way down."""
+    """Selects terms by backward elimination and generalised cross-validation, shape (F, M)."""
     n = y.shape[1]
     present = basis.square().sum(dim=2) > 0.0
     scale = torch.where(present, basis.square().sum(dim=2).sqrt(), 1.0)
@@ -373,13 +375,13 @@ def _backward(basis: Tensor, y: Tensor) -> Tensor:
     return best
 
 
-def _cross_validated(sse: Tensor, there: Tensor, n: int) -> Tensor:
-    """Generalised cross-validation (Friedman, Eq. 30): knots count ``PENALTY`` each."""
-    terms = there.sum(dim=1).double()
+def _cross_validated(sse: Tensor, present: Tensor, n: int) -> Tensor:
+    """Computes generalised cross-validation (Friedman, Eq. 30); knots cost ``PENALTY`` each."""
+    terms = present.sum(dim=1).double()
     cost = terms + PENALTY * (terms - 1.0) / 2.0
     return torch.where(cost < n, sse / n / (1.0 - cost / n).square(), torch.inf)
 
 
 def _from_last(sums: Tensor) -> Tensor:
-    """Sums over a bucket and all later ones, along the last dimension."""
+    """Computes sums over a bucket and all later ones, along the last dimension."""
     return sums.flip(-1).cumsum(-1).flip(-1)

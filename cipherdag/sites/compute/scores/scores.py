@@ -1,11 +1,11 @@
-"""Decomposable scores of graphs on a site's own rows: one number per family, smaller is better.
+"""Decomposable scores of graphs add one penalised likelihood per family; smaller is better.
 
 A score is minus a penalised log likelihood, L(X; G) of the RFcd paper (section 3.3), as a sum over
 the families of G. Constants of a variable alone are left out: they cancel in every regret.
 
 Leaks:
-    Nothing by themselves. From exact scores of a few graphs a table follows, so a site that
-    restricts small counts moves likelihoods and rounds what a parameter costs before any is told.
+    Nothing by themselves. Exact scores of a few graphs determine a table, so a site that restricts
+    small counts perturbs likelihoods and rounds the penalty before any score is disclosed.
 """
 
 from __future__ import annotations
@@ -26,34 +26,35 @@ from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
 Perturbation = Callable[[FloatVector], FloatVector]
-"""What a site that restricts small counts adds to log likelihoods of sets of variables."""
+"""Noise that a site which restricts small counts adds to log likelihoods of sets of variables."""
 
 SMALLEST_VARIANCE = 1e-12  # of a standardised variable; below, a variable counts as determined
 CHUNK_ELEMENTS = 1 << 22
 LARGEST_TABLE = 1 << 12  # cells; a larger one is renumbered by what occurs
-PENALTY_BITS = 4  # of ln n / 2 where likelihoods are moved: that of many parameters would tell n
+PENALTY_BITS = 4  # of ln n / 2 if likelihoods are perturbed: many parameters' would disclose n
 
 
 class FamilyScore(Protocol):
-    """Scores of families, whatever the model."""
+    """A family score rates every variable given its parents."""
 
     @property
     def n_variables(self) -> int:
-        """Number of variables, p."""
+        """The number of variables, p."""
         ...
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
-        """Score of every family, shape (F,)."""
+        """Computes the score of every family, shape (F,)."""
         ...
 
 
 class LocalScores:
-    """A family score that computes every family once.
+    """Caches a family score, so that every family is computed once.
 
     Args:
-        score: Computes what is not known yet, in one batch.
-        spend: Told how many families are about to be computed; may refuse.
-        disclosed_bits: Regrets leave no finer than on a grid of 2**-told_bits; None: as is asked.
+        score: Computes the families that are not cached, in one batch.
+        spend: Called with the number of families about to be computed; may refuse.
+        disclosed_bits: Regrets are disclosed on a grid of 2**-disclosed_bits or coarser; None: on
+            the grid that a question asks for.
     """
 
     def __init__(
@@ -70,12 +71,12 @@ class LocalScores:
         self._scores: dict[Family, float] = {}
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
-        """Score of every family, shape (F,); the same family has the same bits ever after."""
+        """Returns the score of every family, shape (F,), always with the same bits."""
         self.prepare(families)
         return np.array([self._scores[family] for family in families], dtype=np.float64)
 
     def prepare(self, families: Iterable[Family]) -> None:
-        """Compute what is not known yet, in one batch."""
+        """Computes the families that are not cached, in one batch."""
         new = [family for family in dict.fromkeys(families) if family not in self._scores]
         if not new:
             return
@@ -84,27 +85,27 @@ class LocalScores:
         self._scores |= zip(new, self._score.evaluate(new).tolist(), strict=True)
 
     def of(self, family: Family) -> float:
-        """Score of one family."""
+        """Returns the score of one family."""
         if family not in self._scores:
             self.prepare([family])
         return self._scores[family]
 
     def total(self, dag: Dag) -> float:
-        """Score of a graph: the sum over its families."""
+        """Returns the score of a graph, the sum over its families."""
         self.prepare(enumerate(dag))
         return math.fsum(self._scores[family] for family in enumerate(dag))
 
 
 class GaussianBic:
-    """BIC of linear Gaussian models: (n/2) ln s2(x | parents) + (ln n / 2) |parents|, in nats.
+    """Scores linear Gaussian models by BIC: (n/2) ln s2(x | parents) + (ln n / 2) |parents|, nats.
 
-    s2 is the residual variance over the variable's own variance, so standardising the data changes
+    s2 is the residual variance over the variable's variance, so standardising the data changes
     nothing; it does not fall below 1e-12. A constant variable has s2 = 1 and explains nothing.
 
     Args:
         values: Shape (n, p); rows with a NaN are left out.
         device: ``cpu``, ``cuda`` or ``auto``.
-        perturbation: What is added to log likelihoods; None: nothing is.
+        perturbation: Noise of log likelihoods; None for none.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
@@ -130,27 +131,27 @@ class GaussianBic:
         self.n_variables = len(self._correlation)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
-        """Score of every family, shape (F,)."""
+        """Computes the score of every family, shape (F,)."""
         scores = np.empty(len(families))
-        for size, places, order in by_size(families):
-            variances = np.empty((size + 1, len(places)))
+        for size, index, order in by_size(families):
+            variances = np.empty((size + 1, len(index)))
             chunk = max(1, CHUNK_ELEMENTS // (size + 1) ** 2)
-            for start in range(0, len(places), chunk):
+            for start in range(0, len(index), chunk):
                 part = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
                 entries = self._correlation[part[:, None], part[None]]
                 variances[:, start : start + chunk] = _variances(entries).cpu().numpy()
             lost = 0.5 * self._rows * np.log(variances)
-            scores[places] = lost[-1] + self._penalty * size
+            scores[index] = lost[-1] + self._penalty * size
             if self._perturbation is not None:
                 parents = -lost[:-1].sum(axis=0)
-                scores[places] += _family_perturbation(
+                scores[index] += _family_perturbation(
                     self._perturbation, size, parents, parents - lost[-1]
                 )
         return scores
 
 
 class DiscreteBic:
-    """BIC of tables: -sum n_jk ln(n_jk / n_j) + (ln n / 2) (levels - 1) configurations, in nats.
+    """Scores tables by BIC: -sum n_jk ln(n_jk / n_j) + (ln n / 2) (levels - 1) configurations.
 
     Configurations are all combinations of the parents' declared levels, seen or not.
 
@@ -158,7 +159,7 @@ class DiscreteBic:
         codes: Shape (n, p), from 0; rows with a -1 are left out.
         levels: Declared number of categories of every variable, shape (p,).
         device: ``cpu``, ``cuda`` or ``auto``.
-        perturbation: What is added to log likelihoods; None: nothing is.
+        perturbation: Noise of log likelihoods; None for none.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
@@ -184,20 +185,20 @@ class DiscreteBic:
         self.n_variables = len(self._levels)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
-        """Score of every family, shape (F,)."""
+        """Computes the score of every family, shape (F,)."""
         scores = np.empty(len(families))
-        for _, places, order in by_size(families):
+        for _, index, order in by_size(families):
             most = CHUNK_ELEMENTS if self._device.type == "cuda" else FEWEST_SHARED
             chunk = max(1, (most - 1) // max(self._rows, LARGEST_TABLE))
-            for start in range(0, len(places), chunk):
+            for start in range(0, len(index), chunk):
                 part = order[start : start + chunk]
                 with threads_for(part.shape[0] * self._rows):
                     likelihoods = self._likelihoods(part)
-                scores[places[start : start + chunk]] = likelihoods + self._costs(part)
+                scores[index[start : start + chunk]] = likelihoods + self._costs(part)
         return scores
 
     def _likelihoods(self, order: IndexArray) -> FloatVector:
-        """Minus the log likelihood of every family; parents first, the variable last."""
+        """Computes minus the log likelihood of every family; parents first, the variable last."""
         configuration = torch.zeros((len(order), self._rows), dtype=torch.int64)
         configuration = configuration.to(self._device)
         size = torch.ones(len(order), dtype=torch.int64, device=self._device)
@@ -217,7 +218,7 @@ class DiscreteBic:
     def _joined(
         self, cells: torch.Tensor, size: torch.Tensor, variables: IndexArray
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Cells of a table with one variable more; renumbered by what occurs where it is large."""
+        """Extends tables by one variable; large ones are renumbered by the cells that occur."""
         columns = torch.from_numpy(variables).to(self._device)
         levels = torch.tensor([self._levels[v] for v in variables], device=self._device)
         joined = cells * levels[:, None] + self._columns.index_select(0, columns)
@@ -236,7 +237,7 @@ class DiscreteBic:
 
 
 def _penalty(rows: int, *, perturbed: bool) -> float:
-    """Nats per parameter: ln n / 2, in steps of a sixteenth where likelihoods are moved."""
+    """Returns the nats per parameter, ln n / 2; rounded if likelihoods are perturbed."""
     exact = 0.5 * math.log(rows)
     return math.ldexp(round(math.ldexp(exact, PENALTY_BITS)), -PENALTY_BITS) if perturbed else exact
 
@@ -244,21 +245,21 @@ def _penalty(rows: int, *, perturbed: bool) -> float:
 def _family_perturbation(
     perturbation: Perturbation, n_parents: int, parents: FloatVector, both: FloatVector
 ) -> FloatVector:
-    """What is added to families' scores where likelihoods of sets are moved, shape (F,).
+    """Computes the perturbation of families' scores from that of likelihoods of sets, shape (F,).
 
-    A graph's score is then one of moved likelihoods, the same for equivalent graphs.
+    A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs.
 
     Args:
-        perturbation: What is added to the likelihood of a set; that of none is 0 and is not moved.
+        perturbation: Noise of the likelihood of a set; that of the empty set is exactly 0.
         n_parents: Number of parents of all these families.
         parents: Log likelihoods of the families' parents.
-        both: Of parents and variable.
+        both: Log likelihoods of parents and variable together.
     """
     return (perturbation(parents) if n_parents else 0.0) - perturbation(both)
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Columns of mean 0 and variance 1, shape (n, p); a constant column becomes 0."""
+    """Standardises columns to mean 0 and variance 1, shape (n, p); a constant column becomes 0."""
     centred = values - values.mean(axis=0)
     deviation = np.sqrt(np.mean(centred**2, axis=0))
     constant = deviation <= SMALLEST_VARIANCE * np.abs(values).max(axis=0)
@@ -266,16 +267,16 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, IndexArray]]:
-    """Families by number of parents: that number, their places, and rows (parents..., variable)."""
+    """Groups families by number of parents: it, indices, and rows (parents..., variable)."""
     sizes = np.array([parents.bit_count() for _, parents in families], dtype=np.int64)
     for size in np.unique(sizes).tolist():
-        places = np.flatnonzero(sizes == size)
-        rows = [(*members(families[k][1]), families[k][0]) for k in places.tolist()]
-        yield size, places, np.array(rows, dtype=np.int64).reshape(len(places), size + 1)
+        index = np.flatnonzero(sizes == size)
+        rows = [(*members(families[k][1]), families[k][0]) for k in index.tolist()]
+        yield size, index, np.array(rows, dtype=np.int64).reshape(len(index), size + 1)
 
 
 def _variances(entries: torch.Tensor) -> torch.Tensor:
-    """Residual variances given those before, shape (k, B), from correlations (k, k, B)."""
+    """Computes residual variances given earlier variables, (k, B), from correlations."""
     variances = [entries[0, 0]]
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]
@@ -287,7 +288,7 @@ def _variances(entries: torch.Tensor) -> torch.Tensor:
 
 
 def _log_counts(cells: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
-    """Sum of n ln n over the cells of every row's table, shape (B,)."""
+    """Computes the sum of n ln n over the cells of every table, shape (B,)."""
     start = torch.cumsum(size, 0) - size
     flat = (cells + start[:, None]).ravel()
     counts = torch.bincount(flat, minlength=int(size.sum())).double()

@@ -1,4 +1,4 @@
-"""RFcd-M: the description length in bits of data under a spline model, a sum over families.
+"""RFcd-M scores graphs by the description length in bits of data under spline models.
 
 Source: the score of GLOBE (Mian, Marx and Vreeken, AAAI 2021): the model's parents, terms, cut
 points and coefficients are written down with a universal code for numbers, the residuals with a
@@ -31,12 +31,12 @@ CHUNK_ELEMENTS = 1 << 16
 
 
 class SplineMdl:
-    """Description length of a variable given its parents, by splines of interaction degree 2.
+    """Computes description lengths of variables given their parents by splines of degree 2.
 
     Args:
         values: Shape (n, p); rows with a NaN are left out; columns are standardised.
         device: ``cpu``, ``cuda`` or ``auto``.
-        perturbation: What is added to the residuals' nats; None: nothing is.
+        perturbation: Noise of the residuals' likelihood in nats; None for none.
 
     Raises:
         TooFewRowsError: Fewer than ten complete rows.
@@ -61,11 +61,11 @@ class SplineMdl:
         self.n_variables = len(columns)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
-        """Bits of every family, shape (F,)."""
+        """Computes the bits of every family, shape (F,)."""
         bits = np.empty(len(families))
         chunk = max(1, CHUNK_ELEMENTS // self._columns.shape[1] // 4)
-        for size, places, rows in by_size(families):
-            for start in range(0, len(places), chunk):
+        for size, index, rows in by_size(families):
+            for start in range(0, len(index), chunk):
                 part = rows[start : start + chunk]
                 splines = self._fit(part)
                 models = [model_bits(spline, size, self.n_variables) for spline in splines]
@@ -75,19 +75,19 @@ class SplineMdl:
                     )
                     for spline, row in zip(splines, part, strict=True)
                 ]
-                bits[places[start : start + chunk]] = np.array(models) + self._perturbed(
+                bits[index[start : start + chunk]] = np.array(models) + self._perturbed(
                     np.array(left)
                 )
         return bits
 
     def _perturbed(self, residuals: FloatVector) -> FloatVector:
-        """Bits of the residuals, moved by nats where they are."""
+        """Adds the perturbation, which is in nats, to the bits of residuals."""
         if self._perturbation is None:
             return residuals
         return residuals + self._perturbation(residuals) / math.log(2.0)
 
     def _fit(self, rows: NDArray[np.int64]) -> list[Spline]:
-        """Splines of families of one size, rows (parents..., variable)."""
+        """Fits the splines of families of one size, rows (parents..., variable)."""
         size = rows.shape[1] - 1
         targets = self._columns[torch.from_numpy(rows[:, -1])]
         if size == 0:
@@ -104,7 +104,7 @@ class SplineMdl:
 
 
 def model_bits(spline: Spline, n_parents: int, n_variables: int) -> float:
-    """Bits of the parents, the terms and their parameters."""
+    """Returns the bits of the parents, the terms and their parameters."""
     bits = parameter_bits(n_parents) + n_parents * math.log2(n_variables)
     bits += parameter_bits(len(spline.terms))
     for factors, coefficient in zip(spline.terms, spline.coefficients, strict=True):
@@ -117,7 +117,7 @@ def model_bits(spline: Spline, n_parents: int, n_variables: int) -> float:
 
 
 def residual_bits(sse: float, n_rows: int, gap: float) -> float:
-    """Bits of n residuals under a Gaussian of their own variance, to the resolution ``gap``."""
+    """Returns the bits of n residuals under a Gaussian of their variance, at resolution ``gap``."""
     variance = sse / n_rows
     if variance <= 0.0:
         return 0.0
@@ -126,7 +126,7 @@ def residual_bits(sse: float, n_rows: int, gap: float) -> float:
 
 
 def parameter_bits(value: float) -> float:
-    """Bits of a real parameter: its leading digits, how often it was shifted, and its sign."""
+    """Returns the bits of a real parameter: leading digits, number of shifts, and sign."""
     size, shifts = abs(value), 1
     if size <= SMALLEST_PARAMETER:
         return 0.0
@@ -137,7 +137,7 @@ def parameter_bits(value: float) -> float:
 
 
 def whole_number_bits(value: float) -> float:
-    """Rissanen's universal code of the next whole number, as GLOBE's program has it.
+    """Returns the bits of the next integer in Rissanen's universal code, as GLOBE's program has it.
 
     The iterated logarithms up to the first that is not positive, which Rissanen leaves out and
     GLOBE adds.
@@ -153,7 +153,7 @@ def whole_number_bits(value: float) -> float:
 
 
 def resolution(column: FloatVector) -> float:
-    """The smallest gap between two values; at most 10.01 if the two smallest are equal."""
+    """Returns the smallest gap between two values; at most 10.01 if the two smallest are equal."""
     gaps = np.diff(np.sort(column))
     positive = gaps[gaps > 0.0]
     if len(gaps) and gaps[0] == 0.0:
