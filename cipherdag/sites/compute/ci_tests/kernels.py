@@ -22,7 +22,12 @@ WIDTH_ROWS = (200, 1200)
 
 
 class KernelMoments(Protocol):
-    """Kernel matrices of one table give the statistics of tests and their null moments."""
+    """Kernel matrices of one table give the statistics of tests and their null moments.
+
+    Without Z, sum(K_x * K_y) has mean tr(K_x) tr(K_y) / n and variance 2 |K_x|^2 |K_y|^2 / n^2, of
+    centred kernel matrices. Given Z, with P the elementwise product of R K_x R and R K_y R, sum(P)
+    has mean tr(P) and variance 2 |P|^2. Norms are Frobenius norms (Zhang et al., section 3.4).
+    """
 
     def moments(self, order: IndexArray) -> FloatMatrix:
         """Computes statistics and their means and variances under independence, shape (3, B).

@@ -7,7 +7,6 @@ Source of GES: Chickering, JMLR 3 (2002), with the turning phase of Hauser and B
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import Dag, ancestors, empty_dag, extensions, members, submasks
@@ -22,9 +21,7 @@ from cipherdag.graphs.equivalence import (
     pattern_of,
 )
 from cipherdag.questions.regrets import Learner
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.scores.scores import LocalScores
+from cipherdag.sites.compute.scores.scores import LocalScores
 
 MAX_EXACT_VARIABLES = 10
 LEAST_IMPROVEMENT = 1e-9  # a smaller one is rounding
