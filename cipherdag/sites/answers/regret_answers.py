@@ -40,7 +40,7 @@ from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Perturbation
+    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Noise
 
 MOST_SPECIFICATIONS = 64
 """Scores and local algorithms of one run, with what was learnt by each."""
@@ -176,16 +176,14 @@ def table_scores(
     def make(spec: ScoreSpec) -> LocalScores:
         from cipherdag.sites.compute.scores.scores import LocalScores
 
-        perturbation = None if cell_keys is None else _perturbation(spec, cell_keys())
-        score = _family_score(table, spec, device, min_cell_size, perturbation)
-        return LocalScores(
-            score, spend, disclosed_bits=None if perturbation is None else COARSE_BITS
-        )
+        noise = None if cell_keys is None else _noise(spec, cell_keys())
+        score = _family_score(table, spec, device, min_cell_size, noise)
+        return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
 
     return make
 
 
-def _perturbation(spec: ScoreSpec, cell_keys: CellKeys) -> Perturbation:
+def _noise(spec: ScoreSpec, cell_keys: CellKeys) -> Noise:
     """Noise of likelihoods, equal to that of `LogLikelihoods`: both runs give one equation."""
     from cipherdag.sites.compute.pooled.likelihoods import likelihood_noise
 
@@ -207,11 +205,7 @@ def _collapsed(
 
 
 def _family_score(
-    table: SiteTable,
-    spec: ScoreSpec,
-    device: str,
-    min_cell_size: int,
-    perturbation: Perturbation | None,
+    table: SiteTable, spec: ScoreSpec, device: str, min_cell_size: int, noise: Noise | None
 ) -> FamilyScore:
     from cipherdag.sites.compute.scores.scores import DiscreteBic, GaussianBic
     from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
@@ -233,8 +227,8 @@ def _family_score(
         codes = table.codes
         if min_cell_size > 1:
             codes = _collapsed(codes, table.cardinalities, min_cell_size)
-        return DiscreteBic(codes, table.cardinalities, device=device, perturbation=perturbation)
+        return DiscreteBic(codes, table.cardinalities, device=device, noise=noise)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"
     score = SplineMdl if spec.score == "mdl" else GaussianBic
-    return score(values, device=device, perturbation=perturbation)
+    return score(values, device=device, noise=noise)

@@ -10,9 +10,8 @@ A perfect intervention removes the variable's likelihood from the rows in which 
 on; an imperfect one gives the variable a second network for these rows, with the same parents.
 
 Source: Brouillard et al., "Differentiable causal discovery from interventional data", NeurIPS 2020,
-known targets, DCDI-G and DCDI-DSF. Theirs stops early by held-out rows; here the number of steps is
-declared, and multipliers and the rate of the logits follow it. The likelihood of categories is
-ours.
+known targets, DCDI-G and DCDI-DSF. Theirs stops by held-out rows; here the steps are declared,
+and multipliers and the rate of the logits follow them. The likelihood of categories is ours.
 The prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
 
 Leaks:

@@ -65,9 +65,7 @@ class Networks:
         layers = (self.first, self._second, self._third)
         biases = (self.first_bias, self._second_bias, self._third_bias)
         self.weights = [
-            weights.requires_grad_()
-            for pair in zip(layers, biases, strict=True)
-            for weights in pair
+            w.requires_grad_() for pair in zip(layers, biases, strict=True) for w in pair
         ]
 
     def of_rows(self, seen: Tensor) -> Tensor:

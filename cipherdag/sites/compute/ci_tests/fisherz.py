@@ -169,11 +169,9 @@ def _packed(columns: StandardColumns, complete: IndexArray, device: torch.device
         panel /= deviation[first:last, None]
         panel /= deviation[first:]
         panel.clamp_(-1.0, 1.0)
-        for column in range(last - first):
-            panel[column, column] = torch.where(varies[first + column], 1.0, torch.nan)
-            entries[starts[positions[first + column]] + positions[first + column :]] = panel[
-                column, column:
-            ]
+        for k in range(last - first):
+            panel[k, k] = torch.where(varies[first + k], 1.0, torch.nan)
+            entries[starts[positions[first + k]] + positions[first + k :]] = panel[k, k:]
     return PackedMatrix(entries, starts)
 
 

@@ -25,7 +25,7 @@ from cipherdag.sites.compute.ci_tests.kernel_regression import (
 )
 from cipherdag.sites.compute.ci_tests.kernels import SCALE_OF_Z, inverse_square_width, tiles
 
-CHOLESKY_TOLERANCE = 1e-13
+TOLERANCE = 1e-13
 """Tolerance of the Cholesky decomposition of one variable's kernel matrix, of diagonal 1."""
 CACHE_MEMORY = 32 * 2**20
 CACHE_FRACTION = 0.25
@@ -70,13 +70,10 @@ class FactoredKernels:
         scale = inverse_square_width("marginal", self._n_rows)
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, FACTORS_OF_TILE):
-            factors = {
-                variable: self._factor(variable, scale)
-                for variable in np.unique(pairs[tile]).tolist()
-            }
-            inner = {variable: factor.T @ factor for variable, factor in factors.items()}
-            trace = {variable: np.trace(product) for variable, product in inner.items()}
-            squares = {variable: np.vdot(product, product) for variable, product in inner.items()}
+            factors = {v: self._factor(v, scale) for v in np.unique(pairs[tile]).tolist()}
+            inner = {v: factor.T @ factor for v, factor in factors.items()}
+            trace = {v: np.trace(product) for v, product in inner.items()}
+            squares = {v: np.vdot(product, product) for v, product in inner.items()}
             for test in tile.tolist():
                 x, y = pairs[test].tolist()
                 product = factors[x].T @ factors[y]
@@ -100,9 +97,7 @@ class FactoredKernels:
         squares_of_z = -(SCALE_OF_Z**2) * squares
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, self._side):
-            (x, at_x), (y, at_y) = (
-                np.unique(variables, return_inverse=True) for variables in pairs[tile].T
-            )
+            (x, at_x), (y, at_y) = (np.unique(side, return_inverse=True) for side in pairs[tile].T)
             first, second = np.empty((len(x), n_rows, n_rows)), np.zeros((len(y), n_rows, n_rows))
             for variable, matrix in zip(x, first, strict=True):
                 np.subtract(squares_of_z, _squares(self._columns[variable], scale), out=matrix)
@@ -117,8 +112,7 @@ class FactoredKernels:
         """Returns the centred factor of one variable's kernel matrix, shape (n, r)."""
         column = self._columns[variable]
         return self._factors.get(
-            (variable, scale),
-            lambda: centred_factor(np.exp(-_squares(column, scale)), CHOLESKY_TOLERANCE),
+            (variable, scale), lambda: centred_factor(np.exp(-_squares(column, scale)), TOLERANCE)
         )
 
 

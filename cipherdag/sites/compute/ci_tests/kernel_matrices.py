@@ -45,12 +45,9 @@ def _marginal(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatM
     scale = inverse_square_width("marginal", n_rows)
     moments = np.empty((3, len(order)))
     for tile in tiles(order, matrices // 2):
-        (x, at_x), (y, at_y) = (
-            np.unique(variables, return_inverse=True) for variables in order[tile].T
-        )
+        (x, at_x), (y, at_y) = (np.unique(side, return_inverse=True) for side in order[tile].T)
         first, second = (
-            _centred(_kernel(_squares(columns, variables[:, None]), scale)).flatten(1)
-            for variables in (x, y)
+            _centred(_kernel(_squares(columns, side[:, None]), scale)).flatten(1) for side in (x, y)
         )
         traces = [matrices[:, :: n_rows + 1].sum(1) for matrices in (first, second)]
         products = (

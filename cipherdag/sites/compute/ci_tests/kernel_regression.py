@@ -23,7 +23,7 @@ import numpy as np
 from cipherdag.arrays import FloatMatrix
 from cipherdag.sites.compute.ci_tests.kernels import RIDGE
 
-CHOLESKY_TOLERANCE = 1e-11
+TOLERANCE = 1e-11
 """Tolerance of the Cholesky decomposition of K_Z, whose diagonal is 1."""
 WORTHWHILE = 0.5
 """Largest r / n for which the low-rank regression is used."""
@@ -92,7 +92,7 @@ Regression = FactoredRegression | FullRegression
 def regression_on(exponent: FloatMatrix) -> Regression:
     """Makes the regression on Z, whose kernel matrix is exp(exponent), shape (n, n)."""
     n_rows = len(exponent)
-    factor = centred_factor(np.exp(exponent), CHOLESKY_TOLERANCE)
+    factor = centred_factor(np.exp(exponent), TOLERANCE)
     if factor.shape[1] <= WORTHWHILE * n_rows:
         return FactoredRegression(_explained(factor))
     return FullRegression(_residual(np.exp(exponent)))

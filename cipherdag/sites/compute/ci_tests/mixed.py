@@ -237,28 +237,20 @@ def _logistic_loss(
     sign = 2.0 * y - 1.0
     loss, error = _deviance(logits, sign, weight)
     least, best = loss.clone(), logits.clone()
-    active, improving = (
-        torch.arange(len(y), device=y.device),
-        torch.ones_like(loss, dtype=torch.bool),
-    )
+    index, going = torch.arange(len(y), device=y.device), torch.ones_like(loss, dtype=torch.bool)
     for _ in range(ITERATIONS):
         proposed, new, missed = _newton_step(design, sign, weight, logits, loss, error)
         # converged tests take no further step, whichever other tests share the batch
-        gained = improving & (new < loss)
-        least[active[gained]], best[active[gained]] = new[gained], proposed[gained]
-        improving &= loss - new > CONVERGED * (1.0 + loss)
-        if not improving.any():
+        gained = going & (new < loss)
+        least[index[gained]], best[index[gained]] = new[gained], proposed[gained]
+        going &= loss - new > CONVERGED * (1.0 + loss)
+        if not going.any():
             break
         logits, loss, error = proposed, new, missed
-        if 2 * int(improving.sum()) < len(improving):
-            active, logits, loss, error = (
-                active[improving],
-                logits[improving],
-                loss[improving],
-                error[improving],
-            )
-            design, sign, weight = design[improving], sign[improving], weight[improving]
-            improving = improving[improving]
+        if 2 * int(going.sum()) < len(going):
+            index, logits, loss, error = index[going], logits[going], loss[going], error[going]
+            design, sign, weight = design[going], sign[going], weight[going]
+            going = going[going]
     return least, best
 
 

@@ -81,15 +81,15 @@ def weighted_evidence(test: CITest, question: WeightedEvidence) -> FloatVector:
 
     A triplet whose test is unreliable weighs nothing: its values are 0 in every segment.
     """
-    outcomes = [
+    results = [
         test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
         for rows in (block.astype(np.int64) for block in question.rows())
     ]
-    if not outcomes:
+    if not results:
         return np.zeros(0)
-    weights = [np.where(np.isnan(outcome.p_value), 0, outcome.rows) for outcome in outcomes]
+    weights = [np.where(np.isnan(result.p_value), 0, result.rows) for result in results]
     weighted = [
-        np.nan_to_num(outcome.p_value) * n for outcome, n in zip(outcomes, weights, strict=True)
+        np.nan_to_num(result.p_value) * n for result, n in zip(results, weights, strict=True)
     ]
-    strengths = np.where(weights[0] > 0, outcomes[0].dependence, 0.0) * weights[0]
+    strengths = np.where(weights[0] > 0, results[0].dependence, 0.0) * weights[0]
     return np.concatenate([*weighted, strengths, *weights]).astype(np.float64)

@@ -20,9 +20,7 @@ Tensor = torch.Tensor
 LEAST_GAIN = 1e-3  # of R squared: a smaller one ends the forward pass
 PENALTY = 3.0  # per knot, in the generalised cross-validation of an interaction model
 SPAN_RISK = 0.05
-TOLERANCE = (
-    1e-7  # a column whose squared norm shrinks to less than this fraction is in the others' span
-)
+TOLERANCE = 1e-7  # with less than it of its squared norm left, a column is in the span of others
 
 
 @dataclass(frozen=True, slots=True)

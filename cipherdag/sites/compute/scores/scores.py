@@ -25,7 +25,7 @@ from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
-Perturbation = Callable[[FloatVector], FloatVector]
+Noise = Callable[[FloatVector], FloatVector]
 """Noise that a site which restricts small counts adds to log likelihoods of sets of variables."""
 
 SMALLEST_VARIANCE = 1e-12  # of a standardised variable; below, a variable counts as determined
@@ -105,25 +105,21 @@ class GaussianBic:
     Args:
         values: Shape (n, p); rows with a NaN are left out.
         device: ``cpu``, ``cuda`` or ``auto``.
-        perturbation: Noise of log likelihoods; None for none.
+        noise: Noise of log likelihoods; None for none.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
     """
 
     def __init__(
-        self,
-        values: NDArray[np.float64],
-        *,
-        device: str = "auto",
-        perturbation: Perturbation | None = None,
+        self, values: NDArray[np.float64], *, device: str = "auto", noise: Noise | None = None
     ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
         tell_left_out(len(values), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
-        self._rows, self._perturbation = len(complete), perturbation
-        self._penalty = _penalty(len(complete), perturbed=perturbation is not None)
+        self._rows, self._noise = len(complete), noise
+        self._penalty = _penalty(len(complete), perturbed=noise is not None)
         self._device = resolve_device(device)
         standard = torch.from_numpy(standardised(complete)).to(self._device)
         self._correlation = standard.T @ standard / self._rows
@@ -142,11 +138,9 @@ class GaussianBic:
                 variances[:, start : start + chunk] = _variances(entries).cpu().numpy()
             lost = 0.5 * self._rows * np.log(variances)
             scores[index] = lost[-1] + self._penalty * size
-            if self._perturbation is not None:
+            if self._noise is not None:
                 parents = -lost[:-1].sum(axis=0)
-                scores[index] += _family_perturbation(
-                    self._perturbation, size, parents, parents - lost[-1]
-                )
+                scores[index] += _family_noise(self._noise, size, parents, parents - lost[-1])
         return scores
 
 
@@ -159,7 +153,7 @@ class DiscreteBic:
         codes: Shape (n, p), from 0; rows with a -1 are left out.
         levels: Declared number of categories of every variable, shape (p,).
         device: ``cpu``, ``cuda`` or ``auto``.
-        perturbation: Noise of log likelihoods; None for none.
+        noise: Noise of log likelihoods; None for none.
 
     Raises:
         TooFewRowsError: Fewer than two complete rows.
@@ -171,14 +165,14 @@ class DiscreteBic:
         levels: Sequence[int],
         *,
         device: str = "auto",
-        perturbation: Perturbation | None = None,
+        noise: Noise | None = None,
     ) -> None:
         complete = codes[(codes >= 0).all(axis=1)]
         tell_left_out(len(codes), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
-        self._rows, self._perturbation = len(complete), perturbation
-        self._penalty = _penalty(len(complete), perturbed=perturbation is not None)
+        self._rows, self._noise = len(complete), noise
+        self._penalty = _penalty(len(complete), perturbed=noise is not None)
         self._device = resolve_device(device)
         self._columns = torch.from_numpy(complete.T.astype(np.int64)).to(self._device)
         self._levels = [int(count) for count in levels]
@@ -207,13 +201,11 @@ class DiscreteBic:
         cells, n_cells = self._joined(configuration, size, order[:, -1])
         parents, both = _log_counts(configuration, size), _log_counts(cells, n_cells)
         scores: FloatVector = (parents - both).cpu().numpy()
-        if self._perturbation is None:
+        if self._noise is None:
             return scores
         most = self._rows * math.log(self._rows)
         log_likelihoods = (counted.cpu().numpy() - most for counted in (parents, both))
-        return scores + _family_perturbation(
-            self._perturbation, order.shape[1] - 1, *log_likelihoods
-        )
+        return scores + _family_noise(self._noise, order.shape[1] - 1, *log_likelihoods)
 
     def _joined(
         self, cells: torch.Tensor, size: torch.Tensor, variables: IndexArray
@@ -242,20 +234,20 @@ def _penalty(rows: int, *, perturbed: bool) -> float:
     return math.ldexp(round(math.ldexp(exact, PENALTY_BITS)), -PENALTY_BITS) if perturbed else exact
 
 
-def _family_perturbation(
-    perturbation: Perturbation, n_parents: int, parents: FloatVector, both: FloatVector
+def _family_noise(
+    noise: Noise, n_parents: int, parents: FloatVector, both: FloatVector
 ) -> FloatVector:
-    """Computes the perturbation of families' scores from that of likelihoods of sets, shape (F,).
+    """Computes the noise of families' scores from that of likelihoods of sets, shape (F,).
 
     A graph's score is then a function of perturbed likelihoods, equal for equivalent graphs.
 
     Args:
-        perturbation: Noise of the likelihood of a set; that of the empty set is exactly 0.
+        noise: Noise of the likelihood of a set; that of the empty set is exactly 0.
         n_parents: Number of parents of all these families.
         parents: Log likelihoods of the families' parents.
         both: Log likelihoods of parents and variable together.
     """
-    return (perturbation(parents) if n_parents else 0.0) - perturbation(both)
+    return (noise(parents) if n_parents else 0.0) - noise(both)
 
 
 def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:

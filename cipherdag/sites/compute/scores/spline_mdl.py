@@ -20,7 +20,7 @@ from cipherdag.graphs.dags import Family
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.scores.mars import Knots, Spline, fit_splines, make_knots
-from cipherdag.sites.compute.scores.scores import Perturbation, by_size, standardised
+from cipherdag.sites.compute.scores.scores import Noise, by_size, standardised
 
 NORMALISER = math.log2(2.865064)  # makes the code of the whole numbers complete
 DIGITS = 1000.0  # a parameter is written with three to four digits
@@ -36,18 +36,14 @@ class SplineMdl:
     Args:
         values: Shape (n, p); rows with a NaN are left out; columns are standardised.
         device: ``cpu``, ``cuda`` or ``auto``.
-        perturbation: Noise of the residuals' likelihood in nats; None for none.
+        noise: Noise of the residuals' likelihood in nats; None for none.
 
     Raises:
         TooFewRowsError: Fewer than ten complete rows.
     """
 
     def __init__(
-        self,
-        values: NDArray[np.float64],
-        *,
-        device: str = "auto",
-        perturbation: Perturbation | None = None,
+        self, values: NDArray[np.float64], *, device: str = "auto", noise: Noise | None = None
     ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
         tell_left_out(len(values), len(complete))
@@ -57,7 +53,7 @@ class SplineMdl:
         self._resolution = [resolution(column) for column in columns]
         self._columns = torch.from_numpy(columns).to(resolve_device(device))
         self._knots: dict[int, Knots] = {}
-        self._perturbation = perturbation
+        self._noise = noise
         self.n_variables = len(columns)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
@@ -75,16 +71,14 @@ class SplineMdl:
                     )
                     for spline, row in zip(splines, part, strict=True)
                 ]
-                bits[index[start : start + chunk]] = np.array(models) + self._perturbed(
-                    np.array(left)
-                )
+                bits[index[start : start + chunk]] = np.array(models) + self._noisy(np.array(left))
         return bits
 
-    def _perturbed(self, residuals: FloatVector) -> FloatVector:
-        """Adds the perturbation, which is in nats, to the bits of residuals."""
-        if self._perturbation is None:
+    def _noisy(self, residuals: FloatVector) -> FloatVector:
+        """Adds the noise, which is in nats, to the bits of residuals."""
+        if self._noise is None:
             return residuals
-        return residuals + self._perturbation(residuals) / math.log(2.0)
+        return residuals + self._noise(residuals) / math.log(2.0)
 
     def _fit(self, rows: NDArray[np.int64]) -> list[Spline]:
         """Fits the splines of families of one size, rows (parents..., variable)."""
