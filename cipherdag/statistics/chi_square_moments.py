@@ -1,4 +1,4 @@
-"""Pearson's chi-square of sparse tables, made comparable to a chi-square by its exact moments.
+"""Exact conditional moments make Pearson's chi-square of sparse tables comparable to a chi-square.
 
 Given the margins and independence, all tables of n rows are known, and with them mean and variance
 of Pearson's chi-square. Times (n - 1) / n its mean is the degrees of freedom, however few rows
@@ -43,19 +43,22 @@ LEAST_EXPECTED = 1.0
 
 
 def conditional_variances(totals: torch.Tensor, x: Side, y: Side) -> torch.Tensor:
-    """Variances of Pearson's chi-square times (n - 1) / n given the margins, as ``totals``.
+    """Compute the variances of Pearson's chi-square times (n - 1) / n, given the margins.
 
     Args:
         totals: Rows n of every table, any shape.
         x: How many rows of a table are not empty, and the sum of n / count over these, as
             ``totals`` each.
         y: The same of its columns.
+
+    Returns:
+        Of the shape of ``totals``.
     """
     n = totals.double()
     one, two, three = ((n - less).clamp_(min=1.0) for less in (1.0, 2.0, 3.0))
 
     def spread(levels: torch.Tensor, shares: torch.Tensor) -> Side:
-        """What even margins have, and what uneven ones add."""
+        """Separate the variance under even margins from what uneven margins add to it."""
         uneven = (shares - levels * levels) / two
         return (levels - 1) * (n - levels) / one - uneven, uneven
 
@@ -65,7 +68,7 @@ def conditional_variances(totals: torch.Tensor, x: Side, y: Side) -> torch.Tenso
 
 
 def moment_matched(statistic: FloatVector, dof: FloatVector, variance: FloatVector) -> FloatVector:
-    """The chi-square with ``dof`` degrees of freedom that is as unlikely, shape (B,).
+    """Map statistics to chi-squares of ``dof`` degrees of freedom with the same tail, shape (B,).
 
     A statistic whose variance is not 2 dof is compared to a multiple of a chi-square that has its
     moments, of 2 dof at most. With a larger variance the less significant of this and of the usual
@@ -81,27 +84,27 @@ def moment_matched(statistic: FloatVector, dof: FloatVector, variance: FloatVect
     # 2 dof² / variance over two, at most dof: above twice the usual one is for single rows
     shape = 2.0 * half * half / np.maximum(variance / 2.0, half)
     # with a larger variance no tail up to the mean is above the usual one
-    moved = np.flatnonzero((dof > 0) & ((shape > half) | (statistic > dof)))
-    found = statistic.copy()
-    found[moved] = 2.0 * _as_unlikely(statistic[moved] / 2.0, half[moved], shape[moved])
-    return found
+    adjusted = np.flatnonzero((dof > 0) & ((shape > half) | (statistic > dof)))
+    matched = statistic.copy()
+    matched[adjusted] = 2.0 * _same_tail(statistic[adjusted] / 2.0, half[adjusted], shape[adjusted])
+    return matched
 
 
-def _as_unlikely(value: FloatVector, half: FloatVector, shape: FloatVector) -> FloatVector:
-    """Gamma variates of shape ``half`` for such of other shapes and the same mean, shape (B,)."""
+def _same_tail(value: FloatVector, half: FloatVector, shape: FloatVector) -> FloatVector:
+    """Map gamma variates of some shapes to shape ``half``, with the same mean and upper tail."""
     from scipy.special import gammaincc, gammainccinv
 
     ratio = shape / half
     tail = gammaincc(shape, value * ratio)
-    far = np.flatnonzero(tail < LEAST_TAIL)
-    beyond = np.zeros(len(value))
-    beyond[far] = value[far] - gammainccinv(shape[far], LEAST_TAIL) / ratio[far]
-    found = gammainccinv(half, np.maximum(tail, LEAST_TAIL)) + beyond
-    return np.where(ratio < 1.0, np.minimum(found, value), found)
+    extreme = np.flatnonzero(tail < LEAST_TAIL)
+    excess = np.zeros(len(value))
+    excess[extreme] = value[extreme] - gammainccinv(shape[extreme], LEAST_TAIL) / ratio[extreme]
+    quantile = gammainccinv(half, np.maximum(tail, LEAST_TAIL)) + excess
+    return np.where(ratio < 1.0, np.minimum(quantile, value), quantile)
 
 
 class TableForms(NamedTuple):
-    """Sums of squares, and their first two moments given the margins, shape (B,) each.
+    """A `TableForms` holds sums of squares and their first two conditional moments, shape (B,).
 
     Attributes:
         form: T.
@@ -114,7 +117,10 @@ class TableForms(NamedTuple):
     variance: FloatVector
 
     def scaled(self) -> tuple[FloatVector, FloatVector]:
-        """The chi-square that it is, and its degrees of freedom, shape (B,) each; 0 of nothing."""
+        """Scale T to a chi-square with its moments; return that and its degrees of freedom.
+
+        Both have shape (B,), and are 0 where nothing varies.
+        """
         mean = np.where(self.mean > 0.0, self.mean, 1.0)
         relative = self.variance / (mean * mean)
         dof = np.where(self.mean > 0.0, 2.0 / np.where(relative > 0.0, relative, 1.0), 0.0)
@@ -122,7 +128,7 @@ class TableForms(NamedTuple):
 
 
 def table_forms(differences: FloatArray, variances: FloatArray, expected: FloatArray) -> TableForms:
-    """The sum of squares of all cells and its moments.
+    """Sum the weighted squares of all cells, and compute the moments of the sums.
 
     Args:
         differences: U, shape (rows, columns, B); of two categories one alone.
@@ -132,13 +138,13 @@ def table_forms(differences: FloatArray, variances: FloatArray, expected: FloatA
     """
     weight = np.maximum(expected, LEAST_EXPECTED)
     share = variances / weight
-    over = (differences * differences / weight, share, share * (2.0 * expected + 1.0) / weight)
-    return TableForms(*(_over_cells(own) for own in over))
+    terms = (differences * differences / weight, share, share * (2.0 * expected + 1.0) / weight)
+    return TableForms(*(_over_cells(term) for term in terms))
 
 
 def _over_cells(values: FloatArray) -> FloatVector:
-    """Sums over rows and columns, whose last digit does not depend on how many tables there are."""
+    """Sum over rows and columns in an order that does not depend on how many tables there are."""
     total = np.zeros(values.shape[2])
-    for own in values.reshape(-1, values.shape[2]):
-        total += own
+    for cell in values.reshape(-1, values.shape[2]):
+        total += cell
     return total

@@ -1,8 +1,8 @@
-"""Contingency tables: shapes of batches, margins, G2 or Pearson's chi-square, and p-values.
+"""Contingency tables are tested in batches by G2 or by Pearson's chi-square of their margins.
 
-Sites use it on tables of their own rows, and a coordinator on tables summed over the sites, so that
-both compute the same to the last bit. Statistics are summed as fixed-point integers, whose sum does
-not depend on its order.
+Sites test tables of their rows, and a coordinator tables summed over the sites, by the same
+functions, so that both compute the same to the last bit. Statistics are summed as fixed-point
+integers, whose sum does not depend on its order.
 
 Leaks:
     Nothing: pure arithmetic.
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 MOST_TERMS = 2**22
-"""Terms of G2 that are kept, 32 MiB; those of larger counts are computed when they occur."""
+"""Terms of G2 that are cached, 32 MiB; those of larger counts are computed when they occur."""
 # measured: one more bucket of tables costs as much as this many empty cells
 CELLS_PER_BUCKET = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """Margins of a batch of tables.
+    """A `Margins` object holds the margins of a batch of tables.
 
     Attributes:
         x: Sums over y, shape (configurations, rows, B).
@@ -47,12 +47,12 @@ class Margins:
 
     @classmethod
     def of(cls, tables: torch.Tensor) -> Margins:
-        """Margins of tables of shape (configurations, rows, columns, B)."""
+        """Compute the margins of tables of shape (configurations, rows, columns, B)."""
         x = tables.sum(dim=2)
         return cls(x=x, y=tables.sum(dim=1), slices=x.sum(dim=1))
 
     def dof(self) -> torch.Tensor:
-        """Degrees of freedom without the empty rows and columns of every slice, shape (B,)."""
+        """Count degrees of freedom without each slice's empty rows and columns, shape (B,)."""
         x_levels = (self.x > 0).sum(dim=1) - 1
         y_levels = (self.y > 0).sum(dim=1) - 1
         return (x_levels.clamp_(min=0) * y_levels.clamp_(min=0)).sum(dim=0)
@@ -60,7 +60,7 @@ class Margins:
 
 @dataclass(frozen=True, slots=True)
 class SparseTable:
-    """The non-empty cells of one table and the margins that they lie in.
+    """A `SparseTable` holds the non-empty cells of one table and the margins that they lie in.
 
     Attributes:
         cells: Counts of the non-empty cells, shape (C,).
@@ -85,32 +85,32 @@ class SparseTable:
     y_levels: torch.Tensor
 
     def dof(self) -> int:
-        """Degrees of freedom without the empty rows and columns of every slice."""
+        """Count degrees of freedom without the empty rows and columns of every slice."""
         return int(((self.x_levels - 1) * (self.y_levels - 1)).sum())
 
 
 class TableStatistic(Protocol):
-    """A statistic as an integer multiple of ``1 / scale``."""
+    """A `TableStatistic` computes a statistic as an integer multiple of ``1 / scale``."""
 
     scale: float
 
     def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
-        """Statistics of tables of shape (Q, r, c, B), int64 of shape (B,)."""
+        """Compute the statistics of tables of shape (Q, r, c, B): int64, shape (B,)."""
 
     def sparse(self, table: SparseTable) -> int:
-        """Statistic of one table."""
+        """Compute the statistic of one table."""
 
 
 class GSquared:
-    """G2 = 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
+    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
 
     def __init__(self, n_rows: int, device: torch.device) -> None:
         (most,) = _k_ln_k(np.array([n_rows])).tolist()
         # four sums, each at most n ln n, stay within 63 bits
         self._unit = 2.0 ** (60 - math.ceil(math.log2(max(most, 1.0))))
         self.scale = self._unit / 2
-        known = np.arange(min(n_rows + 1, MOST_TERMS))
-        self._terms = self._rounded(known).to(device)
+        counts = np.arange(min(n_rows + 1, MOST_TERMS))
+        self._terms = self._rounded(counts).to(device)
 
     def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
         """See `TableStatistic.dense`."""
@@ -130,7 +130,7 @@ class GSquared:
         return self._of(counts.reshape(-1)).view(-1, counts.shape[-1]).sum(dim=0)
 
     def _of(self, counts: torch.Tensor) -> torch.Tensor:
-        """Terms k ln k of counts, shape (C,)."""
+        """Look up or compute the terms k ln k of counts, shape (C,)."""
         if len(self._terms) < MOST_TERMS:
             return self._terms.index_select(0, counts)
         terms = self._terms.index_select(0, counts.clamp(max=MOST_TERMS - 1))
@@ -151,11 +151,12 @@ def _k_ln_k(counts: NDArray[np.int64]) -> FloatVector:
 
 
 class PearsonChiSquare:
-    """Pearson's chi-square, sum over non-empty cells of k**2 t / (r c), less the rows.
+    """Pearson's chi-square is the sum over non-empty cells of k**2 t / (r c), less the rows.
 
-    With ``exact_mean`` that of every slice times (t - 1) / t: given the margins its mean is then
-    the degrees of freedom, however few rows there are, so that sums over many sites stay chi-square
-    where Pearson's and, worse, G2 run away. Its variance given the margins is told as well.
+    With ``exact_mean`` that of every slice is multiplied by (t - 1) / t. Its mean given the margins
+    is then the degrees of freedom, however few rows there are, so that sums over many sites stay
+    chi-square where Pearson's and, worse, G2 grow too large. Its conditional variance is computed,
+    too.
     """
 
     def __init__(self, n_rows: int, max_levels: int, *, exact_mean: bool = False) -> None:
@@ -181,7 +182,7 @@ class PearsonChiSquare:
         return int(terms.sum()) - expected * int(self.scale)
 
     def dense_variances(self, margins: Margins) -> torch.Tensor:
-        """Variances of `dense` with the exact mean, times `variance_scale`, int64, shape (B,)."""
+        """Compute variances of `dense` with the exact mean, times `variance_scale`: int64 (B,)."""
         totals = margins.slices[:, None]
 
         def side(margin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -192,22 +193,22 @@ class PearsonChiSquare:
         return self._variances(margins.slices, side(margins.x), side(margins.y)).sum(dim=0)
 
     def sparse_variance(self, table: SparseTable) -> int:
-        """As `dense_variances`, of one table."""
+        """Compute the variance of one table as `dense_variances` does."""
         import torch
 
         totals = table.slice_totals
 
         def side(margins: torch.Tensor, levels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            place = torch.arange(len(levels), device=levels.device).repeat_interleave(levels)
+            slices = torch.arange(len(levels), device=levels.device).repeat_interleave(levels)
             shares = torch.zeros_like(totals)
-            shares.index_add_(0, place, self._shares(totals[place], margins))
+            shares.index_add_(0, slices, self._shares(totals[slices], margins))
             return levels, shares.double() / self.scale
 
         x, y = side(table.x_margins, table.x_levels), side(table.y_margins, table.y_levels)
         return int(self._variances(totals, x, y).sum())
 
     def _shares(self, totals: torch.Tensor, margin: torch.Tensor) -> torch.Tensor:
-        """Totals by margins; sums of them are at most t min(levels) in a slice, too."""
+        """Divide totals by margins; their sums are at most t min(levels) in a slice, too."""
         return (totals / margin.clamp(min=1).double()).mul_(self.scale).round_().long()
 
     def _variances(
@@ -227,7 +228,7 @@ class PearsonChiSquare:
 
 
 def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
-    """Upper tail of the chi-square distribution; 1 without degrees of freedom."""
+    """Compute the upper tail of the chi-square distribution; 1 without degrees of freedom."""
     # torch.special.gammaincc is off by up to 4e-10
     from scipy.special import gammaincc
 
@@ -236,7 +237,7 @@ def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Common shape of a batch of tables, each padded with empty cells.
+    """A `TableShape` is the common shape of a batch of tables, each padded with empty cells.
 
     Attributes:
         configurations: Joint levels of the conditioning set.
@@ -250,12 +251,12 @@ class TableShape:
 
     @property
     def cells(self) -> int:
-        """Number of cells of one table."""
+        """The number of cells of one table."""
         return self.configurations * self.rows * self.columns
 
     @classmethod
     def holding(cls, sides: IndexArray) -> TableShape:
-        """The smallest shape that holds tables of these sides, shape (B, 3)."""
+        """Return the smallest shape that holds tables of these sides, shape (B, 3)."""
         return cls(*sides.max(axis=0).tolist())
 
 
@@ -266,7 +267,7 @@ def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
         sides: Configurations, rows and columns of every table, shape (B, 3).
 
     Yields:
-        The tables of a bucket, as places in the batch, and the shape that holds them all.
+        The indices of a bucket's tables in the batch, and the shape that holds them all.
     """
     if not len(sides):
         return
@@ -278,8 +279,8 @@ def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
     for stop in ends:
         more = TableShape.holding(sides[order[end:stop]])
         both = TableShape.holding(sides[order[start:stop]])
-        apart = (end - start) * shape.cells + (stop - end) * more.cells
-        if end > start and (stop - start) * both.cells - apart > CELLS_PER_BUCKET:
+        separate = (end - start) * shape.cells + (stop - end) * more.cells
+        if end > start and (stop - start) * both.cells - separate > CELLS_PER_BUCKET:
             yield order[start:end], shape
             start, both = end, more
         end, shape = stop, both

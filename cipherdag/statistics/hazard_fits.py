@@ -1,8 +1,8 @@
-"""Fitting a Cox model step by step from sums over sites.
+"""Cox models are fitted by Newton's method from derivatives summed over the sites.
 
-With a hazard of each site's own, sites add value, gradient and Hessian of their own partial
-likelihoods. With one hazard of all, they add the sums over rows at risk in bins of time, of which
-`partial_likelihood` makes the same of all rows together.
+With a baseline hazard per site, sites add value, gradient and Hessian of their partial likelihoods.
+With one baseline hazard, they add sums over the rows at risk in bins of time, from which
+`partial_likelihood` computes the derivatives of all rows together.
 
 Source: Cox, JRSS B 34 (1972) 187-220; ties as in Efron, JASA 72 (1977) 557-565, or Breslow,
 Biometrics 30 (1974) 89-99.
@@ -25,21 +25,21 @@ from cipherdag.statistics.reproducible import dot, logarithm
 CONVERGED = 1e-16
 """Gain of a step, as a share of the likelihood: deviations, taken before the last, to 1e-6."""
 LARGEST = 12.0
-"""Of a coefficient, in common units: beyond, the likelihood rises without end."""
+"""A coefficient, in common units, beyond which the likelihood has no finite maximum."""
 STILL_MOVING = 0.1
-"""Of a coefficient's last move, in common units: at a maximum it is far below."""
+"""A coefficient's last step, in common units; at a maximum it is far smaller."""
 
 
 @dataclass(slots=True)
 class HazardFit:
-    """A Cox model on its way to the maximum, of m coefficients.
+    """A `HazardFit` is the state of the fit of a Cox model with m coefficients.
 
     Attributes:
         coefficients: The last accepted ones, shape (m,).
         value: Logarithm of the partial likelihood there.
         null: The same where all coefficients are 0.
         deviations: Standard deviations of the coefficients; 0 where one is not determined.
-        endless: Of which coefficients the likelihood rises without end, shape (m,).
+        separated: Which coefficients have no finite maximum (monotone likelihood), shape (m,).
         rank: How many coefficients the rows determine.
         finished: Whether no step is left.
     """
@@ -48,7 +48,7 @@ class HazardFit:
     value: float = -np.inf
     null: float = -np.inf
     deviations: FloatVector = field(default_factory=lambda: np.zeros(0))
-    endless: BoolVector = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    separated: BoolVector = field(default_factory=lambda: np.zeros(0, dtype=bool))
     rank: int = 0
     finished: bool = False
     _move: FloatVector | None = None
@@ -57,13 +57,13 @@ class HazardFit:
 
     @property
     def proposed(self) -> FloatVector:
-        """The coefficients to ask about."""
+        """The coefficients at which the next derivatives are needed."""
         if self._move is None:
             return self.coefficients
         return self.coefficients + self._share * self._move
 
-    def hear(self, value: float, gradient: FloatVector, hessian: FloatMatrix) -> None:
-        """Take in the sums at `proposed`."""
+    def update(self, value: float, gradient: FloatVector, hessian: FloatMatrix) -> None:
+        """Accept the proposed step, or halve it, given the derivatives at `proposed`."""
         if self._move is None:
             self.null = value
         elif value < self.value - ROUNDING * (1.0 + abs(self.value)):
@@ -80,17 +80,17 @@ class HazardFit:
         self._move, self._share = move, 1.0
 
     def _finish(self, move: FloatVector, gain: float, hessian: FloatMatrix) -> None:
-        self.endless = (abs(self.coefficients + move) > LARGEST) | (abs(move) > STILL_MOVING)
-        if not self.endless.any():
+        self.separated = (abs(self.coefficients + move) > LARGEST) | (abs(move) > STILL_MOVING)
+        if not self.separated.any():
             self.coefficients, self.value = self.coefficients + move, self.value + max(gain, 0.0)
-        own = [newton_step(hessian, unit)[0] @ unit for unit in np.eye(len(move))]
-        self.deviations = np.sqrt(np.maximum(own, 0.0))
+        variances = [newton_step(hessian, unit)[0] @ unit for unit in np.eye(len(move))]
+        self.deviations = np.sqrt(np.maximum(variances, 0.0))
         self.finished = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RiskSums:
-    """Sums by bin of time over all sites, of rows with weights w = exp(x b) and columns x.
+    """A `RiskSums` holds sums by bin of time of rows with columns x and weights w = exp(x b).
 
     Attributes:
         events: Rows with the event, shape (B,).
@@ -109,7 +109,7 @@ class RiskSums:
 def partial_likelihood(
     sums: RiskSums, coefficients: FloatVector, *, efron: bool
 ) -> tuple[float, FloatVector, FloatMatrix]:
-    """Logarithm of the partial likelihood, its gradient, and minus its Hessian."""
+    """Compute the log partial likelihood of all sites, its gradient, and minus its Hessian."""
     m = len(coefficients)
     value, gradient, hessian = dot(sums.of_events, coefficients), sums.of_events, np.zeros((m, m))
     for events, at_risk, tied in zip(sums.events, sums.at_risk, sums.tied, strict=True):

@@ -1,8 +1,7 @@
-"""Keys of conditional-independence tests, and a cache of their outcomes by key.
+"""Outcomes of independence tests are cached by keys that ignore the order of x and y and of S.
 
-Two tests are one test if they differ only in the order of x and y or in the order of S. A site
-caches outcomes so that none is computed twice; a coordinator, so that none is asked twice: a second
-sum over other sites could be set against the first.
+A site caches outcomes so that none is computed twice. A coordinator caches them so that none is
+asked for twice: the difference of two sums over different sites would disclose single sites.
 
 Leaks:
     Nothing: pure arithmetic.
@@ -19,31 +18,31 @@ from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray
 
 PositionRows = NDArray[np.uint16]
 Keys = NDArray[np.bytes_ | np.uint64]
-"""Whole numbers, which sort fast, where the positions of a test fit 64 bits; else byte strings."""
+"""Integers, which sort fast, where the positions of a test fit 64 bits; else byte strings."""
 
 POSITION_BITS = 16
 KEY_BITS = 64
 
 
 def ordered_tests(rows: PositionRows | IndexArray) -> IndexArray:
-    """The same tests (x, y, s1, ..., sl) with x < y and S ascending, shape (B, 2 + l)."""
+    """Sort tests (x, y, s1, ..., sl) so that x < y and S ascends, shape (B, 2 + l)."""
     return np.column_stack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
 
 
 def keys_of_tests(rows: PositionRows | IndexArray, bits: int = POSITION_BITS) -> Keys:
-    """One key per test, the same whichever way round x and y or S stand.
+    """Compute one key per test, which is the same for every order of x and y and of S.
 
-    Distinct among rows of one width; of several widths `keys_of_any_width` are.
+    Keys are distinct among rows of one width; `keys_of_any_width` are among several widths.
 
     Args:
         rows: Tests (x, y, s1, ..., sl), shape (B, 2 + l).
-        bits: Of the largest position that may occur.
+        bits: Bits of the largest position that may occur.
     """
     return position_keys(ordered_tests(rows), bits)
 
 
 def position_keys(rows: PositionRows | IndexArray, bits: int = POSITION_BITS) -> Keys:
-    """One key per row of positions, distinct among rows of one width; as `keys_of_tests`."""
+    """Compute one key per row of positions, distinct among rows of one width."""
     if rows.shape[1] * bits > KEY_BITS:
         packed = np.ascontiguousarray(rows, dtype=">u2").view(f"S{2 * rows.shape[1]}")
         return packed[:, 0]
@@ -55,12 +54,12 @@ def position_keys(rows: PositionRows | IndexArray, bits: int = POSITION_BITS) ->
 
 
 def keys_of_any_width(rows: IndexArray) -> list[tuple[int, int | bytes]]:
-    """One key per test, distinct among rows of any width."""
+    """Compute one key per test, distinct among rows of any width."""
     return [(rows.shape[1], key) for key in keys_of_tests(rows).tolist()]
 
 
 def rows_of_keys(keys: Keys, size: int) -> PositionRows:
-    """Inverse of `keys_of_tests` with their usual bits, shape (B, 2 + size)."""
+    """Invert `keys_of_tests` of the default bits, shape (B, 2 + size)."""
     width = 2 + size
     if width * POSITION_BITS > KEY_BITS:
         return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, width)
@@ -69,10 +68,10 @@ def rows_of_keys(keys: Keys, size: int) -> PositionRows:
 
 
 class OutcomeCache:
-    """Numbers by key, for tests of one width: sorted runs that are merged as they grow.
+    """An `OutcomeCache` stores numbers by key, in sorted runs that are merged as they grow.
 
     Args:
-        columns: How many numbers every test has, C.
+        columns: How many numbers each test has, C; the tests have one width.
     """
 
     def __init__(self, columns: int) -> None:
@@ -81,11 +80,11 @@ class OutcomeCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """The bytes that it takes."""
         return sum(keys.nbytes + values.nbytes for keys, values in self._runs)
 
     def find(self, keys: Keys) -> tuple[FloatMatrix, BoolVector]:
-        """Numbers of every key, shape (B, C), and whether it is cached, shape (B,)."""
+        """Look up the numbers of keys, shape (B, C), and whether each is cached, shape (B,)."""
         values = np.zeros((len(keys), self._columns))
         cached = np.zeros(len(keys), dtype=bool)
         for run, table in self._runs:
@@ -96,7 +95,7 @@ class OutcomeCache:
         return values, cached
 
     def complete(self, keys: Keys, compute: Callable[[IndexArray], FloatMatrix]) -> FloatMatrix:
-        """Numbers of every key, shape (B, C); ``compute`` gives those of some, by index."""
+        """Look up numbers of keys, shape (B, C), and ``compute`` those of new ones, by index."""
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         values, cached = self.find(distinct)
         new = np.flatnonzero(~cached)
@@ -106,7 +105,7 @@ class OutcomeCache:
         return values[inverse.ravel()]
 
     def add(self, keys: Keys, values: FloatMatrix) -> None:
-        """Cache new keys, ascending and none of them cached."""
+        """Cache the numbers of new keys, which ascend and of which none is cached."""
         if not len(keys):
             return
         self._runs.append((keys, values))

@@ -1,4 +1,4 @@
-"""Normal scores of chi-square statistics, and p-values of many tests corrected for how many.
+"""P-values are adjusted for multiple tests, and chi-squares are turned into normal scores.
 
 Sources: Wilson and Hilferty, PNAS 17 (1931) 684-688: the cube root of a chi-square variate by its
 degrees of freedom is nearly normal (unlike p-values, scores of strong dependences do not
@@ -23,7 +23,7 @@ Correction = Literal["holm", "benjamini-hochberg"]
 
 
 def normal_scores(statistic: FloatVector, dof: FloatVector) -> FloatVector:
-    """Scores of chi-square statistics, shape (B,), at least 0; 0 without degrees of freedom."""
+    """Compute normal scores of chi-squares, shape (B,), at least 0; 0 where dof is 0."""
     informed = dof > 0
     freedom = np.where(informed, dof, 1.0)
     root = np.cbrt(np.maximum(statistic, 0.0) / freedom)
@@ -32,17 +32,16 @@ def normal_scores(statistic: FloatVector, dof: FloatVector) -> FloatVector:
 
 
 def corrected(p_values: FloatVector, by: Correction, among: int = 0) -> FloatVector:
-    """Adjusted p-values, shape (n,); NaN, a test that was not done, stays so and counts for none.
+    """Adjust p-values for multiple tests, shape (n,).
 
     Args:
-        p_values: Shape (n,).
-        by: ``holm`` bounds the chance that any of what is rejected is true, whatever the tests have
-            to do with each other; ``benjamini-hochberg`` the share of what is rejected that is,
-            where they are independent.
-        among: How many tests they were chosen from, where that is more: the others count as tests
-            that reject nothing.
+        p_values: Shape (n,); a test that was not done has NaN, keeps it, and is not counted.
+        by: ``holm`` bounds the family-wise error rate under any dependence between the tests;
+            ``benjamini-hochberg`` the false discovery rate of independent tests.
+        among: How many tests they were selected from, where these are more; the others count as
+            tests that reject nothing.
     """
-    found = np.full(len(p_values), np.nan)
+    adjusted = np.full(len(p_values), np.nan)
     done = np.flatnonzero(~np.isnan(p_values))
     order = done[np.argsort(p_values[done], kind="stable")]
     ranks, count = np.arange(len(order), dtype=np.float64), max(len(order), among)
@@ -51,5 +50,5 @@ def corrected(p_values: FloatVector, by: Correction, among: int = 0) -> FloatVec
     else:
         scaled = p_values[order] * (count / (ranks + 1.0))
         raised = np.minimum.accumulate(scaled[::-1])[::-1]
-    found[order] = np.minimum(raised, 1.0)
-    return found
+    adjusted[order] = np.minimum(raised, 1.0)
+    return adjusted

@@ -1,7 +1,7 @@
-"""Partial correlations from moments, and Fisher's z of them.
+"""Fisher's z tests partial correlations, which are computed from second moments.
 
-Sites use it on moments of their own rows, and a coordinator on moments summed over the sites, so
-that both compute the same.
+Sites use the moments of their rows, and a coordinator those summed over the sites; both compute
+the same by the same functions.
 
 Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
 
@@ -27,10 +27,10 @@ LARGEST_CORRELATION = float(np.nextafter(1.0, 0.0))
 
 @dataclass(frozen=True, slots=True)
 class FisherZ:
-    """Fisher's z of B partial correlations, every array of shape (B,); NaN where not done.
+    """A `FisherZ` holds the tests of B partial correlations, shape (B,) each; NaN where not done.
 
     Attributes:
-        p_value: Two-sided under the normal distribution.
+        p_value: The two-sided p-value under the normal distribution.
         statistic: sqrt(n - |S| - 3) atanh(r).
         correlation: r, the partial correlation, strictly within -1 and 1.
     """
@@ -41,7 +41,7 @@ class FisherZ:
 
 
 def fisher_z(correlation: FloatVector, rows: IndexArray, size: int) -> FisherZ:
-    """Fisher's z; not done where rows - size - 3 <= 0 or the correlation is NaN.
+    """Test correlations by Fisher's z, except where rows - size - 3 <= 0 or they are NaN.
 
     Args:
         correlation: Partial correlations, shape (B,).
@@ -58,13 +58,14 @@ def fisher_z(correlation: FloatVector, rows: IndexArray, size: int) -> FisherZ:
 
 
 def partial_correlation(entries: torch.Tensor) -> torch.Tensor:
-    """Partial correlation of the last two variables given those before, shape (B,).
+    """Compute the partial correlation of the last two variables given the others, shape (B,).
 
     Args:
         entries: Correlation matrices with the batch last, shape (k, k, B).
 
     Returns:
-        In [-1, 1] up to rounding; NaN where a pivot is within the tolerance of 0.
+        Partial correlations in [-1, 1] up to rounding; NaN where a pivot is at most
+        `PIVOT_TOLERANCE`.
     """
     smallest = torch.ones_like(entries[0, 0])
     for _ in range(len(entries) - 2):
@@ -81,7 +82,7 @@ def partial_correlation(entries: torch.Tensor) -> torch.Tensor:
 def correlation_matrices(
     moments: torch.Tensor, rows: torch.Tensor, *, least_deviation: float
 ) -> torch.Tensor:
-    """Correlations from centred second moments (G, k, k); NaN at constant columns.
+    """Scale centred second moments (G, k, k) to correlations; NaN at constant columns.
 
     Args:
         moments: Sums over the rows of products of deviations, shape (G, k, k).

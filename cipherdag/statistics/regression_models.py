@@ -1,9 +1,9 @@
-"""Models of regressions: responses, predictors, where coefficients stand, ordered responses.
+"""Regression models name a response and its predictors, and fix the order of the coefficients.
 
-A response with c categories in an order has one linear combination of the predictors and c - 1
-thresholds t: the log odds of category k or below are t_k less the combination (proportional odds).
-Its log likelihood is concave as long as the thresholds rise, so a Newton step that keeps them
-rising and is halved where it does not gain ends at the maximum.
+An ordinal response with c categories has one linear predictor and c - 1 thresholds t: the log odds
+of category k or below are t_k less the linear predictor (proportional odds). Its log likelihood is
+concave while the thresholds ascend, so that Newton's method with steps that keep them ascending,
+halved where they lose likelihood, converges to the maximum.
 
 Source: McCullagh, JRSS B 42 (1980) 109-142; Pratt, JASA 76 (1981) 103-106, for the concavity.
 
@@ -27,20 +27,20 @@ MAX_COEFFICIENTS = 4096
 PROPENSITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Lower edges of the bins in which fitted propensities are counted; the last bin ends at 1."""
 CLOSEST = 0.9
-"""Of the distance between two thresholds, the most that a step may take off."""
+"""Largest share of the distance between two thresholds by which a step may reduce it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """One response on some predictors, over the rows complete in them and in further variables.
+    """A `Regression` names a response and its predictors, over the rows complete in all variables.
 
     Attributes:
-        response: Position.
-        predictors: Positions, in the order of the coefficients.
-        complete_in: Further positions whose missing values leave a row out.
-        ordered: Whether the response's categories are in an order.
-        crossed: How many of the predictors, the first ones, interact: of the discrete ones every
-            combination of categories has a constant and a slope per continuous one of its own.
+        response: Position of the response.
+        predictors: Positions of the predictors, in the order of the coefficients.
+        complete_in: Positions of further variables whose missing values exclude a row.
+        ordered: Whether the response is ordinal.
+        crossed: How many of the first predictors interact: every combination of categories of the
+            discrete ones has a constant and a slope per continuous one.
     """
 
     response: int
@@ -51,34 +51,34 @@ class Regression:
 
 
 def outputs(categories: int) -> int:
-    """Linear combinations that a response of so many categories has."""
+    """Count the linear predictors of a response with so many categories."""
     return max(categories - 1, 1) if categories else 1
 
 
 def coefficient_count(model: Regression, categories: Sequence[int]) -> int:
-    """Coefficients of a model: constant and columns of predictors, for every output.
+    """Count a model's coefficients: a constant and the predictors' columns, for every output.
 
-    For a response in an order the thresholds, and the columns of predictors once.
+    An ordinal response has its thresholds, and the predictors' columns once.
     """
     columns, count = column_count(model, categories), outputs(categories[model.response])
     return count + columns - 1 if model.ordered else columns * count
 
 
 def too_large(model: Regression, categories: Sequence[int]) -> bool:
-    """Whether a model has more coefficients than any site fits."""
+    """Return whether a model has more coefficients than any site fits."""
     return coefficient_count(model, categories) > MAX_COEFFICIENTS
 
 
 def column_count(model: Regression, categories: Sequence[int]) -> int:
-    """Columns of a model's design: the constant, those of the predictors, and products of them."""
+    """Count a design's columns: the constant, the predictors' columns, and their products."""
     crossed = [categories[v] for v in model.predictors[: model.crossed]]
-    combinations = math.prod(max(own, 1) for own in crossed)
+    combinations = math.prod(max(count, 1) for count in crossed)
     rest = [categories[v] for v in model.predictors[model.crossed :]]
     return combinations * (1 + crossed.count(0)) + sum(map(predictor_columns, rest))
 
 
 def predictor_columns(categories: int) -> int:
-    """Columns of a predictor that interacts with none: itself, or an indicator of all but one."""
+    """Count a predictor's columns without interactions: one, or one per category but the first."""
     return max(categories - 1, 0) if categories else 1
 
 
@@ -89,16 +89,16 @@ def scored_model(
     *,
     interactions: bool = False,
 ) -> Regression:
-    """The regression of x or y on S and on the other one, its last predictor.
+    """Choose the response among x and y; the predictors are S and, last, the other variable.
 
-    The response is the one whose three or more categories are in an order (of two the one with more
-    categories, which leaves fewer degrees of freedom), then the one with fewer categories, a number
-    last; the first if that does not decide.
+    An ordinal variable of three or more categories is preferred (of two the one with more
+    categories, which leaves fewer degrees of freedom), then the one with fewer categories, a
+    continuous one last; x if that does not decide.
 
     Args:
         row: x, y, s1, ..., sl.
-        categories: Number of categories of every variable, 0 for a number.
-        ordered: Variables with three or more categories in an order.
+        categories: Number of categories of every variable, 0 for a continuous one.
+        ordered: Ordinal variables with three or more categories.
         interactions: Whether the variables of S interact; see `Regression`.
     """
 
@@ -120,7 +120,7 @@ def nested_models(
     ordered: AbstractSet[int] = frozenset(),
     interactions: bool = False,
 ) -> tuple[Regression, Regression]:
-    """The model without and the model with the other variable, on the same rows.
+    """Return the models of a test without and with the other variable, over the same rows.
 
     Predictors that do not interact are in ascending order, so that tests share their models.
 
@@ -128,7 +128,7 @@ def nested_models(
         row: x, y, s1, ..., sl.
         categories: Number of categories of every variable, 0 for a continuous one.
         left_out: Whether rows may be incomplete in the test's variables.
-        ordered: Variables with three or more categories in an order.
+        ordered: Ordinal variables with three or more categories.
         interactions: Whether the variables of S interact; see `Regression`.
     """
     large = scored_model(row, categories, ordered, interactions=interactions)
@@ -143,40 +143,40 @@ def _in_order(model: Regression) -> Regression:
     return replace(model, predictors=tuple(sorted(model.predictors)))
 
 
-def coefficient_place(variable: int, model: Regression, categories: Sequence[int]) -> int:
-    """Where the first column of a predictor stands; of those that interact, the last one."""
+def coefficient_index(variable: int, model: Regression, categories: Sequence[int]) -> int:
+    """Return the index of a predictor's first column; with interactions, of the last column."""
     if model.crossed:
         return column_count(model, categories) - 1
     before = model.predictors[: model.predictors.index(variable)]
-    return 1 + sum(predictor_columns(categories[own]) for own in before)
+    return 1 + sum(predictor_columns(categories[v]) for v in before)
 
 
-def coefficient_places(
+def coefficient_indices(
     small: Regression, large: Regression, categories: Sequence[int]
 ) -> IndexArray:
-    """Where the coefficients of a model stand in one with more predictors."""
+    """Return the indices of a model's coefficients in a model with more predictors."""
     columns = [0]
     for variable in small.predictors:
-        start = coefficient_place(variable, large, categories)
+        start = coefficient_index(variable, large, categories)
         columns += range(start, start + predictor_columns(categories[variable]))
     count, width = outputs(categories[large.response]), column_count(large, categories)
-    if large.ordered:  # the thresholds take the place of the constant
+    if large.ordered:  # thresholds replace the constant
         return np.append(np.arange(count), np.array(columns[1:], dtype=np.int64) + count - 1)
     return (np.arange(count)[:, None] * width + columns).ravel()
 
 
 def equal_thresholds(categories: int) -> FloatVector:
-    """Thresholds at which all categories are equally likely, shape (categories - 1,)."""
+    """Compute the thresholds of equally likely categories, shape (categories - 1,)."""
     below = np.arange(1.0, categories)
     return on_grid(np.log(below) - np.log(categories - below))
 
 
 def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVector:
-    """How many rows have each category, shape (c,), from derivatives at `equal_thresholds`.
+    """Compute the rows of each category, shape (c,), from derivatives at `equal_thresholds`.
 
     Args:
-        gradient: Of the log likelihood by the thresholds, without predictors, shape (c - 1,).
-        information: Minus the second derivatives, of each threshold by itself, shape (c - 1,).
+        gradient: Gradient of the log likelihood without predictors, shape (c - 1,).
+        information: Diagonal of minus its Hessian, shape (c - 1,).
     """
     below = np.arange(1.0, len(gradient) + 1) / (len(gradient) + 1)
     slope = below * (1.0 - below) * (len(gradient) + 1)
@@ -188,9 +188,9 @@ def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVe
 
 
 def marginal_thresholds(rows: FloatVector) -> FloatVector:
-    """The best thresholds without predictors, shape (c - 1,), from the rows of each category.
+    """Compute the maximum-likelihood thresholds without predictors, shape (c - 1,).
 
-    They are infinite beyond the outermost rows.
+    They are infinite beyond the outermost category that has rows.
     """
     below, above = np.cumsum(rows)[:-1], np.cumsum(rows[::-1])[::-1][1:]
     if not rows.any():
@@ -200,11 +200,14 @@ def marginal_thresholds(rows: FloatVector) -> FloatVector:
 
 
 def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:
-    """What may move, a column each: thresholds with a category without rows between them as one.
+    """Return a basis of the estimable directions, one per column.
+
+    Thresholds that only categories without rows separate share one direction, and infinite ones
+    have none.
 
     Args:
-        rows: Of each category, shape (c,).
-        coefficients: Thresholds and coefficients of the predictors together.
+        rows: Rows of each category, shape (c,).
+        coefficients: Number of thresholds and coefficients of the predictors.
     """
     below = np.cumsum(rows)[:-1]
     inner = np.unique(below[(below > 0) & (below < rows.sum())])
@@ -215,9 +218,12 @@ def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:
     return directions
 
 
-def largest_share(thresholds: FloatVector, move: FloatVector) -> float:
-    """How much of a move of thresholds, shape (c - 1,), leaves them rising; infinite ones stay."""
+def largest_share(thresholds: FloatVector, step: FloatVector) -> float:
+    """Return the largest share of a step, shape (c - 1,), that keeps thresholds ascending.
+
+    Infinite thresholds do not change.
+    """
     finite = np.isfinite(thresholds)
-    width, change = np.diff(thresholds[finite]), np.diff(move[finite])
+    width, change = np.diff(thresholds[finite]), np.diff(step[finite])
     closer = change < 0.0
     return float(min(1.0, CLOSEST * (width[closer] / -change[closer]).min(initial=np.inf)))

@@ -1,9 +1,9 @@
-"""Decomposable scores of discrete families as differences of one number per set of variables.
+"""BIC, BDeu and qNML score discrete families by differences of one number per set of variables.
 
-A family's score is F(child and parents) - F(parents), less what a structure prior takes per parent,
-since BIC, BDeu and qNML of a table depend on its cells and on how many there are: so equivalent
-graphs have the same score to the last bit. F is a whole number on a grid, so that sums of it are
-the same in any order; larger is better.
+A family's score is F(child and parents) - F(parents), less the penalty of a structure prior per
+parent, since the scores of a table depend on its cells and on how many there are. Equivalent graphs
+so have the same score to the last bit. F is an integer on a grid, so that its sums are the same in
+any order; larger is better.
 
 Sources: Schwarz, Annals of Statistics 6 (1978) 461-464; Heckerman, Geiger and Chickering, Machine
 Learning 20 (1995) 197-243 (BDeu); Silander, Leppä-aho, Jääsaari and Roos, AISTATS 2018 (qNML);
@@ -31,20 +31,20 @@ MOST_BITS = 40
 
 
 def grid_bits(rows: int) -> int:
-    """Bits below one of the grid on which scores of so many rows are whole numbers of 64 bits."""
+    """Choose the bits below one of the grid on which scores of so many rows are 64-bit integers."""
     largest = 4.0 * rows * math.log2(rows + 2)
     return min(SUM_BITS - math.ceil(math.log2(largest)), MOST_BITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetScore:
-    """A score of sets of variables.
+    """A `SetScore` computes one of the scores of sets of variables.
 
     Attributes:
         name: ``bic``, ``bdeu`` or ``qnml``.
         rows: Rows of the tables, n.
-        penalty: Of ``bic``: how many times ln(n) / 2 a free parameter costs.
-        prior_rows: Of ``bdeu``: the equivalent sample size.
+        penalty: How many times ln(n) / 2 a free parameter costs, for ``bic``.
+        prior_rows: The equivalent sample size, for ``bdeu``.
         bits: Bits below one of the grid; see `grid_bits`.
     """
 
@@ -56,21 +56,21 @@ class SetScore:
 
     @property
     def plain(self) -> SetScore:
-        """The log likelihood alone, of the same rows on the same grid."""
+        """The log likelihood without a penalty, of the same rows on the same grid."""
         return replace(self, name="bic", penalty=0.0)
 
     @property
     def of_nothing(self) -> int:
-        """F of no variable, whose table is one cell with all rows."""
+        """The score F of the empty set, whose table is one cell with all rows."""
         return int(self.of_tables(np.array([self.rows]), np.array([1]), np.ones(1))[0])
 
     def of_tables(self, counts: IndexArray, sizes: IndexArray, cells: FloatVector) -> IndexArray:
-        """F of tables on the grid, shape (B,).
+        """Compute the scores F of tables on the grid, shape (B,).
 
         Args:
             counts: Cells of all tables, one after the other.
-            sizes: How many of these every table has, at least one, shape (B,).
-            cells: How many cells it has by the categories that occur, shape (B,).
+            sizes: How many of these each table has, at least one, shape (B,).
+            cells: How many cells each table has by the categories that occur, shape (B,).
         """
         full = counts > 0
         numbers = counts[full].astype(np.float64)
@@ -87,11 +87,11 @@ class SetScore:
         return sums + self.of_shape(cells)
 
     def on_grid(self, numbers: FloatVector) -> IndexArray:
-        """Numbers in units of the grid, rounded."""
+        """Round numbers to the grid, in units of it."""
         return np.rint(np.ldexp(numbers, self.bits)).astype(np.int64)
 
     def of_shape(self, cells: FloatVector) -> IndexArray:
-        """What a table of so many cells gains or costs by its shape alone, on the grid."""
+        """Compute the score's term that depends on the number of cells alone, on the grid."""
         cost = np.zeros(len(cells))
         if self.name == "bic":
             log_rows = logarithm_of(max(self.rows, 1))
@@ -102,13 +102,13 @@ class SetScore:
 
 
 def multinomial_regret(rows: int, cells: FloatVector) -> FloatVector:
-    """Logarithm of the normalising constant of NML for a multinomial, approximately, shape (B,).
+    """Approximate the logarithm of the multinomial NML's normalising constant, shape (B,).
 
-    Szpankowski and Weinberger's expansion, which holds for few and for many cells per row.
+    Szpankowski and Weinberger's expansion holds for few and for many cells per row.
     """
     ratio = cells / max(rows, 1.0)
     half = 0.5 + 0.5 * np.sqrt(1.0 + 4.0 / ratio)
-    found: FloatVector = rows * (
+    regret: FloatVector = rows * (
         logarithm(ratio) + (ratio + 2.0) * logarithm(half) - 1.0 / half
     ) - 0.5 * logarithm(half + 2.0 / ratio)
-    return np.where(cells > 1.0, found, 0.0)
+    return np.where(cells > 1.0, regret, 0.0)

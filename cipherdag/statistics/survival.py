@@ -1,8 +1,8 @@
-"""Survival curves and the log-rank test from counts of events and of rows at risk.
+"""Survival curves and log-rank tests are computed from counts of events and of rows at risk.
 
-Of a curve, whoever is censored in a bin counts as at risk in half of it, as in actuarial life
-tables; or in the whole of it, as Kaplan and Meier take who is censored at the time of an event. So
-the log-rank test does.
+In a curve, a row that is censored in a bin counts as at risk in half of it, as in actuarial life
+tables, or in the whole of it, as Kaplan and Meier count rows censored at the time of an event. The
+log-rank test counts it in the whole bin.
 
 Source: Cutler and Ederer, J. Chronic Diseases 8 (1958) 699-712, for life tables; Kaplan and Meier,
 JASA 53 (1958) 457-481; Greenwood's variance with the interval on the
@@ -33,13 +33,13 @@ MOST_WIDENED = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A survival curve at the ends of its bins, arrays of shape (B,).
+    """A `Curve` is a survival curve at the ends of its bins, in arrays of shape (B,).
 
     Attributes:
         survival: Estimated chance to have no event up to the end of the bin.
         low: Lower end of its 95 % interval; NaN where nobody is at risk.
         high: Upper end, likewise.
-        coarse: Whether the interval owes most of its width to times that nobody tells.
+        coarse: Whether most of the interval's width is due to unknown times of censoring.
     """
 
     survival: FloatVector
@@ -49,14 +49,14 @@ class Curve:
 
 
 def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
-    """The curve of counts, each of shape (B,); NaN in all three where nobody is at risk any more.
+    """Estimate the survival curve of counts, each of shape (B,); NaN where nobody is at risk.
+
+    Before the first event, and after all remaining rows have had it, the interval is the estimate
+    itself.
 
     Args:
         events: Rows with the event in each bin.
-        exposed: Rows at risk in each, those that are censored there by a half, whole, or not.
-
-    Before the first event, and after all that are left have had it, there is no interval but the
-    estimate itself.
+        exposed: Rows at risk in each bin; those censored there count by a half, whole, or not.
     """
     there = exposed > 0
     rows = np.where(there, exposed, 1.0)
@@ -71,11 +71,11 @@ def survival_curve(events: FloatVector, exposed: FloatVector) -> Curve:
 
 
 def actuarial_curve(events: FloatVector, at_risk: FloatVector, beyond: float) -> Curve:
-    """The curve of bins in which rows are censored at times that nobody tells.
+    """Estimate the survival curve where times of censoring within a bin are unknown.
 
-    They count as at risk in half of their bin. The interval is from the lower end where all were
-    censored before the events of the bin to the upper end where all were after: the curve of the
-    same rows at exact times lies between these two curves, whatever the times are.
+    Censored rows count as at risk in half of their bin. The interval reaches from the lower end of
+    the curve whose rows are all censored before the events of the bin to the upper end of that
+    whose rows are all censored after them: at any exact times the curve lies between these two.
 
     Args:
         events: Rows with the event in each bin.
@@ -92,27 +92,27 @@ def actuarial_curve(events: FloatVector, at_risk: FloatVector, beyond: float) ->
 
 
 def median_of(edges: FloatVector, curve: Curve) -> tuple[float | None, float | None, float | None]:
-    """The end of the bin in which a curve, and each end of its interval, falls to a half.
+    """Find the end of the bin in which a curve, and each end of its interval, falls to a half.
 
     Returns:
-        The median and its 95 % interval; None where that does not happen.
+        The median and its 95 % interval; None where a curve stays above a half.
     """
-    found: list[float | None] = []
-    for own in (curve.survival, curve.low, curve.high):
-        down = np.flatnonzero(own <= HALF)
-        found.append(float(edges[down[0]]) if len(down) else None)
-    return found[0], found[1], found[2]
+    medians: list[float | None] = []
+    for chances in (curve.survival, curve.low, curve.high):
+        below = np.flatnonzero(chances <= HALF)
+        medians.append(float(edges[below[0]]) if len(below) else None)
+    return medians[0], medians[1], medians[2]
 
 
 @dataclass(frozen=True, slots=True)
 class LogRank:
-    """Whether groups have events equally fast.
+    """A `LogRank` is the test of whether groups have events at the same rate.
 
     Attributes:
         statistic: Chi-square.
-        dof: Its degrees of freedom; 0 where nothing can be said.
+        dof: Its degrees of freedom; 0 where no test is possible.
         observed: Events of every group.
-        expected: How many it would have if it had them as fast as all together.
+        expected: Events that each group would have at the rate of all groups together.
     """
 
     statistic: float
@@ -122,7 +122,7 @@ class LogRank:
 
     @property
     def p_value(self) -> float | None:
-        """Chance of a larger statistic if all groups are alike; None without degrees of freedom."""
+        """The chance of a larger statistic under equal rates; None without degrees of freedom."""
         from scipy.special import gammaincc
 
         return float(gammaincc(self.dof / 2.0, self.statistic / 2.0)) if self.dof else None
@@ -130,12 +130,12 @@ class LogRank:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogRankParts:
-    """What a log-rank test needs of G groups; those of strata add up.
+    """A `LogRankParts` holds the sums of a log-rank test of G groups; those of strata add up.
 
     Attributes:
         observed: Events of every group, shape (G,).
-        expected: How many it would have if it had them as fast as all together, shape (G,).
-        covariance: Of the events, given how many there are of all groups, shape (G, G).
+        expected: Events that each group would have at the rate of all together, shape (G,).
+        covariance: Covariance of the events given the events of all groups, shape (G, G).
     """
 
     observed: FloatVector
@@ -144,7 +144,7 @@ class LogRankParts:
 
 
 def log_rank_parts(events: FloatVector, at_risk: FloatVector) -> LogRankParts:
-    """The parts of counts by group and bin, each of shape (G, B)."""
+    """Compute a log-rank test's sums from counts by group and bin, each of shape (G, B)."""
     rows, ended = at_risk.sum(axis=0), events.sum(axis=0)
     shares = at_risk / np.maximum(rows, 1.0)
     spread = ended * (rows - ended) / np.maximum(rows - 1.0, 1.0)
@@ -157,16 +157,16 @@ def log_rank_parts(events: FloatVector, at_risk: FloatVector) -> LogRankParts:
 
 
 def log_rank(parts: LogRankParts) -> LogRank:
-    """The test of its parts."""
+    """Compute the log-rank test from its sums."""
     statistic, dof = quadratic_form(parts.observed - parts.expected, parts.covariance)
-    ends = (tuple(own.tolist()) for own in (parts.observed, parts.expected))
-    return LogRank(statistic, dof, *ends)
+    counts = (tuple(events.tolist()) for events in (parts.observed, parts.expected))
+    return LogRank(statistic, dof, *counts)
 
 
-def quadratic_form(apart: FloatVector, variance: FloatVector) -> tuple[float, int]:
-    """What d' V^- d is, and the rank of V, shape (m, m)."""
+def quadratic_form(difference: FloatVector, variance: FloatVector) -> tuple[float, int]:
+    """Compute d' V^- d of a difference d, shape (m,), and the rank of its variance V, (m, m)."""
     scale = np.sqrt(np.maximum(variance.diagonal(), 0.0))
     scale = np.where(scale > 0.0, scale, 1.0)
-    scaled = apart / scale
+    scaled = difference / scale
     solved, rank = solve(variance / (scale[:, None] * scale), scaled, least=LEAST_PIVOT)
     return max(math.fsum((scaled * solved).tolist()), 0.0), rank

@@ -1,4 +1,4 @@
-"""How many threads compute with tensors of some size.
+"""Small tensors are computed by one thread, and large ones by several.
 
 Leaks:
     Nothing.
@@ -17,7 +17,7 @@ FEWEST_SHARED = 1 << 17
 
 @contextmanager
 def threads_for(elements: int) -> Iterator[None]:
-    """One thread for tensors of fewer elements than `FEWEST_SHARED`, torch's own number for others.
+    """Use one thread for tensors of fewer than `FEWEST_SHARED` elements, torch's number for others.
 
     Threads that share a small tensor wait for each other longer than they compute, and where other
     programs hold the processors, many times as long. Of functions as square roots torch shares

@@ -42,7 +42,6 @@ from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]
 Opening = Generator["Question", "FloatVector", "FloatVector"]
 
-"""Gain of a step, as a share of the likelihood: coefficients to about 1e-8 standard errors."""
 EXTREME = 2
 """Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
 DOUBTFUL = 0.1
@@ -94,7 +93,7 @@ class Estimation:
     @property
     def determined(self) -> bool:
         """True if the rows determine every model."""
-        return all(not f.astray and f.determined for f in self.fits.values())
+        return all(not f.diverged and f.determined for f in self.fits.values())
 
     def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
         """Heterogeneity between sites: the weighted mean of their effects, and Cochran's Q."""
@@ -191,12 +190,12 @@ class Estimation:
             for model in active:
                 count = question.size(model)
                 step, sums = np.split(sums, [step_length(count)])
-                self.fits[model].hear(*step_parts(step, count), question.outputs(model))
+                self.fits[model].update(*step_parts(step, count), question.outputs(model))
 
     def _unfit(self) -> str:
         """Why the models cannot be used, in words."""
         treatment = self.fits.get(TREATMENT)
-        if treatment is not None and treatment.astray:
+        if treatment is not None and treatment.diverged:
             return (
                 "the treatment's model has no finite maximum: some values of what is adjusted for "
                 "occur with one treatment only, where no rows tell an effect, and another "
@@ -204,16 +203,16 @@ class Estimation:
                 "or coarser variables"
             )
         for model, fit in self.fits.items():
-            if fit.astray:
+            if fit.diverged:
                 return (
                     f"the model of the outcome in arm {model + 1} has no finite maximum: some "
                     "values of what is adjusted for occur with one outcome only, and what it says "
                     "of other rows would be a guess; adjust for fewer or coarser variables"
                 )
-            size = len(fit.coefficients)
+            size, rows = len(fit.coefficients), fit.limiting_rows
             size += self._sites - 1 if self.question.site_effect else 0
-            if model != TREATMENT and not fit.discrete and fit.scarce <= size:
-                return f"{fit.scarce:.0f} rows do not determine a model of {size} coefficients"
+            if model != TREATMENT and not fit.discrete and rows <= size:
+                return f"{rows:.0f} rows do not determine a model of {size} coefficients"
         return ""
 
     def _means(self) -> Estimating:
@@ -315,9 +314,11 @@ class Estimation:
             # of the first category, which has no coefficient, it is 0
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
-        spare = np.full(len(values), fit.scarce - fit.rank - constants)
+        spare = np.full(len(values), fit.limiting_rows - fit.rank - constants)
         contrasts = [*differences(values, Uncertainty(robust, spare, spare), reference)]
-        return self._effect(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
+        return self._effect(
+            contrasts, rows=round(fit.limiting_rows), doubts=tuple(self._of_models())
+        )
 
     def _covariance(self, estimates: Estimates) -> Opening:
         """Sandwich covariance of the estimates, shape (k, k)."""
@@ -386,7 +387,7 @@ class Estimation:
                     f"rows determine {fit.rank}: what it says of other rows is a guess, unless two "
                     "variables say the same."
                 )
-            if fit.scarce < FEWEST_PER_COEFFICIENT * len(fit.coefficients):
+            if fit.limiting_rows < FEWEST_PER_COEFFICIENT * len(fit.coefficients):
                 yield f"The model of {whose} has few rows for {len(fit.coefficients)} coefficients."
 
 

@@ -240,7 +240,7 @@ class RegressionTests(CachedFederatedCITest):
                     step = sums[start : start + step_length(counts[model])]
                     start += len(step)
                     n_outputs = outputs(self._categories[model.response])
-                    fits[model].hear(*step_parts(step, counts[model]), n_outputs)
+                    fits[model].update(*step_parts(step, counts[model]), n_outputs)
             active = [model for model in active if not fits[model].finished]
         n_sites = covered.pop() if len(covered) == 1 else MIXED
         for model, fit in fits.items():

@@ -108,7 +108,7 @@ def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
         step = (
             _summed(question, sums) if isinstance(question, HazardSums) else _of_sites(model, sums)
         )
-        fit.hear(*step)
+        fit.update(*step)
     return Fitted(first, fit, sites, edges is None)
 
 
@@ -153,7 +153,7 @@ def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
         few = tuple((names[v], code) for v, code in model.few)
         return HazardModel(sites=0, own_hazards=model.site_hazards, ratios=ratios, few=few)
     gained = max(2.0 * (fit.value - fit.null), 0.0)
-    tested = fit.rank > 0 and not fit.endless.any()
+    tested = fit.rank > 0 and not fit.separated.any()
     return HazardModel(
         sites=model.sites,
         own_hazards=model.site_hazards,
@@ -184,7 +184,7 @@ def _ratio(
         return HazardRatio(column=name, category=category, fault="not told of")
     log = math.ldexp(float(fit.coefficients[at]), -unit)
     deviation = math.ldexp(float(fit.deviations[at]), -unit)
-    if fit.endless[at]:
+    if fit.separated[at]:
         fault = "endless down" if fit.coefficients[at] < 0.0 else "endless up"
         return HazardRatio(column=name, category=category, fault=fault)
     if deviation == 0.0 or abs(log) + WIDTH * deviation > LARGEST_LOG:

@@ -372,8 +372,8 @@ def test_a_step_too_far_is_halved_and_the_maximum_found():
         asked.append(b)
         root = np.sqrt(1.0 + (b - 3.0) ** 2)
         slope, bend = -(b - 3.0) / root, 1.0 / root**3
-        fit.hear(-float(root), np.array([slope]), np.array([[bend]]))
-    assert fit.coefficients[0] == pytest.approx(3.0, abs=1e-6) or fit.endless[0]
+        fit.update(-float(root), np.array([slope]), np.array([[bend]]))
+    assert fit.coefficients[0] == pytest.approx(3.0, abs=1e-6) or fit.separated[0]
     assert len(asked) < 40
 
 

@@ -75,7 +75,7 @@ def fitted(expand, model, near=None):
     fit, own, taken = first_fit(model, CATEGORIES, near=near), CATEGORIES[model.response], 0
     while not fit.finished:
         step = whole_step(expand, model, fit.proposed, own)
-        fit.hear(*step_parts(step, len(fit.coefficients)), outputs(own))
+        fit.update(*step_parts(step, len(fit.coefficients)), outputs(own))
         taken += 1
     return fit, taken
 
@@ -93,7 +93,7 @@ def test_a_fit_that_begins_near_another_ends_where_it_would_from_nothing(respons
         cold, slow = fitted(expand, large)
         assert quick <= slow
         assert near.rank == cold.rank
-        assert near.scarce == pytest.approx(cold.scarce)
+        assert near.limiting_rows == pytest.approx(cold.limiting_rows)
         assert near.value == pytest.approx(cold.value, rel=1e-10, abs=1e-7)
         np.testing.assert_allclose(near.proposed, cold.proposed, rtol=1e-3, atol=1e-3)
         if not ordered:
@@ -125,9 +125,9 @@ def test_a_fit_on_its_way_to_infinity_is_no_beginning():
     data = mixed_data(np.random.default_rng(1), 400)
     data[:, 4] = data[:, 1]
     expand = site(data)
-    astray, _ = fitted(expand, Regression(1, (4,)))
-    assert astray.astray
-    assert not first_fit(Regression(1, (0, 4)), CATEGORIES, near=astray).coefficients.any()
+    separated, _ = fitted(expand, Regression(1, (4,)))
+    assert separated.diverged
+    assert not first_fit(Regression(1, (0, 4)), CATEGORIES, near=separated).coefficients.any()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.04])

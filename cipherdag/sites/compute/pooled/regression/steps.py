@@ -79,7 +79,7 @@ def site_fit(
     fit = first_fit(model, categories, near=near)
     while not fit.finished:
         parts = step_parts(step(fit.proposed), len(fit.coefficients))
-        fit.hear(*parts, outputs(categories[model.response]))
+        fit.update(*parts, outputs(categories[model.response]))
     return fit
 
 

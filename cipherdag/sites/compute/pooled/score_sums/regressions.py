@@ -91,7 +91,7 @@ class SiteRegressions:
         if not self._categories[model.response]:
             return residual_scores(nuisance, np.column_stack([response, other]))
         fit = self._fit(model, nuisance, response)
-        if fit.undone or fit.scarce < FEWEST_EVENTS * nuisance.shape[1]:
+        if fit.degenerate or fit.limiting_rows < FEWEST_EVENTS * nuisance.shape[1]:
             return None
         scores, covariance = self._of_categories(model, fit, (nuisance, other), response)
         return RegressionScores(scores, covariance * (len(response) / rest), rest)
