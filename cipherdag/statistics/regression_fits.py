@@ -195,16 +195,16 @@ class Fit:
         unit = np.eye(len(self.coefficients))[index]
         return dot(unit, self.influence(unit))
 
-    def start_from(self, near: Fit, indices: IndexArray, count: int) -> None:
+    def start_from(self, other: Fit, indices: IndexArray, count: int) -> None:
         """Start at the coefficients of another fit of the same rows, which get these indices.
 
         A fit on some of the predictors is nearer than coefficients of 0, at which all categories
         are equally likely; nor are the rows of the categories counted again.
         """
-        if near.rows is None or near.diverged:
+        if other.rows is None or other.diverged:
             return
-        self.coefficients[indices] = near.proposed
-        self._set_rows(near.rows, self._constants(count))
+        self.coefficients[indices] = other.proposed
+        self._set_rows(other.rows, self._constants(count))
 
     def _constants(self, count: int) -> IndexArray:
         """Return the indices of the thresholds, or of the constants."""
@@ -235,7 +235,7 @@ def first_fit(
     categories: Sequence[int],
     *,
     site_effect: bool = False,
-    near: Fit | None = None,
+    warm_start: Fit | None = None,
 ) -> Fit:
     """Start a fit at coefficients of 0, with all categories of the response equally likely.
 
@@ -243,16 +243,17 @@ def first_fit(
         model: The model.
         categories: Number of categories of every variable, 0 for a continuous one.
         site_effect: Whether every site has constants or thresholds.
-        near: A fit over the same rows on some of the predictors, without interactions, at which
-            this one starts instead; None where there is none.
+        warm_start: A fit over the same rows on some of the predictors, without interactions, at
+            which this one starts instead; None where there is none.
     """
     coefficients = np.zeros(coefficient_count(model, categories))
     levels = categories[model.response]
     if model.ordered:
         coefficients[: levels - 1] = equal_thresholds(levels)
     fit = Fit(model, levels > 0, coefficients, site_effect=site_effect)
-    if near is not None and levels:
-        fit.start_from(near, coefficient_indices(near.model, model, categories), outputs(levels))
+    if warm_start is not None and levels:
+        indices = coefficient_indices(warm_start.model, model, categories)
+        fit.start_from(warm_start, indices, outputs(levels))
     return fit
 
 

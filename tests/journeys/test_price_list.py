@@ -56,8 +56,8 @@ from cipherdag.algorithms.evidence.combined import CombinedTests
 class TwiceTheMean(CombinedTests):
     """A p-value however the sites depend (Rueschendorf, 1982)."""
 
-    def _told(self, question, sums, tests):
-        return np.minimum(2.0 * super()._told(question, sums, tests), 1.0)
+    def _p_values_of(self, question, sums, tests):
+        return np.minimum(2.0 * super()._p_values_of(question, sums, tests), 1.0)
 
 
 def opened(settings):

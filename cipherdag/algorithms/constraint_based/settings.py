@@ -253,7 +253,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
     def evidence_disclosures(self) -> tuple[str, ...]:
         """What tests over all sites open."""
         kind = EVIDENCE[self.decided_by]
-        opened = kind.told(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
+        opened = kind.disclosure(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
         compared = self.compare_sites and kind.asks_columns and not self.closed
         return (opened, DIFFERENCES) if compared else (opened,)
 

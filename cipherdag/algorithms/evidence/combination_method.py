@@ -1,4 +1,4 @@
-"""What a kind of evidence is: a name, how its p-values are opened, and what that opens."""
+"""A combination method defines how p-values over all sites are opened, and what that discloses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND_ALPHA_DISCLOSES = (
     "Of tests of the ends of unshielded triples that say independent, whether they do at the level "
     f"{SECOND_ALPHA}, too."
 )
-"""What everybody learns besides where verdicts judge triples by all sets."""
+"""What everybody learns in addition where triples are oriented by verdicts of all sets."""
 NOTHING_OPENED = (
     "Of every test one bit was opened, whether it says dependent: no sum, statistic or p-value."
 )
@@ -29,24 +29,24 @@ Opening = Callable[[EvidenceSettings], Generator[Question, FloatVector, Federate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinationMethod:
-    """One kind of evidence; `cipherdag.algorithms.evidence.registry` lists them.
+    """A `CombinationMethod` combines the sites' evidence; the module `registry` lists all.
 
     Attributes:
-        name: What parameters call it.
+        name: The value of the parameter ``evidence``.
         discloses: What the coordinator learns, in one sentence.
-        open: Yields the source of p-values of some settings.
-        close: The same by bits, whose sums stay closed; None where sums have to be opened.
-        closed: What everybody learns of it then, in one sentence.
-        any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
+        open: Opens the source of p-values of some settings.
+        close: Opens a source of verdicts, whose sums stay closed; None where there is none.
+        closed: What everybody learns of verdicts, in one sentence.
+        any_test: Whether it uses p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
         asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
-        overlapping: Whether sites may lack variables: its sums cover whoever can do a test.
-        mixes_sites: Whether differences between sites may look like dependence; of ``glm``, where
-            regressions have no constants of every site's own.
-        tests: Names of tests that it takes, where it has tests of its own; empty for any.
+        overlapping: Whether sites may lack variables: sums cover the sites that can do a test.
+        mixes_sites: Whether differences between sites may look like dependence; with ``glm``, where
+            regressions have no constants per site.
+        tests: Names of the tests it accepts; empty for all.
 
     Raises:
-        ValueError: Nothing is said of what it discloses.
+        ValueError: It does not say what it discloses.
     """
 
     name: str
@@ -69,10 +69,10 @@ class CombinationMethod:
     def source(
         self, settings: EvidenceSettings, *, closed: bool
     ) -> Generator[Question, FloatVector, FederatedCITest]:
-        """The source of p-values, or of verdicts where sums stay ``closed``.
+        """Open the source of p-values, or of verdicts where sums stay ``closed``.
 
-        A test whose variables no site measured together is never asked, nor one given what
-        determines a variable.
+        Tests whose variables no site measured together are never asked for, nor tests given
+        variables that determine x or y.
         """
         opening = self.close if closed and self.close is not None else self.open
         source = yield from opening(settings)
@@ -80,13 +80,13 @@ class CombinationMethod:
             return source
         return OverlapFilter(source, settings.measured, settings.determined)
 
-    def told(self, *, closed: bool, p_value_drop: bool = False) -> str:
-        """What is learnt of it, in a sentence; of triples that ``p_value_drop`` judges in two."""
+    def disclosure(self, *, closed: bool, p_value_drop: bool = False) -> str:
+        """Return what is disclosed, in a sentence; with ``p_value_drop`` in two."""
         if not closed:
             return self.discloses
         return f"{self.closed} {SECOND_ALPHA_DISCLOSES}" if p_value_drop else self.closed
 
     @property
     def bits_summary(self) -> str:
-        """What a report says of a run by bits: what stayed closed, and what did not."""
+        """The sentences of a report on what stayed closed in a run by bits, and what did not."""
         return f"{NOTHING_OPENED} {ALSO_OPENED}" if self.asks_columns else NOTHING_OPENED

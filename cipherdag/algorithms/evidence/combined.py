@@ -1,4 +1,4 @@
-"""Tests over all sites from what the sites' own tests add up to.
+"""Tests over all sites combine the results of the sites' tests by sums.
 
 statistic    sum of statistics, of degrees of freedom  chi-square of the sums
 fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fisher, 1932)
@@ -6,7 +6,7 @@ stouffer     sum of w z, of w**2                       normal (Stouffer, 1949; L
                                                        for Fisher's z: inverse-variance weights
 weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
 
-By bits the sums stay closed, and of every test its verdict alone is opened:
+By bits the sums stay closed, and only the verdict of every test is opened:
 
 fisher       sum of -2 ln p below the chi-square's critical value for so many sites
 weighted_p   sum of n (p - alpha) above 0
@@ -56,24 +56,24 @@ from cipherdag.statistics.p_values import normal_scores
 Compared = Literal["fisher", "weighted_p"]
 
 LOG_BITS = 12
-"""Of the grid of -2 ln p at most: a finer one turns no verdict, and makes keys longer."""
+"""Most bits of the grid of -2 ln p: a finer one changes no verdict, and makes keys longer."""
 TOO_MANY_SITES = "reveal bits with evidence fisher is for fewer sites"
 
 
 class CombinedTests(CachedFederatedCITest):
-    """Evidence from what the sites' own tests add up to.
+    """`CombinedTests` tests by the sums of the results of the sites' tests.
 
-    A test that fewer than ``fewest`` sites have degrees of freedom for is not done, and counts as
-    dependent; given nothing it counts as independent, since x or y does not vary at the others.
-    ``weighted_p`` takes a test without degrees of freedom for one, with p = 1.
+    A test for which fewer than ``fewest`` sites have degrees of freedom is not done, and counts as
+    dependent; a marginal one counts as independent, since x or y is constant at the others.
+    ``weighted_p`` counts a test without degrees of freedom as one with p = 1.
 
     Leaks:
         Of every test, how many sites have degrees of freedom for it; of those that at least
         ``fewest`` have, what `CombinedEvidence` says.
 
     Args:
-        combination: What is added.
-        settings: How tests are done; its rows per cell are what the sites need together.
+        combination: The results that are summed.
+        settings: Options of the tests; the rows per cell are required of all sites together.
     """
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
@@ -84,25 +84,25 @@ class CombinedTests(CachedFederatedCITest):
         self._combination, self._about = combination, summed_by(combination, settings)
 
     def _ask(self, tests: Tests) -> PValues:
-        """Two rounds per `MAX_VALUES_PER_ROUND`, the first of them to count who contributes."""
+        """Ask in two rounds per `MAX_VALUES_PER_ROUND`; the first counts the contributing sites."""
         self.n_tests_by_method[self._combination] += sum(len(rows) for rows in tests)
-        found = yield from in_batches(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
-        if undone := sum(int(np.isnan(own).sum()) for own in found):
-            self.n_tests_by_method[self._combination] -= undone
-            self.n_tests_by_method[NOT_DONE] += undone
-        return found
+        p_values = yield from in_batches(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
+        if not_done := sum(int(np.isnan(block).sum()) for block in p_values):
+            self.n_tests_by_method[self._combination] -= not_done
+            self.n_tests_by_method[NOT_DONE] += not_done
+        return p_values
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        """p-values of the tests of one or two rounds."""
+        """Compute the p-values of tests in one round, or in two where contributors are counted."""
         question = self._about(tests)
         if self._fewest <= 1:
             sums = yield question
-            p_value, none = self._told(question, sums, tests), question.weights(sums) <= 0
+            p_value, none = self._p_values_of(question, sums, tests), question.weights(sums) <= 0
         else:
             able = np.rint((yield ContributorCounts(question=question)))
             sums = yield from open_unsuppressed(question, able >= self._fewest)
-            p_value, none = self._told(question, sums, tests), able < self._fewest
-        # of too few sites that x and y vary at
+            p_value, none = self._p_values_of(question, sums, tests), able < self._fewest
+        # marginal tests of pairs that vary at too few sites
         none &= np.arange(len(none)) < len(tests[0])
         if self._fewest > 1:
             p_value = np.where(none, self._constant, p_value)
@@ -111,27 +111,28 @@ class CombinedTests(CachedFederatedCITest):
         )
         return p_value
 
-    def _told(
+    def _p_values_of(
         self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]
     ) -> FloatVector:
+        """Compute p-values from sums, and store strengths and estimates."""
         self.store_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
         p_value = combined_p(question, sums)
         if question.combination == "stouffer":
             signed, amount, weight, _ = segments(question.encodings, sums)
             informed = (weight > 0) & (signed[0] > 0)
             precision = np.where(informed, weight, np.nan)
-            kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
-            self.store_estimates(tests, kept, p_value)
+            estimates = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
+            self.store_estimates(tests, estimates, p_value)
         return p_value
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """The partial correlation within the sites, where their tests are Fisher's z."""
-        known = self.estimate(test)
-        return None if known is None else of_correlation(*known)
+        """Return the partial correlation within the sites, where their tests are Fisher's z."""
+        estimate = self.estimate(test)
+        return None if estimate is None else of_correlation(*estimate)
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
-    """Strengths as normal scores, shape (B,); 0 for ``weighted_p``, which has none."""
+    """Compute strengths as normal scores, shape (B,); 0 for ``weighted_p``, which has none."""
     if question.combination == "weighted_p":
         return np.zeros(sum(question.counts))
     strength = combined_strength(question, sums)
@@ -142,17 +143,17 @@ def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
 
 
 class ThresholdedTests(CachedFederatedCITest):
-    """Verdicts of tests in the place of p-values: 1 for independent, 0 for dependent.
+    """`ThresholdedTests` opens verdicts instead of p-values: 1 for independent, 0 for dependent.
 
-    NaN for tests that no site can do: with ``fisher``, and where constants are untestable with
-    ``weighted_p`` of tests given nothing, which are asked both ways.
+    Tests that no site can do have NaN with ``fisher``. Where constants are untestable, so have
+    marginal tests with ``weighted_p``, which are compared in both directions.
 
     Leaks:
         See the module.
 
     Args:
-        combination: What the sites add up.
-        settings: How tests are done.
+        combination: The results that are summed.
+        settings: Options of the tests.
 
     Raises:
         ParameterError: There are too many sites, or rows at a site, to compare their sums.
@@ -172,7 +173,7 @@ class ThresholdedTests(CachedFederatedCITest):
             self._largest, self._grid_bits = largest_excess(settings.max_rows, n_sites)
 
     def _ask(self, tests: Tests) -> PValues:
-        """A round per `MAX_VALUES_PER_ROUND` of the keys of all comparisons."""
+        """Ask in a round per `MAX_VALUES_PER_ROUND` of the keys of all comparisons."""
         self.n_tests_by_method[self._combination] += sum(len(rows) for rows in tests)
         each = len(self._critical) + 1 if self._critical else 1 + self._both
         values = float(each * VERDICT_VALUES)
@@ -183,22 +184,22 @@ class ThresholdedTests(CachedFederatedCITest):
             self._about(tests), self._grid_bits, self._largest, self._critical, self._both
         )
         count, marginal = sum(len(rows) for rows in tests), len(tests[0])
-        first, beside = np.split((yield asked), [count])
+        first, second = np.split((yield asked), [count])
         independent = 1.0 - first if asked.says_dependent else first
         if self._combination == "fisher":
-            p_value = np.where(beside > 0, independent, np.nan)
-            # as in sums: of a pair that no site can test x or y does not vary
+            p_value = np.where(second > 0, independent, np.nan)
+            # as with sums: in a pair that no site can test, x or y is constant
             constant = np.isnan(p_value) & (np.arange(count) < marginal)
             return self.resolve_constant_pairs(tests[0], p_value, constant, self._combination)
         if self._both:
-            neither = (independent[:marginal] == 0) & (beside == 0)
-            given_nothing = np.where(neither, np.nan, independent[:marginal])
-            return np.concatenate([given_nothing, independent[marginal:]])
+            neither = (independent[:marginal] == 0) & (second == 0)
+            marginal_verdicts = np.where(neither, np.nan, independent[:marginal])
+            return np.concatenate([marginal_verdicts, independent[marginal:]])
         return independent
 
 
-def closed(combination: Compared) -> Opening:
-    """Makes the source of a kind of evidence; it asks nothing before its tests."""
+def thresholded(combination: Compared) -> Opening:
+    """Return the function that opens a source of verdicts; it asks nothing before its tests."""
 
     def opened(settings: EvidenceSettings) -> Generator[Question, FloatVector, ThresholdedTests]:
         yield from ()
@@ -218,7 +219,7 @@ def _combined(
     close: Opening | None = None,
     closed: str = "",
 ) -> CombinationMethod:
-    """A kind that asks nothing before its tests."""
+    """Declare a combination method that asks nothing before its tests."""
 
     def opened(
         settings: EvidenceSettings,
@@ -241,7 +242,7 @@ def _combined(
 def summed_by(
     combination: Combination, settings: EvidenceSettings
 ) -> Callable[[list[IndexArray]], CombinedEvidence]:
-    """Makes the question of tests by size of S, whatever of its answer is opened."""
+    """Return the function that makes the question of tests by size of S."""
     template = CombinedEvidence.over_sites(
         settings.spec, combination, settings.n_variables, settings.max_rows
     )
@@ -254,11 +255,11 @@ def summed_by(
 
 
 def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
-    """The largest sums of -2 ln p that say independent, of 1, 2, ... sites, and their grid.
+    """Compute the largest sums of -2 ln p of independent tests for 1, 2, ... sites, and their grid.
 
     Args:
-        alpha: Independent iff the p-value of the sum is above it.
-        n_sites: How many sites there are.
+        alpha: A test is independent iff the p-value of the sum is above it.
+        n_sites: Number of sites.
 
     Raises:
         ParameterError: There are too many sites.
@@ -268,9 +269,9 @@ def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
     values = [float(chdtri(2.0 * sites, alpha)) for sites in range(1, n_sites + 1)]
 
     def on_grid(bits: int) -> tuple[int, ...]:
-        return tuple(math.ceil(math.ldexp(own, bits)) - 1 for own in values)
+        return tuple(math.ceil(math.ldexp(value, bits)) - 1 for value in values)
 
-    # what one site adds is cut just above the largest value: more of it changes no verdict
+    # a site's value is cut just above the largest one: more changes no verdict
     _, bits = finest_grid_that_fits(
         lambda bits: on_grid(bits)[-1] + 1, n_sites, TOO_MANY_SITES, most=LOG_BITS
     )
@@ -278,11 +279,11 @@ def fisher_criticals(alpha: float, n_sites: int) -> tuple[tuple[int, ...], int]:
 
 
 def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
-    """The largest n (p - alpha) of a site on the finest grid, and the grid.
+    """Compute the largest n (p - alpha) of a site on the finest grid that fits, and its bits.
 
     Args:
         max_rows: Declared bound of a site's rows.
-        n_sites: How many sites there are.
+        n_sites: Number of sites.
 
     Raises:
         ParameterError: There are too many sites, or rows at one.
@@ -300,7 +301,7 @@ STATISTIC = _combined(
 FISHER = _combined(
     "fisher",
     "For every test, the sum of -2 ln p over the sites, and how many did it.",
-    close=closed("fisher"),
+    close=thresholded("fisher"),
     closed="For every test, whether it says independent over all sites, and whether any of them "
     "can do it; no sum, no p-value, and not how many sites did it.",
 )
@@ -312,7 +313,7 @@ WEIGHTED_P = _combined(
     "For every test, the mean p-value over the sites, weighted by rows, and the rows of all sites "
     "together; for every pair that is selected from, also the weighted mean strength.",
     overlapping=False,
-    close=closed("weighted_p"),
+    close=thresholded("weighted_p"),
     closed="For every test, whether the mean p-value, weighted by rows, is above alpha; no sum, no "
     "p-value, and not how many sites did it.",
 )

@@ -1,8 +1,7 @@
-"""How strongly and with which sign two variables go together, from sums that a test opened anyway.
+"""Effect sizes with 95 % intervals are computed from sums that a test opened anyway.
 
-A correlation has Fisher's interval, an odds ratio that of its logarithm; both at 95 %, of the one
-test that they belong to. Where more than two categories meet, no single number has a sign, and none
-is given.
+A correlation has Fisher's interval, an odds ratio that of its logarithm. Associations of more than
+two categories have no effect size, since no single number has their sign.
 
 Source: Fisher, Metron 1 (1921) 3-32; Yusuf, Peto et al., Progress in Cardiovascular Diseases 27
 (1985) 335-371 (one-step odds ratio, which is off where the association is strong); Mantel and
@@ -26,12 +25,12 @@ ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds 
 ONE_STEP_PER_DEVIATION = "one-step odds ratio per standard deviation"
 LEAST_SHOWN, MOST_POWER = 0.05, 9
 MOST_ONE_STEP = math.log(2.0)
-"""Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""
+"""Logarithm beyond which intervals of one-step odds ratios in rare categories are too narrow."""
 LARGEST_LOG = 700.0  # beyond, an exponential is no 64-bit float
 
 
 def of_correlation(score: float, deviation: float) -> Effect | None:
-    """The effect of a correlation r; None where it is not known.
+    """Return the effect of a correlation r; None where it is not finite.
 
     Args:
         score: atanh(r).
@@ -39,24 +38,24 @@ def of_correlation(score: float, deviation: float) -> Effect | None:
     """
     if not (math.isfinite(score) and math.isfinite(deviation)):
         return None
-    value, low, high = (math.tanh(score + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    value, low, high = (math.tanh(score + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
     return Effect(CORRELATION, value, low, high)
 
 
 def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | None:
-    """The effect of the logarithm of an odds ratio; None where it is not known or has no bounds."""
+    """Return the effect of a log odds ratio; None where its interval has no finite bounds."""
     most = abs(log_odds) + WIDTH * deviation
     if not (deviation > 0.0 and most < LARGEST_LOG):
         return None
-    value, low, high = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    value, low, high = (math.exp(log_odds + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
     return Effect(measure, value, low, high)
 
 
 def per_units(log_odds: float, deviation: float) -> Effect | None:
-    """The effect of an odds ratio per unit, or per so many units that it can be read.
+    """Return the effect of an odds ratio per unit, or per 10, 100, ... units where it is near 1.
 
-    Per gram a ratio may be 1.0001, which would be shown as 1: it is then told per 10, 100, ...
-    units, as many as make its logarithm, or the deviation of that, a twentieth at least.
+    A ratio per gram may be 1.0001, which would be shown as 1. The number of units makes its
+    logarithm, or the deviation of that, a twentieth at least.
     """
     power = 0
     largest = max(abs(log_odds), deviation)
@@ -67,25 +66,25 @@ def per_units(log_odds: float, deviation: float) -> Effect | None:
 
 
 def one_step(log_odds: float, deviation: float, measure: str = ONE_STEP_ODDS) -> Effect | None:
-    """The effect of a one-step logarithm of an odds ratio: of a strong one the sign alone."""
+    """Return the effect of a one-step log odds ratio; of a strong one the sign alone."""
     if abs(log_odds) <= MOST_ONE_STEP:
         return of_log_odds(log_odds, deviation, measure)
     return Effect(SIGN, math.copysign(1.0, log_odds), None, None)
 
 
 def mantel_haenszel(tables: FloatVector) -> Effect | None:
-    """The common odds ratio of tables, shape (c, 2, 2); None where it has no bounds."""
+    """Estimate the common odds ratio of tables, shape (c, 2, 2); None where it has no bounds."""
     tables = tables[tables.sum(axis=(1, 2)) > 0]
     rows = tables.sum(axis=(1, 2))
-    alike = tables[:, 0, 0] * tables[:, 1, 1] / rows
-    apart = tables[:, 0, 1] * tables[:, 1, 0] / rows
-    for_alike = (tables[:, 0, 0] + tables[:, 1, 1]) / rows
-    r, s = float(alike.sum()), float(apart.sum())
+    concordant = tables[:, 0, 0] * tables[:, 1, 1] / rows
+    discordant = tables[:, 0, 1] * tables[:, 1, 0] / rows
+    share = (tables[:, 0, 0] + tables[:, 1, 1]) / rows
+    r, s = float(concordant.sum()), float(discordant.sum())
     if r == 0.0 or s == 0.0:
         return None
     variance = (
-        float(for_alike @ alike) / (2 * r * r)
-        + float(for_alike @ apart + (1 - for_alike) @ alike) / (2 * r * s)
-        + float((1 - for_alike) @ apart) / (2 * s * s)
+        float(share @ concordant) / (2 * r * r)
+        + float(share @ discordant + (1 - share) @ concordant) / (2 * r * s)
+        + float((1 - share) @ discordant) / (2 * s * s)
     )
     return of_log_odds(math.log(r / s), math.sqrt(variance), ODDS)

@@ -1,4 +1,4 @@
-"""P-values over all sites: what every source of them does, and that nothing is asked twice."""
+"""Federated tests give p-values over all sites, and ask the sites for every test once."""
 
 from __future__ import annotations
 
@@ -35,33 +35,32 @@ AskBatch = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVe
 NEVER_TOGETHER = "never measured together: none"
 DETERMINED = "a variable follows from those given: none"
 CONSTANT = "varies at too few sites"
-"""Of pairs given nothing: too few sites can test them, and they count as independent."""
+"""The method of pairs that too few sites can test given nothing; they count as independent."""
 NOT_DONE = "no degrees of freedom or too few sites: none"
 P_FLOOR = 0.01
-"""Share of alpha below which p-values are all alike, where they are weighed."""
+"""Share of alpha that is the least graded p-value; smaller ones count as this."""
 MAX_VALUES_PER_ROUND = 2_000_000
-"""Values that a site answers in a round, unless one table has more."""
+"""Values of a site's answer in one round, unless one table has more."""
 
 
 class FederatedCITest(Protocol):
-    """Answers tests with p-values over all sites.
+    """A `FederatedCITest` tests conditional independence over all sites.
 
     Attributes:
         kinds: The columns, where it asked for them.
-        lenient: The same tests at the level `SECOND_ALPHA`, where verdicts alone are found.
+        lenient: The same tests at the level `SECOND_ALPHA`, where only verdicts are opened.
     """
 
     kinds: ColumnKinds | None
     lenient: FederatedCITest | None
 
     def p_values(self, tests: Tests) -> PValues:
-        """The p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
+        """Compute the p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
+
+        Tests that were asked for before take no round.
 
         Args:
-            tests: Triplets of distinct positions, the order of x and y and of S without meaning.
-
-        Returns:
-            Rounds: as the source says; none for tests asked before.
+            tests: Triplets of distinct positions; the order of x and y and of S has no meaning.
         """
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
@@ -78,18 +77,18 @@ class FederatedCITest(Protocol):
 
     @property
     def n_tests_by_method(self) -> Mapping[str, int]:
-        """How many distinct tests were done in which way."""
+        """The number of distinct tests by the method that did them."""
 
 
 class CachedFederatedCITest(ABC):
-    """Gives every distinct test to a source's own method once, and answers repeats.
+    """A `CachedFederatedCITest` asks for every distinct test once, and caches its p-value.
 
     Args:
         kinds: The columns, where it asked for them.
-        settings: Which strengths and estimates anyone reads, and what constants are taken for.
+        settings: They decide which strengths and estimates are stored, and what constants count as.
 
     Attributes:
-        n_tests_by_method: How many distinct tests were done in which way.
+        n_tests_by_method: The number of distinct tests by the method that did them.
         kinds: The columns, where it asked for them.
         lenient: See `FederatedCITest`.
     """
@@ -100,7 +99,7 @@ class CachedFederatedCITest(ABC):
         self.kinds = kinds
         self._ranked = settings is None or settings.ranked
         self._alpha = 1.0 if settings is None else settings.spec.alpha
-        # a variable that does not vary is independent of all, unless it is to be no test
+        # a constant variable is independent of all others, unless it counts as untestable
         untestable = settings is not None and settings.spec.constant == "untestable"
         self._constant = np.nan if untestable else 1.0
         self.lenient: FederatedCITest | None = None
@@ -113,121 +112,120 @@ class CachedFederatedCITest(ABC):
         self._estimates: dict[int, OutcomeCache] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """How dependent x and y are given nothing, as a normal score.
-
-        0 where it was not tested, or the settings say that pairs are not ranked.
+        """Return the normal scores of marginal tests; 0 where not tested or pairs are not ranked.
 
         Args:
-            pairs: Pairs that were asked for, shape (B, 2).
+            pairs: Pairs that were tested, shape (B, 2).
         """
         return self._strengths.find(keys_of_tests(pairs))[0][:, 0]
 
     def store_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
-        """Remember the scores of new pairs, shape (B,), where pairs are ranked."""
+        """Store the scores of new pairs, shape (B,), where pairs are ranked."""
         if self._ranked:
-            _keep(self._strengths, pairs, scores[:, None])
+            _store(self._strengths, pairs, scores[:, None])
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """Whether a test was not done though some rows have something to say of it.
+        """Return whether tests were not done though some site has rows for them, shape (B,).
 
-        Such a test counts as dependent, so an edge may stand for want of sites alone. Where no rows
-        say anything, as where S determines x, this is no question of how many there are.
+        Such a test counts as dependent, so that an edge may remain since too few sites contribute.
+        A test that no rows inform, as where S determines x, is not among them.
 
         Args:
-            triplets: x, y in either order and a member of S, which may have more, shape (B, 3).
+            triplets: x, y in either order and one member of S, shape (B, 3).
         """
         ordered = np.column_stack([np.sort(triplets[:, :2], axis=1), triplets[:, 2]])
-        return np.array([tuple(own) in self._skipped_tests for own in ordered.tolist()], dtype=bool)
+        return np.array([tuple(row) in self._skipped_tests for row in ordered.tolist()], dtype=bool)
 
     def record_skipped(self, rows: IndexArray) -> None:
-        """Remember tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
+        """Record tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
         for x, y, *given in rows.tolist():
             self._skipped_tests.update((x, y, member) for member in given)
 
     def untestable_pairs(self) -> IndexArray:
-        """Pairs that count as independent given nothing though no test of them could be made.
+        """Return pairs that count as marginally independent though they could not be tested.
 
         Returns:
-            x < y, shape (B, 2), those of sources that this one falls back to among them.
+            x < y, shape (B, 2), including the pairs of the fallback.
         """
         none = np.zeros((0, 2), dtype=np.int64)
         others = none if self._fallback is None else self._fallback.untestable_pairs()
         return np.concatenate([none, *self._untestable_pairs, others])
 
     def resolve_constant_pairs(
-        self, pairs: IndexArray, p_value: FloatVector, constant: BoolVector, way: str
+        self, pairs: IndexArray, p_value: FloatVector, constant: BoolVector, method: str
     ) -> FloatVector:
-        """The p-values, and of tests of what does not vary those of `record_constant_pairs`.
+        """Replace the p-values of tests of constant variables, and record the pairs among them.
 
         Args:
-            pairs: Those given nothing, which come first, shape (B_0, 2).
-            p_value: Of all tests, shape (B,).
-            constant: Which are of what does not vary, shape (B,).
-            way: What they are tallied as already.
+            pairs: Pairs of the marginal tests, which come first, shape (B_0, 2).
+            p_value: p-values of all tests, shape (B,).
+            constant: Which tests have a constant variable, shape (B,).
+            method: The method that they are counted under so far.
         """
         if not np.isnan(self._constant):
-            self.record_constant_pairs(pairs[constant[: len(pairs)]], way)
+            self.record_constant_pairs(pairs[constant[: len(pairs)]], method)
         return np.where(constant, self._constant, p_value)
 
-    def record_constant_pairs(self, pairs: IndexArray, way: str) -> None:
-        """Remember new pairs that no test of could be made, and n_tests_by_method them as such.
+    def record_constant_pairs(self, pairs: IndexArray, method: str) -> None:
+        """Record new pairs that could not be tested, and count them as such.
 
         Args:
             pairs: They count as independent, shape (B, 2).
-            way: What they are tallied as already.
+            method: The method that they are counted under so far.
         """
         if len(pairs):
             self._untestable_pairs.append(np.sort(pairs, axis=1))
-            self._count_constant(len(pairs), way)
+            self._count_constant(len(pairs), method)
 
-    def ask_instead(self, tests: Tests, way: str) -> PValues:
-        """The p-values of tests by the fallback; see `record_constant_pairs` of ``way``."""
+    def ask_fallback(self, tests: Tests, method: str) -> PValues:
+        """Compute p-values by the fallback; of ``method``'s count its constant pairs are taken."""
         assert self._fallback is not None, "a source without a fallback does its tests itself"
         before = self._fallback.n_tests_by_method[CONSTANT]
-        found = yield from self._fallback.p_values(tests)
+        p_values = yield from self._fallback.p_values(tests)
         if constant := self._fallback.n_tests_by_method[CONSTANT] - before:
-            self._count_constant(constant, way)
-        return found
+            self._count_constant(constant, method)
+        return p_values
 
-    def _count_constant(self, count: int, way: str) -> None:
-        self.n_tests_by_method[way] -= count
+    def _count_constant(self, count: int, method: str) -> None:
+        self.n_tests_by_method[method] -= count
         self.n_tests_by_method[CONSTANT] += count
 
     def store_estimates(
         self, tests: Sequence[IndexArray], estimates: FloatVector, p_values: FloatVector
     ) -> None:
-        """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2).
+        """Store estimates of dependent tests and their standard deviations, shape (B, 2).
 
-        Of tests that say independent, nearly all in a sparse graph, nobody asks for it.
+        Estimates of independent tests, nearly all in a sparse graph, are never read.
 
         Args:
             tests: By size of S, shape (B_l, 2 + l) each.
-            estimates: Of all of them, one size after the other.
-            p_values: Theirs, shape (B,).
+            estimates: Those of all tests, one size after the other.
+            p_values: Those of all tests, shape (B,).
         """
-        known = np.isfinite(estimates).all(axis=1) & ~(p_values > self._alpha)
-        by_size = by_block(tests, known), by_block(tests, estimates)
-        for rows, own, found in zip(tests, *by_size, strict=True):
+        usable = np.isfinite(estimates).all(axis=1) & ~(p_values > self._alpha)
+        by_size = by_block(tests, usable), by_block(tests, estimates)
+        for rows, chosen, estimate in zip(tests, *by_size, strict=True):
             size = rows.shape[1] - len(("x", "y"))
-            _keep(self._estimates.setdefault(size, OutcomeCache(2)), rows[own], found[own])
+            cache = self._estimates.setdefault(size, OutcomeCache(2))
+            _store(cache, rows[chosen], estimate[chosen])
 
     def estimate(self, test: Sequence[int]) -> tuple[float, float] | None:
-        """The number of a test that says dependent, and its standard deviation, if kept."""
+        """Return a dependent test's estimate and its standard deviation, where they are stored."""
         row = np.array([test], dtype=np.int64)
         cache = self._estimates.get(len(test) - len(("x", "y")))
         if cache is None:
             return None
-        found, known = cache.find(keys_of_tests(row))
-        return (float(found[0, 0]), float(found[0, 1])) if known[0] else None
+        estimates, cached = cache.find(keys_of_tests(row))
+        return (float(estimates[0, 0]), float(estimates[0, 1])) if cached[0] else None
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """The sign and size of the dependence in a test that was done; no round.
+        """Return the effect size of a test that was done; no round.
 
         Args:
             test: x, y, s1, ..., sl.
 
         Returns:
-            None where the opened sums do not tell it, which is what a source does by default.
+            None where the opened sums do not determine it, which is the default.
         """
         del test
         return None
@@ -236,67 +234,67 @@ class CachedFederatedCITest(ABC):
         """See `FederatedCITest.p_values`."""
         keys = [keys_of_tests(rows) for rows in tests]
         new: list[IndexArray] = []
-        unknown = []
-        for size, (rows, own) in enumerate(zip(tests, keys, strict=True)):
+        new_keys = []
+        for size, (rows, block) in enumerate(zip(tests, keys, strict=True)):
             cache = self._caches.setdefault(size, OutcomeCache(1))
-            distinct, first = np.unique(own, return_index=True)
+            distinct, first = np.unique(block, return_index=True)
             fresh = ~cache.find(distinct)[1]
-            unknown.append(distinct[fresh])
+            new_keys.append(distinct[fresh])
             new.append(ordered_tests(rows[first[fresh]]))
         if any(len(rows) for rows in new):
-            learnt = yield from self._ask(new)
-            for size, (own, p_value) in enumerate(zip(unknown, learnt, strict=True)):
-                self._caches[size].add(own, p_value[:, None])
-        return [self._caches[size].find(own)[0][:, 0] for size, own in enumerate(keys)]
+            p_values = yield from self._ask(new)
+            for size, (block, p_value) in enumerate(zip(new_keys, p_values, strict=True)):
+                self._caches[size].add(block, p_value[:, None])
+        return [self._caches[size].find(block)[0][:, 0] for size, block in enumerate(keys)]
 
     @abstractmethod
     def _ask(self, tests: Tests) -> PValues:
-        """The p-values of distinct tests not asked before, each x < y and S ascending."""
+        """Ask for the p-values of distinct new tests, each with x < y and S ascending."""
 
 
 def batches(
     blocks: Sequence[IndexArray], values: Sequence[FloatVector]
 ) -> Iterator[list[IndexArray]]:
-    """Blocks of rows cut into rounds of about `MAX_VALUES_PER_ROUND`; ``values`` of every row."""
-    if not any(len(own) for own in blocks):
+    """Cut blocks of rows into rounds of about `MAX_VALUES_PER_ROUND`; ``values`` of every row."""
+    if not any(map(len, blocks)):
         return
     before = np.cumsum(np.concatenate(values)) - np.concatenate(values)
     numbers = by_block(blocks, before // MAX_VALUES_PER_ROUND)
     for turn in np.unique(np.concatenate(numbers)).tolist():
-        yield [own[number == turn] for own, number in zip(blocks, numbers, strict=True)]
+        yield [rows[number == turn] for rows, number in zip(blocks, numbers, strict=True)]
 
 
 def in_batches(tests: Tests, values: Sequence[FloatVector], ask: AskBatch) -> PValues:
-    """The p-values of tests that are asked in rounds of about `MAX_VALUES_PER_ROUND`.
+    """Ask for the p-values of tests in rounds of about `MAX_VALUES_PER_ROUND`.
 
     Args:
         tests: By size of S.
-        values: How many each test asks for, shape (B_l,).
-        ask: The p-values of a piece of the tests, one size after the other.
+        values: How many values each test asks for, shape (B_l,).
+        ask: Asks for the p-values of some of the tests, one size after the other.
     """
     parts: list[list[FloatVector]] = [[] for _ in tests]
     for piece in batches(tests, values):
-        found = yield from ask(piece)
-        for own, p_value in zip(parts, by_block(piece, found), strict=True):
-            own.append(p_value)
-    return [np.concatenate([np.zeros(0), *own]) for own in parts]
+        p_values = yield from ask(piece)
+        for part, p_value in zip(parts, by_block(piece, p_values), strict=True):
+            part.append(p_value)
+    return [np.concatenate([np.zeros(0), *part]) for part in parts]
 
 
-def _keep(cache: OutcomeCache, rows: IndexArray, numbers: NDArray[np.float64]) -> None:
-    """Remember numbers of new tests, in any order."""
+def _store(cache: OutcomeCache, rows: IndexArray, numbers: NDArray[np.float64]) -> None:
+    """Store numbers of new tests, in any order."""
     keys = keys_of_tests(rows)
     order = np.argsort(keys)
     cache.add(keys[order], numbers[order])
 
 
 class OverlapFilter:
-    """A source that is asked only what rows can tell: the one rule for all evidence.
+    """An `OverlapFilter` asks a source only for the tests that rows can inform.
 
-    Neither is a test of what no site measured together, nor one given what determines x or y. These
-    are not done, and count as dependent, so that no edge falls to them.
+    Tests of variables that no site measured together, and tests given variables that determine x or
+    y, are not done; they count as dependent, so that they remove no edge.
 
     Args:
-        source: Answers the others.
+        source: Does the other tests.
         measured: Which variables the sites measured.
         determined: Which of them follow from others.
 
@@ -313,24 +311,24 @@ class OverlapFilter:
         self._source = source
         self._measured = measured
         self._determined = determined
-        self._never: set[tuple[int, int | bytes]] = set()
-        self._without_rest: set[tuple[int, int | bytes]] = set()
+        self._never_together: set[tuple[int, int | bytes]] = set()
+        self._given_determining: set[tuple[int, int | bytes]] = set()
 
     def p_values(self, tests: Tests) -> PValues:
         """See `FederatedCITest.p_values`."""
         possible = []
         for rows in tests:
             together, follows = self._measured.together(rows), self._determined.undone(rows)
-            self._never.update(keys_of_any_width(rows[~together]))
-            self._without_rest.update(keys_of_any_width(rows[together & follows]))
+            self._never_together.update(keys_of_any_width(rows[~together]))
+            self._given_determining.update(keys_of_any_width(rows[together & follows]))
             possible.append(together & ~follows)
-        found = yield from self._source.p_values(
-            [rows[own] for rows, own in zip(tests, possible, strict=True)]
+        answered = yield from self._source.p_values(
+            [rows[asked] for rows, asked in zip(tests, possible, strict=True)]
         )
         p_values = []
-        for own, p_value in zip(possible, found, strict=True):
-            all_tests = np.full(len(own), np.nan)
-            all_tests[own] = p_value
+        for asked, p_value in zip(possible, answered, strict=True):
+            all_tests = np.full(len(asked), np.nan)
+            all_tests[asked] = p_value
             p_values.append(all_tests)
         return p_values
 
@@ -339,11 +337,11 @@ class OverlapFilter:
         return self._source.strengths(pairs)
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `CachedFederatedCITest`; so are tests of what was never measured together."""
+        """See `CachedFederatedCITest`; tests of variables never measured together are skipped."""
         return self._source.skipped_tests(triplets) | ~self._measured.together(triplets)
 
     def untestable_pairs(self) -> IndexArray:
-        """See `CachedFederatedCITest`; pairs never measured together stay adjacent."""
+        """See `CachedFederatedCITest`; pairs never measured together remain adjacent."""
         return self._source.untestable_pairs()
 
     def effect(self, test: Sequence[int]) -> Effect | None:
@@ -352,36 +350,37 @@ class OverlapFilter:
 
     @property
     def n_tests_by_method(self) -> dict[str, int]:
-        """How many distinct tests were done in which way."""
-        skipped = {NEVER_TOGETHER: len(self._never), DETERMINED: len(self._without_rest)}
+        """The number of distinct tests by the method that did them."""
+        skipped = {
+            NEVER_TOGETHER: len(self._never_together),
+            DETERMINED: len(self._given_determining),
+        }
         skipped = {method: count for method, count in skipped.items() if count}
         return {**self._source.n_tests_by_method, **skipped}
 
 
 def bracketed_p_values(source: FederatedCITest, tests: Tests, alpha: float) -> PValues:
-    """P-values of tests, or where verdicts alone are found the middle of those that they leave.
+    """Compute p-values, or where only verdicts are opened the midpoints of their brackets.
 
-    Middles are of logarithms, and none is below that of `P_FLOOR` and all of alpha.
+    A midpoint is that of logarithms; that of dependent tests lies between `P_FLOOR` times alpha and
+    alpha. Independent tests are asked for again at the second level, which takes further rounds.
 
     Args:
-        source: Answers the tests.
+        source: Does the tests.
         tests: By size of S.
         alpha: The level of the source.
-
-    Returns:
-        Rounds: of the tests, and of those that say independent at the second level.
     """
-    found = yield from source.p_values(tests)
+    p_values = yield from source.p_values(tests)
     if source.lenient is None:
-        return found
+        return p_values
     level = max(SECOND_ALPHA, alpha)
-    strong = [own[own > 0] for own in found]
+    second = [verdict[verdict > 0] for verdict in p_values]
     if level > alpha:
-        again = [rows[own > 0] for rows, own in zip(tests, found, strict=True)]
-        strong = yield from source.lenient.p_values(again)
+        again = [rows[verdict > 0] for rows, verdict in zip(tests, p_values, strict=True)]
+        second = yield from source.lenient.p_values(again)
     grades = []
-    for own, clear in zip(found, strong, strict=True):
-        grade = np.where(np.isnan(own), np.nan, alpha * math.sqrt(P_FLOOR))
-        grade[own > 0] = np.where(clear > 0, math.sqrt(level), math.sqrt(alpha * level))
+    for first, clear in zip(p_values, second, strict=True):
+        grade = np.where(np.isnan(first), np.nan, alpha * math.sqrt(P_FLOOR))
+        grade[first > 0] = np.where(clear > 0, math.sqrt(level), math.sqrt(alpha * level))
         grades.append(grade)
     return grades

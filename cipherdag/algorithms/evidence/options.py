@@ -1,4 +1,4 @@
-"""How the tests of a run are done, whatever method combines the sites."""
+"""Evidence settings are the options of a run's tests, whatever method combines the sites."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.presence import Measured, Presence
 
 SECOND_ALPHA = 0.3
-"""p-value up to which independence is doubted, where p-values are weighed by bits."""
+"""The second level at which verdicts of independence are asked for, where p-values are graded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSettings:
-    """How the tests of a run are done.
+    """An `EvidenceSettings` holds the options of the tests of a run.
 
     Attributes:
-        spec: The test.
+        spec: The conditional-independence test.
         n_variables: Number of aligned variables, p.
         max_cells: Largest contingency table that is asked for.
         max_rows: Declared bound of a site's rows.
-        rows: Rows of all sites together, where these are told and none is left out; else 0.
-        site_effect: Whether regressions have constants of every site's own.
+        rows: Rows of all sites together, where they are opened and no row is excluded; else 0.
+        site_effect: Whether regressions have constants per site.
         interactions: Whether the variables that regressions condition on interact.
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
         determined: Which of them follow from others.
-        ranked: Whether anyone asks how dependent pairs are, which takes 16 bytes of every pair.
+        ranked: Whether strengths of dependence are stored, which takes 16 bytes per pair.
     """
 
     spec: CITestSpec
@@ -48,6 +48,6 @@ class EvidenceSettings:
 
 
 def with_second_alpha(settings: EvidenceSettings) -> EvidenceSettings:
-    """The same tests at the second level."""
+    """Return the settings of the same tests at the second level."""
     level = max(SECOND_ALPHA, settings.spec.alpha)
     return replace(settings, spec=msgspec.structs.replace(settings.spec, alpha=level))

@@ -1,8 +1,7 @@
-"""Fisher's z of the pooled data, from moments summed over the sites once.
+"""Fisher's z tests the pooled data by moments that are summed over the sites once.
 
-The sites first mark about where each column lies and how far it spreads; in the common unit and
-from the common origin so chosen, sums and products keep more digits on the declared grid than a
-64-bit float holds.
+The sites first mark the rough location and spread of each column. With the common origin and unit
+that follow, sums and products have more digits on the declared grid than a 64-bit float holds.
 """
 
 from __future__ import annotations
@@ -36,16 +35,17 @@ INCOMPLETE = "incomplete: stouffer"
 FEW = "few values: stouffer"
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ORIGIN_BITS = 8
-"""Of a unit: a finer origin would not be the same wherever a library computes it."""
+"""Bits of an origin below a unit: a finer one would depend on the library that computes it."""
 BATCH = 50_000
 
 
 def open_moments(
     kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, MomentTests]:
-    """Ask for the moments of all columns that have any; one round, none if there is none.
+    """Ask in one round for the moments of all columns that have them, or in none without any.
 
-    Those that miss values have none, nor those of few values at a site that restricts small counts.
+    Columns with missing values have none, nor those of few values at a site that restricts small
+    counts.
 
     Raises:
         AggregateRangeError: More rows than there are.
@@ -56,21 +56,21 @@ def open_moments(
     complete = np.flatnonzero(~kinds.incomplete & ~kinds.few)
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
     if len(complete):
-        rows, own = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
-        correlations[np.ix_(complete, complete)] = own
+        rows, opened = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
+        correlations[np.ix_(complete, complete)] = opened
     return MomentTests(correlations, rows, kinds, CombinedTests(FALLBACK, settings))
 
 
 def open_correlations(
     kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, centred: bool = False
 ) -> Generator[Question, FloatVector, tuple[int, FloatVector]]:
-    """Ask for the moments of some columns; rows and correlations, shape (c, c), in one round.
+    """Ask for the moments of columns in one round; return rows and correlations, shape (c, c).
 
     Args:
-        kinds: Where the columns lie.
+        kinds: The columns, with their locations and spreads.
         columns: Positions of columns without missing values, ascending, shape (c,).
         max_rows: Declared bound of a site's rows.
-        centred: Whether every site takes its own means off.
+        centred: Whether every site subtracts its means.
 
     Raises:
         AggregateRangeError: More rows than there are.
@@ -92,7 +92,7 @@ def open_correlations(
 
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
-    """Rows and correlations, shape (c, c), from the sums of `Moments`; NaN at constant columns."""
+    """Compute rows and correlations, shape (c, c), from `Moments`; NaN at constant columns."""
     import torch
 
     from cipherdag.statistics.partial_correlation import correlation_matrices
@@ -108,18 +108,19 @@ def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
 
 
 class MomentTests(CachedFederatedCITest):
-    """Fisher's z from pooled correlations; no round.
+    """`MomentTests` tests by Fisher's z of pooled correlations, without a round.
 
-    Rows with a missing value are left out test by test, which one matrix cannot say: a test with a
-    variable that misses values at some site falls back to ``stouffer`` (tallied), and so does one
-    with numbers of few values, whose sums would be counts that some site restricts.
+    Rows with a missing value are excluded test by test, for which one matrix does not suffice. A
+    test with a variable that has missing values at some site falls back to ``stouffer`` and is
+    counted as such, and so is one with numbers of few values, whose sums would be counts that some
+    site restricts.
 
     Args:
-        correlations: Of the pooled data, shape (p, p); NaN at constant columns and
-            those without moments.
+        correlations: Those of the pooled data, shape (p, p); NaN at constant columns and at those
+            without moments.
         rows: Rows of all sites.
         kinds: The columns.
-        fallback: Tests those.
+        fallback: Does the tests of columns without moments.
     """
 
     def __init__(
@@ -133,49 +134,48 @@ class MomentTests(CachedFederatedCITest):
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
-        self._apart = kinds.incomplete | kinds.few
+        self._without_moments = kinds.incomplete | kinds.few
         self._fallback: CombinedTests = fallback
 
     def _ask(self, tests: Tests) -> PValues:
-        """No round, or the fallback's, each of its own."""
+        """Ask in no round, or in those of the fallback, which are separate for both reasons."""
         p_values = [self._pooled(rows) for rows in tests]
         missing = [self._incomplete[rows].any(axis=1) for rows in tests]
-        apart = [self._apart[rows].any(axis=1) for rows in tests]
-        few = [own & ~other for own, other in zip(apart, missing, strict=True)]
-        self.n_tests_by_method["pooled"] += sum(int((~own).sum()) for own in apart)
-        for way, chosen in ((INCOMPLETE, missing), (FEW, few)):
-            left = [rows[own] for rows, own in zip(tests, chosen, strict=True)]
+        without = [self._without_moments[rows].any(axis=1) for rows in tests]
+        few = [either & ~other for either, other in zip(without, missing, strict=True)]
+        self.n_tests_by_method["pooled"] += sum(int((~either).sum()) for either in without)
+        for method, chosen in ((INCOMPLETE, missing), (FEW, few)):
+            left = [rows[which] for rows, which in zip(tests, chosen, strict=True)]
             if count := sum(len(rows) for rows in left):
-                self.n_tests_by_method[way] += count
-                found = yield from self.ask_instead(left, way)
-                for p_value, own, other in zip(p_values, chosen, found, strict=True):
-                    p_value[own] = other
+                self.n_tests_by_method[method] += count
+                others = yield from self.ask_fallback(left, method)
+                for p_value, which, other in zip(p_values, chosen, others, strict=True):
+                    p_value[which] = other
         return p_values
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """The partial correlation of all rows, or the fallback's."""
-        if self._apart[list(test)].any():
+        """Return the partial correlation of all rows, or the fallback's effect."""
+        if self._without_moments[list(test)].any():
             return self._fallback.effect(test)
         x, y, *given = test
-        places = np.array([*given, x, y])
+        positions = np.array([*given, x, y])
         spread = self._rows - len(given) - 3
-        correlation = self._partial(places[:, None])[0]
+        correlation = self._partial(positions[:, None])[0]
         if not (spread > 0 and abs(correlation) < 1.0):
             return None
         return of_correlation(math.atanh(correlation), 1.0 / math.sqrt(spread))
 
-    def _partial(self, places: IndexArray) -> FloatVector:
-        """Partial correlations of s1, ..., sl, x, y in the columns of ``places``, shape (B,)."""
+    def _partial(self, positions: IndexArray) -> FloatVector:
+        """Compute partial correlations of s1, ..., sl, x, y in columns of ``positions``."""
         import torch
 
         from cipherdag.statistics.partial_correlation import partial_correlation
 
         # the batch last, as partial_correlation wants it
-        entries = torch.from_numpy(self._correlations[places[:, None], places[None]])
+        entries = torch.from_numpy(self._correlations[positions[:, None], positions[None]])
         return partial_correlation(entries).numpy()
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
-
         from cipherdag.statistics.partial_correlation import fisher_z
 
         p_value = np.full(len(rows), np.nan)
@@ -189,7 +189,7 @@ class MomentTests(CachedFederatedCITest):
 
 
 def common_origins(kinds: ColumnKinds) -> FloatVector:
-    """About where each column lies: the mean of the sites' marks, undone, to part of a unit."""
+    """Compute each column's rough location from the mean of the sites' marks, to part of a unit."""
     near = np.ldexp(np.sinh(kinds.location), -LOCATION_EXPONENT)
     units = common_units(kinds)
     with np.errstate(over="ignore"):
@@ -200,7 +200,7 @@ def common_origins(kinds: ColumnKinds) -> FloatVector:
 
 
 def common_units(kinds: ColumnKinds) -> IndexArray:
-    """The power of two nearest to the typical spread; to the size where no site has a spread."""
+    """Compute the power of two nearest to the typical spread, or to the size without any spread."""
     exponent = np.where(np.isnan(kinds.spread), np.nan_to_num(kinds.size), kinds.spread)
     return np.rint(exponent).astype(np.int64)
 
@@ -208,7 +208,7 @@ def common_units(kinds: ColumnKinds) -> IndexArray:
 def open_pooled(
     settings: EvidenceSettings,
 ) -> Generator[Question, FloatVector, FederatedCITest]:
-    """Tests of the pooled data; two rounds, or three where a site restricts counts.
+    """Open tests of the pooled data in two rounds, or in three where a site restricts counts.
 
     Raises:
         MixedTypesError: The test does not fit the columns.

@@ -1,6 +1,7 @@
-"""The likelihood-ratio test of mixed columns over all sites, by Newton steps on summed gradients.
+"""Likelihood-ratio tests of any columns fit regressions over all sites by Newton's method.
 
-At the maximum nothing tells the fit from one on all rows in one place; `fitting` has the models.
+The sites sum likelihoods, gradients and Hessians, so that the maximum is that of all rows together;
+`statistics.regression_models` has the models.
 """
 
 from __future__ import annotations
@@ -43,40 +44,39 @@ Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
 WITHHELD = "withheld: statistic"
 MIXED = -1
-"""The number of sites of a fit during which one left."""
+"""Stands for the number of sites of a fit during which a site left the run."""
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
 Rows = tuple[int, frozenset[int]]
-"""A response, and the variables of a model that miss values: models with the same have the
-same rows."""
+"""A response, and a model's variables with missing values: they determine the rows of a model."""
 
 
 @dataclass(slots=True)
-class NearbyFits:
-    """Finished fits without interactions, by rows and predictors.
+class WarmStarts:
+    """`WarmStarts` stores finished fits without interactions, at which other fits can start.
 
     Attributes:
         misses: Whether some row misses a value of a variable.
     """
 
     misses: Callable[[int], bool]
-    _known: dict[Rows, dict[frozenset[int], Fit]] = field(default_factory=dict)
+    _fits: dict[Rows, dict[frozenset[int], Fit]] = field(default_factory=dict)
 
-    def keep(self, fit: Fit) -> None:
-        """Remember a finished fit."""
+    def add(self, fit: Fit) -> None:
+        """Store a finished fit."""
         if not fit.model.crossed:
-            own = self._known.setdefault(self._rows(fit.model), {})
-            own[frozenset(fit.model.predictors)] = fit
+            same_rows = self._fits.setdefault(self._rows(fit.model), {})
+            same_rows[frozenset(fit.model.predictors)] = fit
 
-    def near(self, model: Regression) -> Fit | None:
-        """The fit with most of the model's predictors; of some the likeliest, then the first."""
-        known = self._known.get(self._rows(model))
-        if model.crossed or known is None:
+    def nearest(self, model: Regression) -> Fit | None:
+        """Return the fit with most of a model's predictors; of several the likeliest."""
+        same_rows = self._fits.get(self._rows(model))
+        if model.crossed or same_rows is None:
             return None
         for size in range(len(model.predictors), -1, -1):
-            among = map(frozenset, combinations(model.predictors, size))
-            found = [known[own] for own in among if own in known]
-            if found:
-                return max(found, key=lambda fit: fit.value)
+            subsets = map(frozenset, combinations(model.predictors, size))
+            fits = [same_rows[subset] for subset in subsets if subset in same_rows]
+            if fits:
+                return max(fits, key=lambda fit: fit.value)
         return None
 
     def _rows(self, model: Regression) -> Rows:
@@ -85,27 +85,27 @@ class NearbyFits:
 
 
 class RegressionTests(CachedFederatedCITest):
-    """Likelihood-ratio tests of any columns.
+    """`RegressionTests` are likelihood-ratio tests of columns of any type.
 
     A test whose discrete variables have a table that some site withholds falls back to the sum of
-    the sites' own likelihood ratios. One with more than 4096 coefficients is not done, and counts
-    as dependent, and so does one whose two models were not fitted over the same sites, since a site
-    left meanwhile. No model is fitted twice: a second time its sums would show who left. All are
-    tallied.
+    the sites' likelihood ratios. A test with more than 4096 coefficients is not done, and counts as
+    dependent, and so does one whose two models were not fitted over the same sites, since a site
+    left in between. No model is fitted twice: the second sums would disclose the sites that left.
+    All these tests are counted by method.
 
     Leaks:
         See `RegressionSteps`.
 
     Args:
         kinds: The columns.
-        settings: How tests are done.
+        settings: Options of the tests.
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
         super().__init__(kinds, settings)
         name = "regression-interactions" if settings.interactions else "regression"
-        own = msgspec.structs.replace(settings.spec, name=name)
-        self._fallback = CombinedTests("statistic", replace(settings, spec=own))
+        spec = msgspec.structs.replace(settings.spec, name=name)
+        self._fallback = CombinedTests("statistic", replace(settings, spec=spec))
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
@@ -119,74 +119,70 @@ class RegressionTests(CachedFederatedCITest):
         self._site_effect = settings.site_effect
         self._interactions = settings.interactions
         self._present = settings.present
-        self._known: dict[Regression, tuple[Fit, int]] = {}
-        self._finished: dict[int, NearbyFits] = {}
+        self._fits: dict[Regression, tuple[Fit, int]] = {}
+        self._warm_starts: dict[int, WarmStarts] = {}
 
     def _ask(self, tests: Tests) -> PValues:
-        """One round per Newton step, at most 40, and per halving; one before for small counts."""
+        """Ask in a round per Newton step and halving, after one where sites restrict counts."""
         rows = [tuple(row) for block in tests for row in block.tolist()]
         given = yield from self._permitted(rows)
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
         done = ~np.array([too_large(large, self._categories) for _, large in pairs], dtype=bool)
         pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
-        models = sorted({own for pair in pairs for own in pair} - set(self._known), key=IN_ORDER)
-        kept = by_block(tests, given)
-        left = [block[~own] for block, own in zip(tests, kept, strict=True)]
-        _, others = yield from gather([self._fit(models), self.ask_instead(left, WITHHELD)])
-        over_one = [
-            self._known[small][1] == self._known[large][1] != MIXED for small, large in pairs
+        models = sorted({model for pair in pairs for model in pair} - set(self._fits), key=IN_ORDER)
+        permitted = by_block(tests, given)
+        left = [block[~chosen] for block, chosen in zip(tests, permitted, strict=True)]
+        _, others = yield from gather([self._fit(models), self.ask_fallback(left, WITHHELD)])
+        same_sites = [
+            self._fits[small][1] == self._fits[large][1] != MIXED for small, large in pairs
         ]
         self.n_tests_by_method["regression"] += len(pairs)
         not_done = {
             WITHHELD: int((~given).sum()),
             "too many coefficients: none": int((~done).sum()),
-            "a site left: none": over_one.count(False),
+            "a site left: none": same_sites.count(False),
         }
-        self.n_tests_by_method.update({way: count for way, count in not_done.items() if count})
-        found = np.full(len(rows), np.nan)
-        places = np.flatnonzero(given)[done]
-        fitted = [rows[place] for place in places.tolist()]
-        found[places] = [
-            self._p_value(row, self._known[small][0], self._known[large][0]) if whole else np.nan
-            for row, (small, large), whole in zip(fitted, pairs, over_one, strict=True)
+        self.n_tests_by_method.update({key: count for key, count in not_done.items() if count})
+        p_values = np.full(len(rows), np.nan)
+        indices = np.flatnonzero(given)[done]
+        fitted = [rows[index] for index in indices.tolist()]
+        p_values[indices] = [
+            self._p_value(row, self._fits[small][0], self._fits[large][0]) if same else np.nan
+            for row, (small, large), same in zip(fitted, pairs, same_sites, strict=True)
         ]
-        found[~given] = np.concatenate([np.zeros(0), *others])
-        return by_block(tests, found)
+        p_values[~given] = np.concatenate([np.zeros(0), *others])
+        return by_block(tests, p_values)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """A partial correlation of numbers, an odds ratio where two categories respond."""
-        fits = [self._known.get(model) for model in self._models(tuple(test))]
+        """Return a partial correlation of numbers, or an odds ratio of two categories."""
+        fits = [self._fits.get(model) for model in self._models(tuple(test))]
         small, large = fits
         if small is None or large is None or not small[1] == large[1] != MIXED:
             return None
         constants = large[1] - 1 if self._site_effect else 0
         x, y = test[:2]
         other = x if large[0].model.response == y else y
-        found = effect_of(small[0], large[0], other, self._categories, constants)
-        if found is None or not large[0].discrete:
-            return None if found is None else of_correlation(*found)
+        estimate = effect_of(small[0], large[0], other, self._categories, constants)
+        if estimate is None or not large[0].discrete:
+            return None if estimate is None else of_correlation(*estimate)
         if self._categories[other]:
-            return of_log_odds(*found, ODDS)
-        log_odds, deviation = np.ldexp(found, -self._exponents[other]).tolist()
+            return of_log_odds(*estimate, ODDS)
+        log_odds, deviation = np.ldexp(estimate, -self._exponents[other]).tolist()
         return per_units(log_odds, deviation)
 
     def _permitted(
         self, rows: list[tuple[int, ...]]
     ) -> Generator[Question, FloatVector, NDArray[np.bool_]]:
-        """Which tests use no table of discrete variables that some site withholds."""
+        """Return which tests have no table of discrete variables that some site withholds."""
         if not self._kinds.restricted:
             return np.ones(len(rows), dtype=bool)
         sets = [tuple(sorted(v for v in row if self._categories[v])) for row in rows]
-        largest = max((len(own) for own in sets), default=0)
-        yield from self._tables.settle(
-            [
-                np.array([own for own in sets if len(own) == size], dtype=np.int64).reshape(
-                    -1, size
-                )
-                for size in range(1, largest + 1)
-            ]
-        )
-        withheld = [len(own) > 0 and self._tables.withheld(np.array([own]))[0] for own in sets]
+        by_size = [
+            np.array([key for key in sets if len(key) == size], dtype=np.int64).reshape(-1, size)
+            for size in range(1, max(map(len, sets), default=0) + 1)
+        ]
+        yield from self._tables.find_withheld(by_size)
+        withheld = [len(key) > 0 and self._tables.withheld(np.array([key]))[0] for key in sets]
         return ~np.array(withheld, dtype=bool)
 
     def _models(self, row: tuple[int, ...]) -> tuple[Regression, Regression]:
@@ -209,12 +205,14 @@ class RegressionTests(CachedFederatedCITest):
         return float(gammaincc(dof / 2.0, ratio / 2.0))
 
     def _fit(self, models: list[Regression]) -> Fitting:
-        """Fit models side by side, and keep each with the number of sites it was fitted over."""
+        """Fit models in shared rounds, and store each with the number of sites of its sums."""
         at_first = self._present.n_sites
-        near = {model: self._nearby(at_first).near(model) for model in models}
+        starts = {model: self._warm_starts_of(at_first).nearest(model) for model in models}
         fits = {
-            model: first_fit(model, self._categories, site_effect=self._site_effect, near=own)
-            for model, own in near.items()
+            model: first_fit(
+                model, self._categories, site_effect=self._site_effect, warm_start=start
+            )
+            for model, start in starts.items()
         }
         counts = {model: len(fit.coefficients) for model, fit in fits.items()}
         active = models
@@ -244,22 +242,22 @@ class RegressionTests(CachedFederatedCITest):
             active = [model for model in active if not fits[model].finished]
         n_sites = covered.pop() if len(covered) == 1 else MIXED
         for model, fit in fits.items():
-            # one that began near another counts on the rows that the sites had then
-            whole = n_sites == at_first or (n_sites != MIXED and near[model] is None)
-            self._known[model] = fit, n_sites if whole else MIXED
-            if whole:
-                self._nearby(n_sites).keep(fit)
+            # a warm start has the rows by category of the sites at that time
+            same = n_sites == at_first or (n_sites != MIXED and starts[model] is None)
+            self._fits[model] = fit, n_sites if same else MIXED
+            if same:
+                self._warm_starts_of(n_sites).add(fit)
         return []
 
-    def _nearby(self, n_sites: int) -> NearbyFits:
-        """The fits over so many sites, from which others begin."""
-        if n_sites not in self._finished:
-            self._finished[n_sites] = NearbyFits(self._kinds.incomplete.__getitem__)
-        return self._finished[n_sites]
+    def _warm_starts_of(self, n_sites: int) -> WarmStarts:
+        """Return the fits over so many sites."""
+        if n_sites not in self._warm_starts:
+            self._warm_starts[n_sites] = WarmStarts(self._kinds.incomplete.__getitem__)
+        return self._warm_starts[n_sites]
 
 
 def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator[list[Regression]]:
-    """Models cut into rounds of about `source.MAX_VALUES_PER_ROUND` values."""
+    """Cut models into rounds of about `source.MAX_VALUES_PER_ROUND` values."""
     part: list[Regression] = []
     values = 0
     for model in models:
@@ -275,7 +273,7 @@ def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator
 def open_regressions(
     settings: EvidenceSettings,
 ) -> Generator[Question, FloatVector, RegressionTests]:
-    """Likelihood-ratio tests of any columns; one round."""
+    """Open likelihood-ratio tests of any columns in one round."""
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
     return RegressionTests(question.read((yield question)), settings)
 

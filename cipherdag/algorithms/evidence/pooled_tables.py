@@ -1,4 +1,4 @@
-"""The table test of the pooled data, from contingency tables summed over the sites."""
+"""G2 and Pearson's chi-square test the pooled data by contingency tables summed over the sites."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ Asking = Generator[Question, FloatVector, None]
 Kind = TypeVar("Kind", SmallCells, Tables)
 
 BATCH_CELLS = 2**20
-FALLEN_BACK = ["too large: within sites", "withheld: within sites"]
-WAYS = ["too few rows: none", *FALLEN_BACK, "pooled"]
-"""How a test is done, as the n_tests_by_method says."""
+FALLBACK_METHODS = ["too large: within sites", "withheld: within sites"]
+METHODS = ["too few rows: none", *FALLBACK_METHODS, "pooled"]
+"""How a test is done, as `n_tests_by_method` names it."""
 
 
 def open_tables(
     kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, TableTests]:
-    """Ask for the counts of every variable alone; one round, or two where a site restricts counts.
+    """Ask for the counts of every single variable: one round, or two where sites restrict counts.
 
     Leaks:
         The counts of every variable over all sites.
     """
     tables = PooledTables(kinds, max_rows=settings.max_rows)
-    alone = np.arange(len(kinds.categories))[:, None]
-    yield from tables.settle([alone])
-    yield from tables.ask([alone])
+    single = np.arange(len(kinds.categories))[:, None]
+    yield from tables.find_withheld([single])
+    yield from tables.ask([single])
     levels = kinds.categories.copy()
-    for variable in np.flatnonzero(tables.known(alone)).tolist():
-        counts = tables.alone(variable)
+    for variable in np.flatnonzero(tables.available(single)).tolist():
+        counts = tables.marginal(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
     sizes = yield from category_sizes(kinds, settings)
     alpha = settings.spec.alpha
@@ -58,7 +58,7 @@ def open_tables(
 
 
 class PooledTables:
-    """Tables of the pooled data by set of variables, each asked for once.
+    """`PooledTables` stores the pooled contingency tables by set of variables; each is asked once.
 
     Args:
         kinds: The columns, all discrete.
@@ -69,39 +69,39 @@ class PooledTables:
         self.kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._max_rows = max_rows
-        self._places: dict[bytes, int] = {}
-        self._counts = np.zeros(1, dtype=np.int64)  # the first is that of cells outside a table
+        self._offsets: dict[bytes, int] = {}
+        self._counts = np.zeros(1, dtype=np.int64)  # the first is the count of padding cells
         self._withheld: set[bytes] = set()
-        self._settled: set[bytes] = set()
+        self._checked: set[bytes] = set()
 
     def cells(self, sets: IndexArray) -> FloatVector:
-        """Number of cells of the table of every set, shape (B,)."""
+        """Count the cells of the table of every set, shape (B,)."""
         return self.kinds.categories[sets].astype(np.float64).prod(axis=1)
 
-    def known(self, sets: IndexArray) -> BoolVector:
-        """Whether the table of every set was given, shape (B,)."""
-        return np.array([key in self._places for key in _keys(sets)], dtype=bool)
+    def available(self, sets: IndexArray) -> BoolVector:
+        """Return whether the table of every set was opened, shape (B,)."""
+        return np.array([key in self._offsets for key in _keys(sets)], dtype=bool)
 
     def withheld(self, sets: IndexArray) -> BoolVector:
-        """Whether some site withholds the table of every settled set, shape (B,)."""
+        """Return whether some site withholds the table of every checked set, shape (B,)."""
         return np.array([key in self._withheld for key in _keys(sets)], dtype=bool)
 
-    def alone(self, variable: int) -> IndexArray:
-        """Counts of a known variable's categories."""
+    def marginal(self, variable: int) -> IndexArray:
+        """Return the counts of a variable's categories, which were opened."""
         return self.table(np.array([variable]))
 
     def table(self, variables: IndexArray) -> IndexArray:
-        """The known table of a set, one axis for each of its variables, which ascend."""
-        (place,) = (self._places[key] for key in _keys(variables[None]))
+        """Return the opened table of a set, with an axis for each of its ascending variables."""
+        (offset,) = (self._offsets[key] for key in _keys(variables[None]))
         sides = self.kinds.categories[variables]
-        return self._counts[place : place + int(sides.prod())].reshape(sides)
+        return self._counts[offset : offset + int(sides.prod())].reshape(sides)
 
     def of_tests(self, tests: IndexArray, shape: TableShape) -> IndexArray:
-        """Tables of tests (x, y, S) whose sets are known: shape (configurations, x, y, B).
+        """Return the opened tables of tests (x, y, S), shape (configurations, x, y, B).
 
         Args:
             tests: Positions, shape (B, 2 + l).
-            shape: A shape that holds all of them; cells outside a table are 0.
+            shape: A shape that holds all tables; padding cells are 0.
         """
         order = np.argsort(tests, axis=1)
         sets = np.take_along_axis(tests, order, axis=1)
@@ -110,7 +110,7 @@ class PooledTables:
         strides = np.empty_like(tests)
         np.put_along_axis(strides, order, after // sides, axis=1)
         sides = self.kinds.categories[tests]
-        index = np.array([self._places[key] for key in _keys(sets)])[None]
+        index = np.array([self._offsets[key] for key in _keys(sets)])[None]
         configuration = np.arange(shape.configurations)[:, None]
         for member in range(2, tests.shape[1]):
             configuration, digit = np.divmod(configuration, sides[:, member])
@@ -124,45 +124,44 @@ class PooledTables:
             index = index + level * strides[:, axis]
         return self._counts[np.where(inside, index, 0)]
 
-    def settle(self, sets: Sequence[IndexArray]) -> Asking:
-        """Learn which sets some site withholds; at most one round, none without restrictions.
+    def find_withheld(self, sets: Sequence[IndexArray]) -> Asking:
+        """Ask which tables some site withholds: at most one round, none without restrictions.
 
-        Nothing is asked of a set a second time, whether or not its table was asked for meanwhile.
-
-        A table that is larger than any site counts is withheld by all.
+        No set is asked about twice, whether or not its table was asked for in between. A table that
+        is larger than any site counts is withheld by all.
 
         Args:
             sets: Ascending positions by size from 1, shape (B_k, k).
         """
         if not self.kinds.restricted:
             return
-        for own in sets:
-            self._withheld.update(_keys(own[self.cells(own) > MAX_CELLS]))
-        new = [self._new(own, self._settled) for own in sets]
-        for piece in batches(new, [np.ones(len(own)) for own in new]):
+        for block in sets:
+            self._withheld.update(_keys(block[self.cells(block) > MAX_CELLS]))
+        new = [self._new(block, self._checked) for block in sets]
+        for piece in batches(new, [np.ones(len(block)) for block in new]):
             withheld = yield self._about(SmallCells, piece)
-            for own, refused in zip(piece, by_block(piece, withheld > 0), strict=True):
-                self._settled.update(_keys(own))
-                self._withheld.update(_keys(own[refused]))
+            for block, refused in zip(piece, by_block(piece, withheld > 0), strict=True):
+                self._checked.update(_keys(block))
+                self._withheld.update(_keys(block[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
-        """Ask for the tables of settled sets; a round per `MAX_VALUES_PER_ROUND` cells.
+        """Ask for the tables of checked sets in a round per `MAX_VALUES_PER_ROUND` cells.
 
         Raises:
             AggregateRangeError: A table counts more rows than there are.
         """
-        new = [self._new(own, self._places) for own in sets]
-        for piece in batches(new, [self.cells(own) for own in new]):
+        new = [self._new(block, self._offsets) for block in sets]
+        for piece in batches(new, [self.cells(block) for block in new]):
             question = self._about(Tables, piece)
             sums = yield question
-            place = len(self._counts)
+            offset = len(self._counts)
             self._counts = np.append(self._counts, sums.astype(np.int64))
-            cells = np.concatenate([self.cells(own) for own in piece]).astype(np.int64)
+            cells = np.concatenate([self.cells(block) for block in piece]).astype(np.int64)
             after = np.cumsum(cells)
-            most = np.add.reduceat(self._counts[place:], after - cells).max()
+            most = np.add.reduceat(self._counts[offset:], after - cells).max()
             require_possible(question.label, "too many rows", holds=most <= self.kinds.rows)
-            keys = [key for own in piece for key in _keys(own)]
-            self._places.update(zip(keys, (place + after - cells).tolist(), strict=True))
+            keys = [key for block in piece for key in _keys(block)]
+            self._offsets.update(zip(keys, (offset + after - cells).tolist(), strict=True))
 
     def _about(self, kind: type[Kind], sets: Sequence[IndexArray]) -> Kind:
         counts, members = pack_blocks(sets)
@@ -171,28 +170,28 @@ class PooledTables:
         )
 
     def _new(self, sets: IndexArray, asked: Container[bytes]) -> IndexArray:
-        """The distinct sets that were neither asked about nor withheld."""
+        """Return the distinct sets that were neither asked about nor withheld."""
         distinct = np.unique(sets, axis=0)
         fresh = [k not in asked and k not in self._withheld for k in _keys(distinct)]
         return distinct[np.array(fresh, dtype=bool)]
 
 
 class TableTests(CachedFederatedCITest):
-    """G2 or Pearson's chi-square of pooled tables, the same to the last bit as on pooled rows.
+    """`TableTests` tests pooled tables, with the same bits as a test of pooled rows.
 
-    A test that no number of rows could make reliable is not asked for. One whose table has a count
+    A test for which all rows together are too few is not asked for. A test whose table has a count
     that some site withholds, or more than ``max_cells`` cells, is done by ``stratified`` with its
-    sums opened, and tallied.
+    sums opened, and counted as such.
 
     Leaks:
         The table of the pooled data of every set asked for, by position; where sites restrict
         small counts, of which other sets some site withholds its table.
 
     Args:
-        tables: Where tables come from.
+        tables: The store of tables.
         levels: Levels of every variable in the pooled data, shape (p,).
-        spec: The test.
-        fallback: Tests what tables cannot.
+        spec: The conditional-independence test.
+        fallback: Does the tests whose tables are withheld or too large.
         max_cells: Largest table asked for.
     """
 
@@ -211,20 +210,20 @@ class TableTests(CachedFederatedCITest):
         self._spec = spec
         self._fallback: ScoreTests = fallback
         self._max_cells = max_cells
-        known = tables.known(np.arange(len(levels))[:, None])
+        available = tables.available(np.arange(len(levels))[:, None]).tolist()
         self._unvarying = np.array(
-            [ok and (tables.alone(v) > 0).sum() <= 1 for v, ok in enumerate(known.tolist())]
+            [ok and (tables.marginal(v) > 0).sum() <= 1 for v, ok in enumerate(available)]
         )
         self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
 
     def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `CachedFederatedCITest.skipped_tests`; a pooled table leaves no test undone."""
+        """See `CachedFederatedCITest.skipped_tests`; only the fallback skips tests."""
         return self._fallback.skipped_tests(triplets)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """The common odds ratio of two variables of two categories, or the fallback's."""
+        """Return the common odds ratio of two variables of two categories, or the fallback's."""
         row = np.array([test], dtype=np.int64)
-        if not self._tables.known(np.sort(row, axis=1))[0]:
+        if not self._tables.available(np.sort(row, axis=1))[0]:
             return self._fallback.effect(test)
         sides = self._tables.kinds.categories[row[0]]
         if (sides[:2] != 2).any():  # noqa: PLR2004
@@ -233,40 +232,42 @@ class TableTests(CachedFederatedCITest):
         return mantel_haenszel(self._tables.of_tests(row, shape)[..., 0].astype(np.float64))
 
     def _ask(self, tests: Tests) -> PValues:
-        """A round per `MAX_VALUES_PER_ROUND`, and one before where a site restricts counts."""
+        """Ask in a round per `MAX_VALUES_PER_ROUND`, after one where a site restricts counts."""
         sets = [np.sort(rows, axis=1) for rows in tests]
-        hopeful = [self._reliable(rows, self._tables.kinds.rows) for rows in tests]
-        large = [self._tables.cells(own) > self._max_cells for own in sets]
-        wanted = [own[ok & ~big] for own, ok, big in zip(sets, hopeful, large, strict=True)]
+        possible = [self._reliable(rows, self._tables.kinds.rows) for rows in tests]
+        large = [self._tables.cells(block) > self._max_cells for block in sets]
+        wanted = [block[ok & ~big] for block, ok, big in zip(sets, possible, large, strict=True)]
         by_size = [np.zeros((0, 1), dtype=np.int64), *wanted]
-        yield from self._tables.settle(by_size)
-        # of every test the first way that holds
-        ways = [
-            np.select([~ok, big, self._tables.withheld(own)], WAYS[:-1], WAYS[-1])
-            for own, ok, big in zip(sets, hopeful, large, strict=True)
+        yield from self._tables.find_withheld(by_size)
+        # the first condition that holds decides
+        methods = [
+            np.select([~ok, big, self._tables.withheld(block)], METHODS[:-1], METHODS[-1])
+            for block, ok, big in zip(sets, possible, large, strict=True)
         ]
-        left = [rows[np.isin(way, FALLEN_BACK)] for rows, way in zip(tests, ways, strict=True)]
-        self.n_tests_by_method["pooled"] += 0  # said even where there is none
-        self.n_tests_by_method.update(np.concatenate(ways).tolist())
+        fallen_back = [np.isin(method, FALLBACK_METHODS) for method in methods]
+        left = [rows[chosen] for rows, chosen in zip(tests, fallen_back, strict=True)]
+        self.n_tests_by_method["pooled"] += 0  # named even where there is none
+        self.n_tests_by_method.update(np.concatenate(methods).tolist())
         _, others = yield from gather([self._tables.ask(by_size), self._fallback.p_values(left)])
         assert others is not None, "the fallback returns p-values"
         p_values = []
-        for rows, way, other in zip(tests, ways, others, strict=True):
-            own = np.full(len(rows), np.nan)
-            own[np.isin(way, FALLEN_BACK)] = other
-            own[way == "pooled"] = self._pooled(rows[way == "pooled"])
-            p_values.append(own)
-        constant = (ways[0] == "pooled") & self._unvarying[tests[0]].any(axis=1) & (p_values[0] > 0)
+        for rows, method, chosen, other in zip(tests, methods, fallen_back, others, strict=True):
+            p_value = np.full(len(rows), np.nan)
+            p_value[chosen] = other
+            p_value[method == "pooled"] = self._pooled(rows[method == "pooled"])
+            p_values.append(p_value)
+        constant = self._unvarying[tests[0]].any(axis=1) & (p_values[0] > 0)
+        constant &= methods[0] == "pooled"
         self.record_constant_pairs(tests[0][constant], "pooled")
         return p_values
 
     def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:
-        """Whether so many rows suffice, by the rule that the sites' own tests follow."""
+        """Return whether so many rows suffice, by the rule of the sites' tests."""
         levels = self._levels[rows].astype(np.float64).prod(axis=1)
         return (counted > 0) & (counted / levels >= self._spec.min_rows_per_cell)
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
-        """p-values of tests whose tables are known, in batches of one shape."""
+        """Compute the p-values of tests whose tables were opened, in batches of one shape."""
         sides = self._tables.kinds.categories[rows]
         # the variable with more categories gives the rows, so that fewer shapes occur
         flip = sides[:, 0] < sides[:, 1]

@@ -1,4 +1,4 @@
-"""The kinds of evidence by name: one line for each file of this folder that declares some."""
+"""The registry maps names to combination methods, which the modules of this folder declare."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Which variables are distributed differently at the sites, by sums; they say so before edges do.
+"""Sums over the sites test which variables are distributed differently at the sites.
 
-Evidence that adds up rows of all sites takes such differences for dependence. So beside the first
-tests every variable's shares are compared, and those that differ once more given their neighbours.
+Evidence that adds up rows of all sites mistakes such differences for dependence. So in the rounds
+of the first tests every variable's shares are compared, and those that differ are compared again
+given their neighbours.
 
 Leaks:
     Of every stratum at how many sites it has rows; of those that at least ``fewest`` sites have,
@@ -31,25 +32,25 @@ from cipherdag.statistics.p_values import corrected
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
 
 LEVEL = 0.01
-"""Chance that any variable is named where none differs (Holm, 1979)."""
+"""Family-wise error rate of naming a variable where none differs (Holm, 1979)."""
 MOST_SHARES = 4096
 """Shares of a variable in all strata together beyond which it is not compared."""
 LEAST_ROWS = 5.0
-"""Rows on the rarer side of a share, over all sites, below which it tells nothing."""
+"""Rows on the rarer side of a share, over all sites, below which it is not tested."""
 SPREAD = 1.01 + ANGLE_NOISE_SE**2 / 3.0
-"""Variance of a blurred angle at most, in squared standard errors; that of the blur is a third."""
+"""Largest variance of an angle with noise, in squared standard errors; a third is the noise's."""
 
 
 @dataclass(frozen=True, slots=True)
 class SiteDifference:
-    """What the sums say of one variable.
+    """A `SiteDifference` is the test of whether one variable differs between the sites.
 
     Attributes:
-        variable: Its position.
+        variable: Position of the variable.
         given: Positions of its neighbours, where it is compared given these.
-        p_value: That its shares are alike at all sites, over all that it has (Bonferroni); NaN
-            where too few sites or rows could be compared.
-        coded: Whether some site has one value far from all others again and again.
+        p_value: p-value of equal shares at all sites, corrected for the number of shares
+            (Bonferroni); NaN where too few sites or rows could be compared.
+        coded: Whether some site repeats one value that is far from all others.
     """
 
     variable: int
@@ -58,39 +59,40 @@ class SiteDifference:
     coded: bool = False
 
 
-def differing(found: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDifference, ...]:
-    """Those of which it is beyond chance, so that any is wrong in `LEVEL` of runs (Holm, 1979).
+def differing(tests: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDifference, ...]:
+    """Return the significant differences at the family-wise error rate `LEVEL` (Holm, 1979).
 
     Args:
-        found: One family of comparisons.
-        among: How many they were chosen from, where that is more: the others count as alike, so
-            that the choice, by p-values that depend on these, leaves the level as it is.
+        tests: One family of tests.
+        among: How many variables they were selected from, where these are more; the others count as
+            not differing, so that a selection by p-values that depend on these keeps the level.
     """
-    adjusted = corrected(np.array([own.p_value for own in found], dtype=np.float64), "holm", among)
-    named = [own for own, p_value in zip(found, adjusted, strict=True) if p_value <= LEVEL]
-    return tuple(sorted(named, key=lambda own: own.p_value))
+    p_values = np.array([test.p_value for test in tests], dtype=np.float64)
+    adjusted = corrected(p_values, "holm", among)
+    named = [test for test, p_value in zip(tests, adjusted, strict=True) if p_value <= LEVEL]
+    return tuple(sorted(named, key=lambda test: test.p_value))
 
 
-def details_of(found: Sequence[SiteDifference], names: Sequence[str]) -> list[dict[str, Any]]:
-    """What was found, by name, as `findings.site_differences` reads it; each family by itself."""
-    marginal = [own for own in found if not own.given]
-    given = [own for own in found if own.given]
+def details_of(tests: Sequence[SiteDifference], names: Sequence[str]) -> list[dict[str, Any]]:
+    """List the tests of each family by name, as `findings.site_differences` reads them."""
+    marginal = [test for test in tests if not test.given]
+    given = [test for test in tests if test.given]
     families = ((marginal, differing(marginal)), (given, differing(given, len(marginal))))
     return [
         {
-            "variable": names[own.variable],
-            "given": [names[v] for v in own.given],
-            "p_value": None if np.isnan(own.p_value) else own.p_value,
-            "differs": own in named,
-            "coded": own.coded,
+            "variable": names[test.variable],
+            "given": [names[v] for v in test.given],
+            "p_value": None if np.isnan(test.p_value) else test.p_value,
+            "differs": test in named,
+            "coded": test.coded,
         }
         for family, named in families
-        for own in family
+        for test in family
     ]
 
 
 def marginal_differences(kinds: ColumnKinds | None, settings: EvidenceSettings) -> Comparing:
-    """Every variable, given nothing; two rounds, the first to count who contributes.
+    """Test every variable marginally in two rounds, of which the first counts contributing sites.
 
     Without ``kinds`` nothing is asked.
     """
@@ -105,14 +107,14 @@ def differences_given_neighbours(
     marginal: Sequence[SiteDifference],
     skeleton: BoolMatrix,
 ) -> Comparing:
-    """Those that differ, given their neighbours; two rounds, or none where no such set can be.
+    """Test the variables that differ given their neighbours, in two rounds or none.
 
-    Neighbours that are numbers have no configurations: a variable that has one is left out, and so
-    is one of more than `MOST_SHARES`.
+    Continuous neighbours have no configurations: a variable that has one is not tested, nor is one
+    of more than `MOST_SHARES` shares.
     """
     if kinds is None:
         return ()
-    named = [own.variable for own in differing(marginal)]
+    named = [test.variable for test in differing(marginal)]
     sets = [(v, tuple(np.flatnonzero(skeleton[v]).tolist())) for v in named]
     sets = [(v, given) for v, given in sets if given and kinds.categories[list(given)].all()]
     return (yield from _compared(kinds, settings, sets))
@@ -121,24 +123,22 @@ def differences_given_neighbours(
 def _compared(
     kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[tuple[int, tuple[int, ...]]]
 ) -> Comparing:
-    """What can be compared of variables, each given others."""
+    """Test variables, each given others; those that cannot be compared have p-value NaN."""
     shares = shares_of(kinds.categories)
     # floating point: the product of many categories may exceed every integer type
     size = np.array([shares[v] * kinds.categories[list(g)].prod(dtype=float) for v, g in sets])
     varies = np.array([kinds.categories[v] != 1 for v, _ in sets], dtype=bool)
-    asked = [own for own, ok in zip(sets, varies & (size <= MOST_SHARES), strict=True) if ok]
-    found = {own: SiteDifference(*own, np.nan) for own in sets}
+    asked = [key for key, ok in zip(sets, varies & (size <= MOST_SHARES), strict=True) if ok]
+    tests = {key: SiteDifference(*key, np.nan) for key in sets}
     if asked:
         question = _question(kinds, settings, asked)
         sums = yield from sum_with_threshold(question, settings.fewest)
         coded = segments(question.encodings, sums)[2] > 0.0
         first = np.cumsum(question.sides()[:, 0]) - question.sides()[:, 0]
-        told = zip(p_values_of(question, sums).tolist(), coded[first].tolist(), strict=True)
-        in_order = sorted(asked, key=lambda own: len(own[1]))
-        found |= {
-            own: SiteDifference(*own, *said) for own, said in zip(in_order, told, strict=True)
-        }
-    return tuple(found.values())
+        in_order = sorted(asked, key=lambda key: len(key[1]))
+        columns = (in_order, p_values_of(question, sums).tolist(), coded[first].tolist())
+        tests |= {key: SiteDifference(*key, p, c) for key, p, c in zip(*columns, strict=True)}
+    return tuple(tests.values())
 
 
 def _question(
@@ -165,11 +165,11 @@ def _question(
 
 
 def p_values_of(question: SiteDifferences, sums: FloatVector) -> FloatVector:
-    """That no share differs between sites, over all shares of a set, shape (B,); NaN where unknown.
+    """Compute p-values of equal shares at all sites, shape (B,); NaN where no share was compared.
 
     Args:
-        question: What was asked.
-        sums: Over the sites; zero in strata that were left out.
+        question: The question.
+        sums: Its sums over the sites; zero in suppressed strata.
 
     Raises:
         AggregateRangeError: The angles of a share scatter less than not at all.
@@ -177,21 +177,21 @@ def p_values_of(question: SiteDifferences, sums: FloatVector) -> FloatVector:
     from cipherdag.statistics.contingency import chi_square_tail
 
     statistic, dof, rare = _scatter(question, sums)
-    told = (dof > 0) & (rare >= LEAST_ROWS)
+    tested = (dof > 0) & (rare >= LEAST_ROWS)
     sides = question.sides()
-    share, owner = _places(sides)
+    share, owner = _share_indices(sides)
     shape = (len(sides), max(int(sides[:, 1].max(initial=0)), len(MARKS)))
     totals = np.zeros((2, *shape))
-    np.add.at(totals[0], (owner, share), np.where(told, statistic, 0.0))
-    np.add.at(totals[1], (owner, share), np.where(told, dof, 0.0))
+    np.add.at(totals[0], (owner, share), np.where(tested, statistic, 0.0))
+    np.add.at(totals[1], (owner, share), np.where(tested, dof, 0.0))
     tails = np.where(totals[1] > 0, chi_square_tail(*totals), np.inf)
     compared = (totals[1] > 0).sum(axis=1)
     least = np.minimum(tails.min(axis=1, initial=np.inf) * np.maximum(compared, 1), 1.0)
     return np.where(compared > 0, least, np.nan)
 
 
-def _places(sides: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Which share of its variable, and whose, every share of every stratum is."""
+def _share_indices(sides: IndexArray) -> tuple[IndexArray, IndexArray]:
+    """Return for every share of every stratum its index in its set, and the index of the set."""
     owner = np.repeat(np.arange(len(sides)), sides[:, 0] * sides[:, 1])
     widths = np.repeat(sides[:, 1], sides[:, 0])
     starts = np.cumsum(widths) - widths
@@ -201,7 +201,7 @@ def _places(sides: IndexArray) -> tuple[IndexArray, IndexArray]:
 def _scatter(
     question: SiteDifferences, sums: FloatVector
 ) -> tuple[FloatVector, FloatVector, FloatVector]:
-    """Chi-square of every share in every stratum, its degrees of freedom, and rows that it has."""
+    """Compute every share's chi-square, its degrees of freedom, and rows on its rarer side."""
     first, second, _, sites, weight = segments(question.encodings, sums)
     widths = question.widths()
     weight, sites = np.repeat(weight, widths), np.repeat(sites, widths)

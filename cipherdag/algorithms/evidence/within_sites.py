@@ -1,7 +1,7 @@
-"""Tests within the sites: differences between sites are no evidence.
+"""Stratified score tests combine the sites, so that differences between them are no evidence.
 
-A test adds up scores of the sites' own strata and regressions (`ScoreSums`). Either one bit of it
-is opened, whether it says dependent (`ScoreBits`), or its sums are, and with them its p-value.
+A test sums scores of the sites' strata and regressions (`ScoreSums`). Either one bit of it is
+opened, whether x and y are dependent (`ScoreBits`), or its sums are, and with them its p-value.
 
 Leaks:
     Before the tests: the kinds of columns, the rows of all sites together, and about how many rows
@@ -45,26 +45,26 @@ from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
 DONE = "within sites"
 KEY_VALUES = 100.0
-"""As many values as the keys of one comparison are long."""
+"""The number of values that are as long as the keys of one comparison."""
 MOST_CORRELATION = 1.0 - 1e-12
 
 
 class ScoreTests(CachedFederatedCITest):
-    """Score tests of any columns.
+    """`ScoreTests` are stratified score tests of columns of any type.
 
-    Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test in
-    which nothing varies at any site says independent. Where sums are opened, a test that too few
-    sites contribute to is not done, and counts as dependent. Given nothing both count as
-    independent and never tested, since x or y does not vary at the others.
+    Where only bits are opened, a p-value is 1 for independent and 0 for dependent, and a test whose
+    scores vary at no site counts as independent. Where sums are opened, a test to which too few
+    sites contribute is not done, and counts as dependent. Marginal tests of both kinds count as
+    independent and never tested, since x or y is constant at the other sites.
 
     Leaks:
         See the module.
 
     Args:
         kinds: The columns.
-        settings: How tests are done.
-        sizes: About how many rows each category has, as `ScoreBits` has them.
-        bits: Whether one bit a test is opened.
+        settings: Options of the tests.
+        sizes: Rounded numbers of rows of each category, as `CategorySizes` encodes them.
+        bits: Whether one bit per test is opened.
         alpha: The level of the bits.
     """
 
@@ -82,17 +82,17 @@ class ScoreTests(CachedFederatedCITest):
         self._bits, self._level = bits, alpha
 
     def _ask(self, tests: Tests) -> PValues:
-        """A round, or two where contributors are counted; more where a round would be too large."""
+        """Ask in a round, or two where contributors are counted; in more if one is too large."""
         values = [self._values(rows) for rows in tests]
-        found = yield from in_batches(tests, values, self._piece)
-        undone = sum(int(np.isnan(own).sum()) for own in found)
-        self.n_tests_by_method[DONE] += sum(map(len, tests)) - undone
-        if undone:
-            self.n_tests_by_method[NOT_DONE] += undone
-        return found
+        blocks = yield from in_batches(tests, values, self._piece)
+        not_done = sum(int(np.isnan(p_value).sum()) for p_value in blocks)
+        self.n_tests_by_method[DONE] += sum(map(len, tests)) - not_done
+        if not_done:
+            self.n_tests_by_method[NOT_DONE] += not_done
+        return blocks
 
     def _values(self, rows: IndexArray) -> FloatVector:
-        """How many values each test asks for at most, shape (B,)."""
+        """Bound the number of values that each test asks for, shape (B,)."""
         sides = np.maximum(self._columns.categories[rows[:, :2]], 1).astype(np.float64)
         components: FloatVector = sides.prod(axis=1)
         return KEY_VALUES * (components + 2.0) if self._bits else 2.0 * components + 3.0
@@ -108,7 +108,7 @@ class ScoreTests(CachedFederatedCITest):
         )
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        """p-values of the tests of one or two rounds."""
+        """Compute the p-values of tests in one round, or in two where contributors are counted."""
         question = self._question(tests)
         if self._bits:
             levels, pairs = (self._level,), len(tests[0])
@@ -134,22 +134,22 @@ class ScoreTests(CachedFederatedCITest):
             self._settings.present.n_sites,
         )
         p_value = np.where((able >= fewest) & (question.sizes > 0), p_value, np.nan)
-        self._keep(question, scores, p_value, tests)
-        undone = np.isnan(p_value) & (able > 0)
-        for rows, own in zip(tests, by_block(tests, undone), strict=True):
-            self.record_skipped(rows[own])
+        self._store(question, scores, p_value, tests)
+        skipped = by_block(tests, np.isnan(p_value) & (able > 0))
+        for rows, chosen in zip(tests, skipped, strict=True):
+            self.record_skipped(rows[chosen])
         constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
         return self.resolve_constant_pairs(tests[0], p_value, constant, DONE)
 
-    def steps(self, tests: Tests, levels: Sequence[float]) -> PValues:
-        """The smallest of some levels at which each test says dependent, else 1; by bits.
+    def smallest_levels(self, tests: Tests, levels: Sequence[float]) -> PValues:
+        """Find the smallest level at which each test is dependent, or 1, by bits in one round.
 
         Args:
             tests: By size of S.
             levels: Descending.
 
         Returns:
-            Shape (B_l,) by size, NaN where a table is too large or nothing varies; one round.
+            Shape (B_l,) by size, NaN where a table is too large or scores vary at no site.
         """
         question, count = self._question(tests), sum(map(len, tests))
         asked = ScoreBits(question, tuple(levels), self._columns.rows, self._sizes, able=count)
@@ -158,46 +158,46 @@ class ScoreTests(CachedFederatedCITest):
         self.n_tests_by_method[DONE] += count
         return by_block(tests, np.where(able, least, np.nan))
 
-    def _keep(
+    def _store(
         self, question: ScoreSums, scores: Scores, p_value: FloatVector, tests: list[IndexArray]
     ) -> None:
-        """Remember strengths of pairs, and a number and its deviation of tests of one component."""
+        """Store the strengths of pairs, and the estimates of tests of one component."""
         from scipy.special import ndtri
 
         pairs = len(tests[0])
         strength = -ndtri(np.clip(np.nan_to_num(p_value[:pairs], nan=1.0), 1e-300, 1.0 - 1e-15))
         self.store_strengths(np.sort(tests[0], axis=1), strength)
         single = np.flatnonzero(question.sizes == 1)
-        place = (np.cumsum(question.sizes) - question.sizes)[single]
-        score, variance = scores.scores[place], scores.variances[place]
+        index = (np.cumsum(question.sizes) - question.sizes)[single]
+        score, variance = scores.scores[index], scores.variances[index]
         rows = scores.rows[single]
         linear = np.array(question.categories)[question.pairs[single, 0]] == 0
-        found = np.full((len(p_value), 2), np.nan)
+        estimates = np.full((len(p_value), 2), np.nan)
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = np.clip(score / rows, -MOST_CORRELATION, MOST_CORRELATION)
-            found[single, 0] = np.where(linear, np.arctanh(correlation), score / variance)
+            estimates[single, 0] = np.where(linear, np.arctanh(correlation), score / variance)
             wider = variance / (rows * (1.0 + 2.0 * correlation**2))
-            found[single, 1] = np.sqrt(np.where(linear, wider / rows, 1.0 / variance))
-        self.store_estimates(tests, found, p_value)
+            estimates[single, 1] = np.sqrt(np.where(linear, wider / rows, 1.0 / variance))
+        self.store_estimates(tests, estimates, p_value)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """A partial correlation of numbers, a one-step odds ratio where two categories respond."""
-        known = self.estimate(test)
-        if known is None:
+        """Return a partial correlation of numbers, or a one-step odds ratio of two categories."""
+        estimate = self.estimate(test)
+        if estimate is None:
             return None
         categories = self._columns.categories[list(test[:2])]
         if not categories.any():
-            return of_correlation(*known)
+            return of_correlation(*estimate)
         if (self._columns.categories[list(test)] > 0).all():
-            return one_step(*known)
+            return one_step(*estimate)
         by_category = categories.all()
-        return one_step(*known, ONE_STEP_ODDS if by_category else ONE_STEP_PER_DEVIATION)
+        return one_step(*estimate, ONE_STEP_ODDS if by_category else ONE_STEP_PER_DEVIATION)
 
 
 def within_sites(
     settings: EvidenceSettings, *, bits: bool
 ) -> Generator[Question, FloatVector, ScoreTests]:
-    """Tests within the sites, of any columns; one round for their kinds, one for categories.
+    """Open stratified tests of any columns: one round for their kinds, and one for categories.
 
     Raises:
         MixedTypesError: The test does not fit the columns.
@@ -227,7 +227,7 @@ def within_sites(
 def category_sizes(
     kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, bytes]:
-    """About how many rows each category has, as `ScoreBits` has them; one round."""
+    """Ask for the rounded numbers of rows of each category, as `CategorySizes` encodes them."""
     if not kinds.categories.any() or not kinds.rows:
         return b""
     asked = CategorySizes(tuple(kinds.categories.tolist()), kinds.rows, settings.max_rows)

@@ -285,11 +285,11 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         alone = np.arange(len(columns.categories))[:, None]
         pairs = np.argwhere(np.triu(np.ones((len(alone),) * 2, dtype=bool), k=1))
         pairs = pairs[tables.cells(pairs) <= self.max_cells]
-        yield from tables.settle([alone, pairs])
+        yield from tables.find_withheld([alone, pairs])
         yield from tables.ask([alone, pairs])
         levels = columns.categories.copy()
-        for variable in np.flatnonzero(tables.known(alone)).tolist():
-            levels[variable] = max(int((tables.alone(variable) > 0).sum()), 1)
+        for variable in np.flatnonzero(tables.available(alone)).tolist():
+            levels[variable] = max(int((tables.marginal(variable) > 0).sum()), 1)
         score = self._set_score(columns.rows)
         settings = self._search_settings(score, levels)
         scores = TableScores(tables, levels.tolist(), score, budget, **settings)

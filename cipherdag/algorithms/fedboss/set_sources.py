@@ -64,7 +64,7 @@ class TableScores(SetFamilies):
         if mask == 0:
             return self._score.plain.of_nothing
         places = np.array([tuple(members(mask))], dtype=np.int64)
-        if self._tables.known(places)[0]:
+        if self._tables.available(places)[0]:
             counts = self._tables.table(places[0]).ravel()
             return int(self._score.plain.of_tables(counts, np.array([counts.size]), np.ones(1))[0])
         return None
@@ -78,7 +78,7 @@ class TableScores(SetFamilies):
         if not self._budget.spend(rounds=rounds, values=values):
             self.closed = True
             return
-        yield from self._tables.settle(positions_of(masks))
+        yield from self._tables.find_withheld(positions_of(masks))
         refused = {mask for mask in masks if restricted and self._is_withheld(mask)}
         asked = _in_no_other([mask for mask in masks if mask not in refused])
         yield from self._tables.ask(positions_of(asked))

@@ -215,7 +215,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and the labels."""
-        said = EVIDENCE[self.evidence].told(closed=self.closed)
+        said = EVIDENCE[self.evidence].disclosure(closed=self.closed)
         ranked = (RANKED[self.evidence],) if self.closed else ()
         return said, *ranked, "Which identifiers are labels."
 

@@ -162,7 +162,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             for size, block in enumerate(by_size)
         ]
         testing: PValues = (
-            source.steps(asked, levels_of(self.alpha, len(tests)))
+            source.smallest_levels(asked, levels_of(self.alpha, len(tests)))
             if self.closed
             else source.p_values(asked)
         )
@@ -231,7 +231,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         """The sentences on what stratified evidence opens of these tests."""
         return (
             DISCLOSED,
-            STRATIFIED.told(closed=self.closed),
+            STRATIFIED.disclosure(closed=self.closed),
             *((AT_LEVELS,) if self.closed else ()),
         )
 

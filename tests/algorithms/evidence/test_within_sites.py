@@ -233,7 +233,7 @@ def test_pairs_that_vary_together_at_no_site_are_never_tested_by_bits(kind):
 
     def stepping():
         _, tests = yield from asking(pairs, sites, bits=True)
-        return np.concatenate((yield from tests.steps(pairs, (0.01, 0.001))))
+        return np.concatenate((yield from tests.smallest_levels(pairs, (0.01, 0.001))))
 
     steps, _ = drive(stepping(), sites)
     assert np.isnan(steps).tolist() == [True, False, False]

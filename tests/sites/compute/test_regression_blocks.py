@@ -14,7 +14,7 @@ from queries import Queries, random_tests
 from threads import printed_by_threads
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.pooled_regressions import NearbyFits
+from cipherdag.algorithms.evidence.pooled_regressions import WarmStarts
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.pooled.regression import design as designs
 from cipherdag.sites.compute.pooled.regression.design import Expansion
@@ -72,7 +72,7 @@ def test_steps_added_up_over_blocks_are_those_of_all_rows(model, seed, size):
 
 def fitted(expand, model, near=None):
     """A finished fit, and how many steps it took."""
-    fit, own, taken = first_fit(model, CATEGORIES, near=near), CATEGORIES[model.response], 0
+    fit, own, taken = first_fit(model, CATEGORIES, warm_start=near), CATEGORIES[model.response], 0
     while not fit.finished:
         step = whole_step(expand, model, fit.proposed, own)
         fit.update(*step_parts(step, len(fit.coefficients)), outputs(own))
@@ -105,20 +105,20 @@ def test_a_fit_begins_near_the_likeliest_with_most_of_its_predictors_over_the_sa
     data = mixed_data(np.random.default_rng(0), 500)
     data[3, 3] = np.nan
     expand = site(data)
-    known = NearbyFits(lambda variable: expand.incomplete([variable]))
+    warm_starts = WarmStarts(lambda variable: expand.incomplete([variable]))
     kept = {}
     for predictors, further in (((), ()), ((0,), ()), ((2,), ()), ((2, 3), ()), ((2,), (3,))):
         model = Regression(1, predictors, further)
         kept[predictors, further], _ = fitted(expand, model)
-        known.keep(kept[predictors, further])
+        warm_starts.add(kept[predictors, further])
     both = max(kept[(0,), ()], kept[(2,), ()], key=lambda fit: fit.value)
-    assert known.near(Regression(1, (0, 2))) is both
-    assert known.near(Regression(1, (4, 5))) is kept[(), ()]
+    assert warm_starts.nearest(Regression(1, (0, 2))) is both
+    assert warm_starts.nearest(Regression(1, (4, 5))) is kept[(), ()]
     # only those that leave the same row out
-    assert known.near(Regression(1, (0, 2, 3))) is kept[(2, 3), ()]
-    assert known.near(Regression(1, (0, 2), (3,))) is kept[(2,), (3,)]
-    assert known.near(Regression(2, (0,))) is None
-    assert known.near(Regression(1, (0, 2), crossed=2)) is None
+    assert warm_starts.nearest(Regression(1, (0, 2, 3))) is kept[(2, 3), ()]
+    assert warm_starts.nearest(Regression(1, (0, 2), (3,))) is kept[(2,), (3,)]
+    assert warm_starts.nearest(Regression(2, (0,))) is None
+    assert warm_starts.nearest(Regression(1, (0, 2), crossed=2)) is None
 
 
 def test_a_fit_on_its_way_to_infinity_is_no_beginning():
@@ -127,7 +127,7 @@ def test_a_fit_on_its_way_to_infinity_is_no_beginning():
     expand = site(data)
     separated, _ = fitted(expand, Regression(1, (4,)))
     assert separated.diverged
-    assert not first_fit(Regression(1, (0, 4)), CATEGORIES, near=separated).coefficients.any()
+    assert not first_fit(Regression(1, (0, 4)), CATEGORIES, warm_start=separated).coefficients.any()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.04])

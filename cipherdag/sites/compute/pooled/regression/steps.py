@@ -76,7 +76,7 @@ def site_fit(
         step: What `model_step` gives at coefficients, over those rows.
         near: A fit over those rows that it begins from.
     """
-    fit = first_fit(model, categories, near=near)
+    fit = first_fit(model, categories, warm_start=near)
     while not fit.finished:
         parts = step_parts(step(fit.proposed), len(fit.coefficients))
         fit.update(*parts, outputs(categories[model.response]))
