@@ -19,71 +19,45 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
-from cipherdag.statistics.regression_fits import HALVINGS, ROUNDING, STEPS, newton_step, step_parts
+from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, NewtonAscent, newton_step
+from cipherdag.statistics.regression_fits import step_parts
 from cipherdag.statistics.reproducible import dot, logarithm
 
-CONVERGED = 1e-16
-"""Gain of a step, as a share of the likelihood: deviations, taken before the last, to 1e-6."""
-LARGEST = 12.0
-"""A coefficient, in common units, beyond which the likelihood has no finite maximum."""
-STILL_MOVING = 0.1
-"""A coefficient's last step, in common units; at a maximum it is far smaller."""
+LARGEST_LAST_STEP, LARGEST_LOG_RATIO = 0.1, 12.0
+"""A last step and a coefficient, in common units, beyond which there is no finite maximum."""
 
 
 @dataclass(slots=True)
-class HazardFit:
-    """A `HazardFit` is the state of the fit of a Cox model with m coefficients.
+class HazardFit(NewtonAscent):
+    """A `HazardFit` is the ascent of the log partial likelihood of a Cox model.
 
     Attributes:
-        coefficients: The last accepted ones, shape (m,).
-        value: Logarithm of the partial likelihood there.
-        null: The same where all coefficients are 0.
+        null: The log partial likelihood where all coefficients are 0.
         deviations: Standard deviations of the coefficients; 0 where one is not determined.
         separated: Which coefficients have no finite maximum (monotone likelihood), shape (m,).
-        rank: How many coefficients the rows determine.
-        finished: Whether no step is left.
     """
 
-    coefficients: FloatVector
-    value: float = -np.inf
+    tolerance: float = ESTIMATE_TOLERANCE
     null: float = -np.inf
     deviations: FloatVector = field(default_factory=lambda: np.zeros(0))
     separated: BoolVector = field(default_factory=lambda: np.zeros(0, dtype=bool))
-    rank: int = 0
-    finished: bool = False
-    _move: FloatVector | None = None
-    _share: float = 1.0
-    _left: int = STEPS
-
-    @property
-    def proposed(self) -> FloatVector:
-        """The coefficients at which the next derivatives are needed."""
-        if self._move is None:
-            return self.coefficients
-        return self.coefficients + self._share * self._move
 
     def update(self, value: float, gradient: FloatVector, hessian: FloatMatrix) -> None:
         """Accept the proposed step, or halve it, given the derivatives at `proposed`."""
-        if self._move is None:
+        if self._step is None:
             self.null = value
-        elif value < self.value - ROUNDING * (1.0 + abs(self.value)):
-            if self._share > 0.5**HALVINGS:
-                self._share /= 2.0
-                return
-            self._left = 1  # as good as it gets
-        self.coefficients, self.value, self._left = self.proposed, value, self._left - 1
-        move, self.rank = newton_step(hessian, gradient)
-        gain = dot(gradient, move) / 2.0
-        far = bool((abs(self.coefficients + move) > LARGEST).any())
-        if far or gain <= CONVERGED * (1.0 + abs(value)) or self._left == 0:
-            self._finish(move, gain, hessian)
-        self._move, self._share = move, 1.0
-
-    def _finish(self, move: FloatVector, gain: float, hessian: FloatMatrix) -> None:
-        self.separated = (abs(self.coefficients + move) > LARGEST) | (abs(move) > STILL_MOVING)
+        if self.halves(value):
+            return
+        stalled = self.loses(value)
+        step = self.accept(value, gradient, hessian)
+        beyond = abs(self.coefficients + step) > LARGEST_LOG_RATIO
+        if not (stalled or self.settled or beyond.any()):
+            return
+        self.separated = beyond | (abs(step) > LARGEST_LAST_STEP)
         if not self.separated.any():
-            self.coefficients, self.value = self.coefficients + move, self.value + max(gain, 0.0)
-        variances = [newton_step(hessian, unit)[0] @ unit for unit in np.eye(len(move))]
+            self.coefficients = self.coefficients + step
+            self.value += max(self._gain, 0.0)
+        variances = [newton_step(hessian, unit)[0] @ unit for unit in np.eye(len(step))]
         self.deviations = np.sqrt(np.maximum(variances, 0.0))
         self.finished = True
 

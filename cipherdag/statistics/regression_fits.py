@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import AggregateRangeError
+from cipherdag.statistics.newton import NewtonAscent, newton_step
 from cipherdag.statistics.regression_models import (
     Regression,
     coefficient_count,
@@ -38,78 +39,49 @@ from cipherdag.statistics.regression_models import (
     outputs,
     rows_by_category,
 )
-from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
+from cipherdag.statistics.reproducible import dot, product
 
 FEWEST_PER_COEFFICIENT = 5
-STEPS = 40
-HALVINGS = 12
-CONVERGED = 1e-8
-"""Gain of a step, as a share of the likelihood, that is not worth a round.
-
-Near a maximum the next gain is the square of it; where categories are separated, a third of it.
-"""
 LARGEST_LAST_STEP, LARGEST_LOGIT = 1e-3, 20.0
 """A last step and a coefficient, in logits, beyond which there is no finite maximum."""
-ROUNDING = 1e-11
 LEAST_REST = 1e-9
 """Share of the variance that is left by a conditioning set; less counts as none."""
 
 
-@dataclass(slots=True)
-class Fit:
-    """A `Fit` is the state of the fit of a regression.
+@dataclass(slots=True, kw_only=True)
+class Fit(NewtonAscent):
+    """A `Fit` is the ascent of the log likelihood of a regression.
+
+    The value of a linear model, which takes one step, is n / 2 times minus the logarithm of the
+    residual squares.
 
     Attributes:
         model: The model.
         discrete: Whether the response is discrete.
         site_effect: Whether every site has constants or thresholds, which have no derivatives here.
-        coefficients: The last accepted ones, shape (m,).
-        value: Log likelihood there; of a linear model n / 2 times minus the logarithm of the
-            residual squares.
-        rank: Number of coefficients that the data determine.
         limiting_rows: The limiting sample size: rows outside the response's most frequent category,
             or all rows of a linear model.
         rows: Rows of every category of a discrete response, once they are counted.
-        converged: Gain of a step, as a share of the likelihood, that is not worth a round.
-        information: Minus the last Hessian, in the estimable directions.
         degenerate: Whether the predictors leave no variance of a linear response.
-        finished: Whether no step is left.
     """
 
     model: Regression
     discrete: bool
-    coefficients: FloatVector
     site_effect: bool = False
-    value: float = -np.inf
-    rank: int = 0
     limiting_rows: float = 0.0
     rows: FloatVector | None = None
-    converged: float = CONVERGED
-    information: FloatMatrix | None = None
     degenerate: bool = False
-    finished: bool = False
     _free: FloatMatrix | None = None
-    _move: FloatVector | None = None
-    _gain: float = 0.0
-    _share: float = 1.0
-    _left: int = STEPS
 
     @property
     def diverged(self) -> bool:
         """Whether there is no finite maximum, as predictors separate the response's categories."""
         if not self.finished:
             return False
-        last_step = 0.0 if self._move is None else float(abs(self._move).max(initial=0.0))
+        last_step = 0.0 if self._step is None else float(abs(self._step).max(initial=0.0))
         return last_step > LARGEST_LAST_STEP or (
             self.discrete and float(abs(self.coefficients).max()) > LARGEST_LOGIT
         )
-
-    @property
-    def proposed(self) -> FloatVector:
-        """The coefficients at which the next derivatives are needed."""
-        if self._move is None:
-            return self.coefficients
-        return self.coefficients + self._share * self._move
 
     def update(self, value: float, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
         """Accept the proposed step, or halve it, given the derivatives at `proposed`.
@@ -127,27 +99,18 @@ class Fit:
             self.information = hessian
             self._solve(value, gradient, hessian)
             return
-        worse = value < self.value - ROUNDING * (1.0 + abs(self.value))
         if self.rows is None:
             self._count_rows(gradient, hessian, count)
             if self.model.ordered and not self.site_effect:
                 return  # the start depends on the rows by category
-        elif worse and self._share > 0.5**HALVINGS:
-            self._share /= 2.0
+        elif self.halves(value):
             return
-        if self._free is not None:
-            free = self._free.T
-            gradient = product(free, gradient[:, None])[:, 0]
-            hessian = product(product(free, hessian), self._free)
-        self.coefficients, self.value, self.information = self.proposed, value, hessian
-        move, rank = newton_step(hessian, gradient)
+        rank = self.rank
+        step = self.accept(value, gradient, hessian, self._free)
         self.rank = max(self.rank, rank)
-        self._gain, self._left = dot(gradient, move) / 2.0, self._left - 1
-        self._share = 1.0
-        self._move = move if self._free is None else product(self._free, move[:, None])[:, 0]
         if self.model.ordered:
-            self._share = largest_share(self.coefficients[:count], self._move[:count])
-        if self._gain <= self.converged * (1.0 + abs(value)) or self._left == 0:
+            self._share = largest_share(self.coefficients[:count], step[:count])
+        if self.settled:
             self.value += max(self._gain, 0.0)
             self.finished = True
 
@@ -250,7 +213,7 @@ def first_fit(
     levels = categories[model.response]
     if model.ordered:
         coefficients[: levels - 1] = equal_thresholds(levels)
-    fit = Fit(model, levels > 0, coefficients, site_effect=site_effect)
+    fit = Fit(coefficients, model=model, discrete=levels > 0, site_effect=site_effect)
     if warm_start is not None and levels:
         indices = coefficient_indices(warm_start.model, model, categories)
         fit.start_from(warm_start, indices, outputs(levels))
@@ -315,15 +278,6 @@ def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, Float
 def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> FloatVector:
     """Pack value, gradient and the Hessian's upper triangle by rows into one vector."""
     return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
-
-
-def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
-    """Compute Newton's step in the directions that the data determine, and their number."""
-    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    scaled = hessian / (scale[:, None] * scale)
-    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
-    return move / scale, rank
 
 
 def _upper(count: int) -> NDArray[np.bool_]:

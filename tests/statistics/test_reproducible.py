@@ -18,7 +18,7 @@ from cipherdag.statistics.reproducible import dot, exponential_of, on_grid, prod
 STEPS = """
 import hashlib
 import numpy as np
-from cipherdag.statistics.regression_fits import newton_step
+from cipherdag.statistics.newton import newton_step
 state = hashlib.sha256()
 rng = np.random.default_rng(0)
 for size in rng.integers(1, 40, size=300):

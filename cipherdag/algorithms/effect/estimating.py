@@ -35,7 +35,7 @@ from cipherdag.questions.gather import gather_two
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
-from cipherdag.statistics.hazard_fits import CONVERGED
+from cipherdag.statistics.newton import ESTIMATE_TOLERANCE
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
@@ -180,8 +180,8 @@ class Estimation:
             )
             start = np.zeros(question.size(model))
             self.fits[model] = Fit(
-                question.regression(model), discrete, start,
-                site_effect=question.site_effect, converged=CONVERGED,
+                start, tolerance=ESTIMATE_TOLERANCE, model=question.regression(model),
+                discrete=discrete, site_effect=question.site_effect,
             )  # fmt: skip
         while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
             proposed = [self.fits[model].proposed for model in active]

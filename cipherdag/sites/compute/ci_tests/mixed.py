@@ -26,7 +26,8 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     not_done,
 )
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, resolve_device
-from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, HALVINGS, LEAST_REST
+from cipherdag.statistics.newton import HALVINGS
+from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, LEAST_REST
 from cipherdag.statistics.threads import threads_for
 
 LARGEST_LOGIT = 30.0
