@@ -19,8 +19,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
-from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, NewtonAscent, newton_step
-from cipherdag.statistics.regression_fits import step_parts
+from cipherdag.statistics.newton import (
+    ESTIMATE_TOLERANCE,
+    NewtonAscent,
+    newton_step,
+    step_parts,
+)
 from cipherdag.statistics.reproducible import dot, logarithm
 
 LARGEST_LAST_STEP, LARGEST_LOG_RATIO = 0.1, 12.0

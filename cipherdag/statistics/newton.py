@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.statistics.reproducible import LEAST_PIVOT, dot, product, solve
@@ -26,8 +27,7 @@ TEST_TOLERANCE = 1e-8
 Near a maximum the next gain is the square of it; where categories are separated, a third of it.
 """
 ESTIMATE_TOLERANCE = 1e-16
-"""The same for estimates: coefficients to about 1e-8 standard errors, which are taken before the
-last step, to 1e-6."""
+"""Gain for estimates: coefficients are then exact to about 1e-8 standard errors, these to 1e-6."""
 
 
 @dataclass(slots=True)
@@ -109,3 +109,19 @@ def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVecto
     scaled = hessian / (scale[:, None] * scale)
     step, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
     return step / scale, rank
+
+
+def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, FloatMatrix]:
+    """Unpack value, gradient, and the symmetric Hessian from what `pack_step` packed."""
+    hessian = np.zeros((count, count))
+    hessian[_upper(count)] = step[1 + count :]
+    return float(step[0]), step[1 : 1 + count], hessian + np.triu(hessian, k=1).T
+
+
+def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> FloatVector:
+    """Pack value, gradient and the Hessian's upper triangle by rows into one vector."""
+    return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
+
+
+def _upper(count: int) -> NDArray[np.bool_]:
+    return ~np.tri(count, k=-1, dtype=bool)

@@ -80,7 +80,7 @@ class OutcomeCache:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes."""
+        """The number of bytes that the cache takes."""
         return sum(keys.nbytes + values.nbytes for keys, values in self._runs)
 
     def find(self, keys: Keys) -> tuple[FloatMatrix, BoolVector]:

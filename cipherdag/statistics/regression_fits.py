@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.errors import AggregateRangeError
@@ -266,19 +265,3 @@ def effect_of(
         return None
     size = math.sqrt(-math.expm1(-ratio / large.limiting_rows))
     return math.atanh(math.copysign(size, large.coefficients[index])), 1.0 / math.sqrt(spread)
-
-
-def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, FloatMatrix]:
-    """Unpack value, gradient, and the symmetric Hessian from what `pack_step` packed."""
-    hessian = np.zeros((count, count))
-    hessian[_upper(count)] = step[1 + count :]
-    return float(step[0]), step[1 : 1 + count], hessian + np.triu(hessian, k=1).T
-
-
-def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> FloatVector:
-    """Pack value, gradient and the Hessian's upper triangle by rows into one vector."""
-    return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
-
-
-def _upper(count: int) -> NDArray[np.bool_]:
-    return ~np.tri(count, k=-1, dtype=bool)

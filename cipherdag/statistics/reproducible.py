@@ -33,7 +33,7 @@ LEAST_PIVOT = 1e-9
 
 
 def dot(one: FloatVector, other: FloatVector) -> float:
-    """Compute the sum of products, each of which is rounded, and the sum once more."""
+    """Compute the sum of products, each of which is rounded; the sum is rounded once."""
     return math.fsum((one * other).tolist())
 
 

@@ -35,8 +35,8 @@ from cipherdag.questions.gather import gather_two
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
-from cipherdag.statistics.newton import ESTIMATE_TOLERANCE
-from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
+from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, step_parts
+from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES
 
 Estimating = Generator["Question", "FloatVector", AdjustedEffect]

@@ -1,1 +1,1 @@
-"""Conditional-independence tests over all sites, from sums: one file for each kind of evidence."""
+"""Methods of evidence test conditional independence over all sites by sums of their answers."""

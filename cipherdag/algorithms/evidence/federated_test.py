@@ -178,7 +178,7 @@ class CachedFederatedCITest(ABC):
             self._count_constant(len(pairs), method)
 
     def ask_fallback(self, tests: Tests, method: str) -> PValues:
-        """Compute p-values by the fallback; of ``method``'s count its constant pairs are taken."""
+        """Compute p-values by the fallback; ``method`` does not count its constant pairs."""
         assert self._fallback is not None, "a source without a fallback does its tests itself"
         before = self._fallback.n_tests_by_method[CONSTANT]
         p_values = yield from self._fallback.p_values(tests)

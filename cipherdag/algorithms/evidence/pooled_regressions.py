@@ -30,13 +30,13 @@ from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models, step_length
+from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import normal_scores
 from cipherdag.statistics.regression_fits import (
     Fit,
     effect_of,
     first_fit,
     likelihood_ratio,
-    step_parts,
 )
 from cipherdag.statistics.regression_models import Regression, nested_models, outputs, too_large
 
@@ -123,7 +123,7 @@ class RegressionTests(CachedFederatedCITest):
         self._warm_starts: dict[int, WarmStarts] = {}
 
     def _ask(self, tests: Tests) -> PValues:
-        """Ask in a round per Newton step and halving, after one where sites restrict counts."""
+        """Ask in a round per Newton step, at most 40, and halving, after one for small counts."""
         rows = [tuple(row) for block in tests for row in block.tolist()]
         given = yield from self._permitted(rows)
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]

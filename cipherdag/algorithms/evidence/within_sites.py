@@ -227,7 +227,7 @@ def within_sites(
 def category_sizes(
     kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, bytes]:
-    """Ask for the rounded numbers of rows of each category, as `CategorySizes` encodes them."""
+    """Ask in one round for rounded numbers of rows by category, as `CategorySizes` encodes them."""
     if not kinds.categories.any() or not kinds.rows:
         return b""
     asked = CategorySizes(tuple(kinds.categories.tolist()), kinds.rows, settings.max_rows)

@@ -26,8 +26,8 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
+from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import WIDTH
-from cipherdag.statistics.regression_fits import step_parts
 
 Fitting = Generator["Question", "FloatVector", "Fitted"]
 Step = tuple[float, "FloatVector", "NDArray[np.float64]"]

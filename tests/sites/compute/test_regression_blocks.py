@@ -20,7 +20,8 @@ from cipherdag.sites.compute.pooled.regression import design as designs
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.likelihoods import by_pieces, linear_parts
 from cipherdag.sites.compute.pooled.regression.steps import model_step, whole_step
-from cipherdag.statistics.regression_fits import first_fit, step_parts
+from cipherdag.statistics.newton import step_parts
+from cipherdag.statistics.regression_fits import first_fit
 from cipherdag.statistics.regression_models import Regression, coefficient_count, outputs
 
 

@@ -29,7 +29,7 @@ from cipherdag.questions.estimation.survival import (
 )
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.described import snap_to_safe_counts
-from cipherdag.statistics.regression_fits import pack_step
+from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
 Column = Callable[[int], FloatVector]

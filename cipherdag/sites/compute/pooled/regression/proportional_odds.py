@@ -17,7 +17,7 @@ import numpy as np
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.pooled.regression.likelihoods import LARGEST_LOGIT, bounded_logits
 from cipherdag.sites.compute.pooled.regression.site_intercepts import Derivatives, best_intercepts
-from cipherdag.statistics.regression_fits import pack_step
+from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.regression_models import (
     equal_thresholds,
     largest_share,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.sites.compute.pooled.regression.likelihoods import bounded_logits, information
-from cipherdag.statistics.regression_fits import pack_step
+from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.regression_models import outputs
 
 Derivatives = Callable[[FloatVector], tuple[float, FloatVector, FloatMatrix]]

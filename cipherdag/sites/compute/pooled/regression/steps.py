@@ -24,11 +24,10 @@ from cipherdag.sites.compute.pooled.regression.proportional_odds import (
     profile_cumulative_step,
 )
 from cipherdag.sites.compute.pooled.regression.site_intercepts import centred, profile_step
+from cipherdag.statistics.newton import pack_step, step_parts
 from cipherdag.statistics.regression_fits import (
     Fit,
     first_fit,
-    pack_step,
-    step_parts,
 )
 from cipherdag.statistics.regression_models import Regression, outputs
 

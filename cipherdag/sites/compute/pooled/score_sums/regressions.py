@@ -28,7 +28,8 @@ from cipherdag.sites.compute.pooled.score_sums.numbers import (
     RegressionScores,
     residual_scores,
 )
-from cipherdag.statistics.regression_fits import LEAST_REST, Fit, step_parts
+from cipherdag.statistics.newton import step_parts
+from cipherdag.statistics.regression_fits import LEAST_REST, Fit
 from cipherdag.statistics.regression_models import (
     Regression,
     column_count,
