@@ -27,7 +27,9 @@ class LogLikelihoods(Question, frozen=True, tag="likelihoods"):
     ``discount`` / 2 for every filled cell but one: by 1 it is freed of what a sample shows beyond
     what is there (Miller, 1955), where cells have rows enough. Of continuous ones: -(rows / 2)
     times the log determinant of their correlations, less a quarter of ``discount`` k (k - 1) for k
-    variables. The rows are those without a missing value in any column.
+    variables. Of both kinds: that of the categories, and of the numbers that of their residual
+    correlations after regression on an indicator of every category, less ``discount`` / 2 for every
+    coefficient. The rows are those without a missing value in any column.
 
     A site that restricts small counts joins its categories of fewer rows than ``min_cell_size``
     with others first, and moves every number by up to a nat either way: always alike what is alike,

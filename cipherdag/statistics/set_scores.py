@@ -112,3 +112,14 @@ def multinomial_regret(rows: int, cells: FloatVector) -> FloatVector:
         logarithm(ratio) + (ratio + 2.0) * logarithm(half) - 1.0 / half
     ) - 0.5 * logarithm(half + 2.0 / ratio)
     return np.where(cells > 1.0, regret, 0.0)
+
+
+def least_consistent_prior(variables: int, rows: int) -> float:
+    """The extended BIC's cost of a parent beyond that of BIC, gamma ln(p), in nats.
+
+    The extended BIC selects consistently for gamma > 1 - ln(n) / (2 ln(p)). At this limit a parent
+    costs ln(p) - ln(n) / 2, and nothing where n rows are at least the square of p variables.
+
+    Source: Chen and Chen, Biometrika 95 (2008) 759-771.
+    """
+    return max(logarithm_of(variables) - 0.5 * logarithm_of(max(rows, 1)), 0.0)

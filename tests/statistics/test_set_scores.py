@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from cipherdag.statistics.reproducible import log_gamma, logarithm
-from cipherdag.statistics.set_scores import SetScore, grid_bits, multinomial_regret
+from cipherdag.statistics.set_scores import (
+    SetScore,
+    grid_bits,
+    least_consistent_prior,
+    multinomial_regret,
+)
 
 ROWS = 700
 
@@ -167,3 +172,9 @@ def test_the_logarithm_is_the_library_s_to_a_few_units_of_the_last_place(number)
 def test_the_logarithm_of_gamma_is_the_library_s(number):
     found = log_gamma(np.array([number]))[0]
     assert found == pytest.approx(math.lgamma(number), rel=1e-13, abs=1e-13)
+
+
+def test_the_least_consistent_prior_is_what_few_rows_for_the_variables_add():
+    assert least_consistent_prior(100, 400) == pytest.approx(math.log(100) - math.log(400) / 2)
+    assert least_consistent_prior(100, 10_000) == pytest.approx(0.0, abs=1e-12)
+    assert least_consistent_prior(100, 100_000) == 0.0

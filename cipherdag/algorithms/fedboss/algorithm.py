@@ -1,8 +1,9 @@
 """FedBOSS: the graph of the best order of the variables, by scores of all sites' rows together.
 
 Numbers are scored from moments that are opened once, categories from contingency tables that are
-asked for in waves, or either from the sites' own likelihoods, one number per set of variables. The
-search is best order score search on grow-shrink trees with a backward equivalence step after it.
+asked for in waves, and columns of both kinds from the sites' likelihoods, one number per set of
+variables. The search is best order score search on grow-shrink trees with a backward equivalence
+step after it.
 
 Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
 discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
@@ -30,8 +31,8 @@ from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, repor
 from cipherdag.algorithms.fedboss.set_families import Budget
 from cipherdag.algorithms.fedboss.set_sources import LikelihoodScores, TableScores
 from cipherdag.algorithms.parameters import require, row_bound, within
-from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.errors import DataError, MixedTypesError
+from cipherdag.arrays import FloatVector
+from cipherdag.errors import DataError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, members, topological
@@ -43,7 +44,7 @@ from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question
 from cipherdag.statistics.reproducible import logarithm_of
-from cipherdag.statistics.set_scores import SetScore, grid_bits
+from cipherdag.statistics.set_scores import SetScore, grid_bits, least_consistent_prior
 
 Searching = Generator[Question, FloatVector, FedBOSSOutcome]
 Scores = MomentScores | TableScores | LikelihoodScores
@@ -83,12 +84,14 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     Attributes:
         scores: What is scored: ``pooled``: the moments or tables of all sites together; ``sites``:
             the sites' own likelihoods, of which sums are opened and no table.
-        score: How a family is scored: ``auto``: numbers by ``bic``, categories by ``qnml``, which
-            like ``bdeu`` takes categories only.
+        score: How a family is scored: ``auto``: numbers by ``bic``, categories by ``qnml``; columns
+            of both kinds have the sum of both. ``bdeu`` takes categories only.
         penalty: How many times ln(n) / 2 a free parameter costs in the ``bic`` of numbers.
         table_penalty: The same in the ``bic`` of categories.
         prior_rows: Equivalent sample size of ``bdeu``.
-        per_parent: Structure prior of categories: how many times ln(p) every parent costs.
+        per_parent: Structure prior: how many times ln(p) every parent costs. None is 1 where there
+            are categories; of numbers the extended BIC's least that is consistent, 1 - ln(n) /
+            (2 ln(p)), which is 0 up to the root of n variables.
         within_sites: Whether differences between sites are no evidence: numbers are taken from
             each site's own mean, categories scored as with `scores` ``sites``. Without it, a
             difference between sites in two columns is a dependence between them.
@@ -115,12 +118,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     Leaks:
         The coordinator learns what `Columns` opens; of numbers the covariances within sites; of
-        categories, and of columns with missing values, the summed log likelihoods of the sets of
-        variables that the search looks at, which sites that restrict small counts move (see
-        `LogLikelihoods`). Without `within_sites`: of numbers the means and covariances of all
-        rows; of categories, unless a site restricts small counts, the tables of these sets summed
-        over the sites, and which of them some site withholds. A site sees which sets are asked
-        about. With `bootstrap` all of it once more for every replicate.
+        categories, of columns of both kinds, and of columns with missing values, the summed log
+        likelihoods of the sets of variables that the search looks at, to which sites that restrict
+        small counts add noise (see `LogLikelihoods`). Without `within_sites`: of numbers the means
+        and covariances of all rows; of categories, unless a site restricts small counts, the tables
+        of these sets summed over the sites, and which of them some site withholds. A site sees
+        which sets are asked about. With `bootstrap` all of it once more for every replicate.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -132,7 +135,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     penalty: float = within(2.0, 0, 100, above=True)
     table_penalty: float = within(1.0, 0, 100, above=True)
     prior_rows: float = within(1.0, 0, 1e6, above=True)
-    per_parent: float = within(1.0, 0, 100)
+    per_parent: float | None = within(None, 0, 100)
     within_sites: bool = True
     withheld: Literal["sites", "leave-out"] = "sites"
     discount: int = within(3, 0, LARGEST_DISCOUNT)
@@ -166,7 +169,6 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, the score
                 does not fit the columns, or the seed is negative.
-            MixedTypesError: The columns are of both types.
             SiteUnreachableError: A site left: scores over fewer sites compare with no others.
 
         Leaks:
@@ -192,7 +194,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         if self.scores == "sites":
             said = (SITES,)
         elif self.within_sites:
-            said = (CENTRED, "Of categories, or where a site misses values: " + SITES)
+            said = (CENTRED, "Where there are categories, or a site misses values: " + SITES)
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
         return (*said, KINDS, *((once_more(self.bootstrap),) if self.bootstrap else ()))
@@ -245,14 +247,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         Rounds: one for moments or for all pairs, one more where a site restricts small counts.
         """
         discrete = columns.categories > 0
-        if discrete.any() and not discrete.all():
-            raise MixedTypesError(
-                "FedBOSS scores columns of one type, and these are discrete and continuous",
-                remedy='Cut continuous columns into bins (kind = "binned" in schema.toml), or run '
-                "fedpc, which takes both.",
-            )
+        mixed = discrete.any() and not discrete.all()
         few = not self.within_sites and columns.few.any()  # their sums would be counts
-        by_site = self.scores == "sites" or columns.incomplete.any() or few
+        by_site = self.scores == "sites" or columns.incomplete.any() or few or mixed
         if discrete.any():
             restricted = columns.restricted and self.in_place_of_tables
             if not (by_site or self.within_sites or restricted):
@@ -277,6 +274,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             correlations,
             rows - n_sites * self.within_sites,
             penalty=self.penalty,
+            per_parent=self._prior(columns, rows),
             max_parents=self.max_parents,
         )
 
@@ -291,7 +289,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         for variable in np.flatnonzero(tables.available(alone)).tolist():
             levels[variable] = max(int((tables.marginal(variable) > 0).sum()), 1)
         score = self._set_score(columns.rows)
-        settings = self._search_settings(score, levels)
+        settings = self._search_settings(score, columns)
         scores = TableScores(tables, levels.tolist(), score, budget, **settings)
         yield from scores.learn_pairs()
         return scores
@@ -303,17 +301,22 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
                 remedy="Leave out columns that miss many values, or run fedpc, which tests what "
                 "rows each test has.",
             )
+        require(
+            self.score != "bdeu",
+            "score bdeu takes tables of all rows: categories that miss no value and no numbers; "
+            "use score qnml or bic",
+        )
         levels = np.maximum(columns.categories, 1)
         score = self._set_score(columns.rows)
         half = 0.5 * self.penalty * logarithm_of(max(score.rows, 2)) * 2.0**score.bits
 
         def cost(mask: int) -> int:
-            """The penalty of all rows."""
-            if not columns.categories.any():
-                size = mask.bit_count()
-                return -round(half * (size * (size - 1) // 2))
-            cells = math.prod(int(levels[v]) for v in members(mask))
-            return int(score.of_shape(np.array([float(cells)]))[0])
+            """The penalty of all rows, by how many parameters the set's model has."""
+            sizes = levels[[*members(mask)]]
+            numbers = int((columns.categories[[*members(mask)]] == 0).sum())
+            parameters = numbers * (numbers - 1) // 2 + numbers * int((sizes - 1).sum())
+            cells = np.array([float(sizes.prod())])
+            return int(score.of_shape(cells)[0]) - round(half * parameters)
 
         scores = LikelihoodScores(
             levels.tolist(),
@@ -322,7 +325,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             budget,
             discount=self.discount,
             max_rows=self.max_rows,
-            **self._search_settings(score, levels),
+            **self._search_settings(score, columns),
         )
         yield from scores.learn_pairs()
         return scores
@@ -337,13 +340,18 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             bits=grid_bits(rows),
         )
 
-    def _search_settings(self, score: SetScore, levels: IndexArray) -> dict[str, int]:
-        """What `SetFamilies` also takes; numbers, of 1 level, have no structure prior."""
-        names = len(levels) if (levels > 1).any() else 1
-        prior = self.per_parent * logarithm_of(names)
+    def _prior(self, columns: ColumnKinds, rows: int) -> float:
+        """What the structure prior takes for every parent, in nats."""
+        p = len(columns.categories)
+        if self.per_parent is None and not columns.categories.any():
+            return least_consistent_prior(p, rows)
+        return (1.0 if self.per_parent is None else self.per_parent) * logarithm_of(p)
+
+    def _search_settings(self, score: SetScore, columns: ColumnKinds) -> dict[str, int]:
+        """What `SetFamilies` also takes."""
         return {
             "bits": score.bits,
-            "per_parent": int(score.on_grid(np.array([prior]))[0]),
+            "per_parent": int(score.on_grid(np.array([self._prior(columns, score.rows)]))[0]),
             "max_cells": self.max_cells,
             "max_parents": self.max_parents,
         }

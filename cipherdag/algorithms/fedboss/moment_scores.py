@@ -25,20 +25,28 @@ LEAST_VARIANCE = 1e-10
 
 
 class MomentScores:
-    """Scores -(n / 2) ln s2(v | parents) - penalty (ln n / 2) |parents|, in 2**-16 nats.
+    """Scores -(n / 2) ln s2(v | parents) - c |parents|, in 2**-16 nats.
 
-    s2 is the residual variance over the variable's own. A variable that does not vary has s2 = 1
-    and explains nothing, and so does one that the parents determine.
+    The cost c of a parent is penalty (ln n / 2) + per_parent, and s2 the residual variance over the
+    variable's own. A variable that does not vary has s2 = 1 and explains nothing, and so does one
+    that the parents determine.
 
     Args:
         correlations: Of all rows, shape (p, p); NaN at variables that do not vary.
         rows: How many there are, less the means that were taken off beside one.
         penalty: How many times ln(n) / 2 a parent costs.
+        per_parent: What a structure prior takes besides for every parent, in nats.
         max_parents: Most parents that grow.
     """
 
     def __init__(
-        self, correlations: FloatVector, rows: int, *, penalty: float, max_parents: int
+        self,
+        correlations: FloatVector,
+        rows: int,
+        *,
+        penalty: float,
+        per_parent: float = 0.0,
+        max_parents: int,
     ) -> None:
         self.n_variables = len(correlations)
         self.bits = BITS
@@ -47,7 +55,7 @@ class MomentScores:
         self._matrix = np.where(np.isnan(correlations), 0.0, correlations)
         np.fill_diagonal(self._matrix, 1.0)
         self._half_rows = 0.5 * rows
-        self._cost = 0.5 * penalty * logarithm_of(max(rows, 1))
+        self._cost = 0.5 * penalty * logarithm_of(max(rows, 1)) + per_parent
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
 

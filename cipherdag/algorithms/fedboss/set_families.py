@@ -1,4 +1,4 @@
-"""Scores of discrete families from one number per set of variables, learnt wave by wave.
+"""Scores of families from one number per set of variables, learnt wave by wave.
 
 What a family scores is a difference of two such numbers (see `statistics.set_scores`), so a set
 that many families share is asked about once. With one parent taken, candidates are those that
@@ -62,7 +62,7 @@ class SetFamilies(ABC):
     """Scores of families from numbers of sets; see `FamilyScores`.
 
     Args:
-        levels: How many categories every variable has, shape (p,).
+        levels: How many categories every variable has, 1 of a number, shape (p,).
         bits: Bits below one of the grid on which scores are whole numbers.
         per_parent: What a structure prior takes for every parent, on that grid.
         max_cells: Largest table of a set that is looked at.
@@ -205,7 +205,8 @@ class SetFamilies(ABC):
         for u, v in combinations(range(self.n_variables), 2):
             parts = (self.likelihood(1 << u | 1 << v), nothing, alone[u], alone[v])
             scored = [part for part in parts if part is not None]
-            free = max((self._levels[u] - 1) * (self._levels[v] - 1), 1) << self.bits
+            parameters = max(self._levels[u] - 1, 1) * max(self._levels[v] - 1, 1)
+            free = parameters << self.bits
             if len(scored) < len(parts) or scored[0] + scored[1] - scored[2] - scored[3] >= free:
                 near[u] |= 1 << v
                 near[v] |= 1 << u

@@ -13,7 +13,7 @@ from regretting import linear_data
 
 from cipherdag import FedBOSS, Federation, Knowledge, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import DataError, MixedTypesError, ParameterError
+from cipherdag.errors import DataError, ParameterError
 from cipherdag.graphs.dags import dag_of
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.protections import PROTECTIONS
@@ -228,11 +228,42 @@ def test_rows_that_scores_leave_out_are_told(of, caplog):
     assert "miss a value" not in caplog.text
 
 
-def test_columns_of_both_types_are_refused_by_name():
-    mixed = numbers().assign(ward=np.arange(len(numbers())) % 3)
-    mixed["ward"] = mixed["ward"].astype(str)
-    with pytest.raises(MixedTypesError, match="discrete and continuous"):
-        learn(FedBOSS(), mixed, 3)
+def wards(rows=1500, seed=4):
+    """Numbers a -> b <- ward, ward -> smokes -> c, and d without any cause or effect."""
+    rng = np.random.default_rng(seed)
+    ward = rng.integers(0, 3, rows)
+    smokes = rng.random(rows) < np.array([0.2, 0.5, 0.8])[ward]
+    a, d = rng.normal(size=(2, rows))
+    b = 0.7 * a + np.array([0.0, 1.0, -1.0])[ward] + rng.normal(size=rows)
+    c = 0.9 * smokes + rng.normal(size=rows)
+    ward, smokes = np.array(["north", "south", "west"])[ward], np.where(smokes, "yes", "no")
+    return pd.DataFrame({"ward": ward, "smokes": smokes, "a": a, "b": b, "c": c, "d": d})
+
+
+@pytest.mark.parametrize("min_cell_size", [0, 11])
+@pytest.mark.parametrize("search", ["boss", "ges"])
+def test_columns_of_both_kinds_are_scored_by_the_sites(search, min_cell_size):
+    outcome, asked = learn(
+        FedBOSS(search=search, within_sites=search == "boss"),
+        wards(),
+        3,
+        min_cell_size=min_cell_size,
+    )
+    edges = {(u, v) for u, v in np.argwhere(outcome.arcs).tolist()}
+    a, b, c, _, smokes, ward = range(6)
+    assert edges == {(a, b), (ward, b), (ward, smokes), (smokes, ward), (smokes, c), (c, smokes)}
+    assert outcome.sets["sites"] == len(set(sets_of(asked, "LogLikelihoods")))
+    assert not outcome.effects
+
+
+def test_independent_numbers_of_few_rows_have_hardly_an_edge():
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame(rng.normal(size=(80, 60)), columns=[f"v{k:02}" for k in range(60)])
+    edges = [
+        int(learn(FedBOSS(restarts=0, per_parent=own), rows, 4)[0].dag.sum()) for own in (0.0, None)
+    ]
+    assert edges[0] > 8
+    assert edges[1] <= 3
 
 
 def test_scores_that_do_not_fit_are_refused():

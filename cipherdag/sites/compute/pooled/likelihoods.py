@@ -15,16 +15,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.errors import MixedTypesError
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
 from cipherdag.sites.compute.device import DEFAULT_MEMORY
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 
-LEAST_DETERMINANT = -23.0
-"""Log, per variable: less is a variable that the others determine."""
+DIAGONAL_RIDGE = 1e-9
+"""Added to every variance of 1: larger than rounding, and less than any explained share."""
 BATCH = 4096
 LOGLIK_NOISE_NATS = 1.0
 """Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
@@ -77,20 +76,20 @@ def likelihood_noise(cell_keys: CellKeys, about: bytes, likelihoods: FloatVector
 
 
 class SetLikelihoods:
-    """Log likelihoods of sets of columns of one type, corrected for what chance alone explains.
+    """Log likelihoods of sets of columns, corrected for what chance alone explains.
+
+    The categories of a set have their contingency table. Its numbers are normal with one covariance
+    matrix, about means to which every category adds its part: main effects alone.
 
     Args:
-        codes: Codes, shape (n, p), negative where missing; None of numbers.
-        values: Numbers, shape (n, p), NaN where missing; None of categories.
-        categories: Number of categories of every variable, shape (p,).
+        codes: Codes, shape (n, p), negative where missing; None where all columns are numbers.
+        values: Numbers, shape (n, p), NaN where missing; None where all columns are categories.
+        categories: Number of categories of every variable, 0 for a number, shape (p,).
         device: Where to count.
         min_cell_size: Rows below which a category is collapsed into another one.
         parent: Codes of the rows that these were drawn from, if they were: what is rare there is
             rare here.
         resampled: Whether these rows were resampled from others, whose gaps were logged.
-
-    Raises:
-        MixedTypesError: There are columns of both types.
     """
 
     def __init__(
@@ -104,56 +103,135 @@ class SetLikelihoods:
         parent: NDArray[np.integer] | None = None,
         resampled: bool = False,
     ) -> None:
-        if codes is not None and values is not None:
-            raise MixedTypesError("likelihoods of sets take columns of one type")
         self._categories = categories
-        self._discrete = codes is not None
+        complete = _complete(codes, values, categories > 0)
+        self._rows = int(complete.sum())
+        if not resampled:
+            tell_left_out(len(complete), self._rows)
         if codes is not None:
-            whole = codes[(codes >= 0).all(axis=1)]
-            rows, self._rows = len(codes), len(whole)
+            codes = codes[complete]
             if min_cell_size > 1:
                 collapse_rare_codes(
-                    whole, whole if parent is None else parent, categories, min_cell_size
+                    codes, codes if parent is None else parent, categories, min_cell_size
                 )
-            self._columns = DiscreteColumns(
-                whole, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
+            self._tables = DiscreteColumns(
+                codes, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
             )
-        else:
-            assert values is not None, "a table has codes or values"
-            complete = values[~np.isnan(values).any(axis=1)]
-            rows, self._rows = len(values), len(complete)
-            self._correlations = _correlations(complete)
-        if not resampled:
-            tell_left_out(rows, self._rows)
+        if values is not None:
+            self._numbers = NumberLikelihoods(
+                codes, np.where(categories > 0, 0.0, values[complete]), categories
+            )
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
         """Log likelihood of each set, of positions by size (B_k, k); see `LogLikelihoods`."""
-        compute = self._of_tables if self._discrete else self._of_numbers
         return np.concatenate(
-            [np.zeros(0), *(compute(rows, discount) for rows in sets if len(rows))]
+            [np.zeros(0), *(self._of_sets(rows, discount) for rows in sets if len(rows))]
         )
+
+    def _of_sets(self, rows: IndexArray, discount: int) -> FloatVector:
+        discrete = self._categories[rows] > 0
+        total = np.zeros(len(rows))
+        for count in np.unique(discrete.sum(axis=1)).tolist():
+            of_count = np.flatnonzero(discrete.sum(axis=1) == count)
+            block, tabled = rows[of_count], discrete[of_count]
+            if count:
+                total[of_count] += self._of_tables(block[tabled].reshape(-1, count), discount)
+            if count < rows.shape[1]:
+                numbers = block[~tabled].reshape(len(block), -1)
+                given = block[tabled].reshape(len(block), -1)
+                total[of_count] += self._numbers.given(numbers, given, discount)
+        return total
 
     def _of_tables(self, rows: IndexArray, discount: int) -> FloatVector:
         sizes = self._categories[rows].prod(axis=1)
         return np.concatenate(
             [
                 of_tables(counts, sizes[piece], discount)
-                for piece, counts in self._columns.whole_tables(rows)
+                for piece, counts in self._tables.whole_tables(rows)
             ]
         )
 
-    def _of_numbers(self, rows: IndexArray, discount: int) -> FloatVector:
-        size = rows.shape[1]
-        chance = discount * size * (size - 1) / 4.0 if self._rows > size else 0.0
-        batches = []
-        for start in range(0, len(rows), BATCH):
-            batch = rows[start : start + BATCH]
-            _, log_determinant = np.linalg.slogdet(
-                self._correlations[batch[:, :, None], batch[:, None]]
-            )
-            explained = np.clip(log_determinant, LEAST_DETERMINANT * size, 0.0)
-            batches.append(-0.5 * self._rows * explained - chance)
+
+class NumberLikelihoods:
+    """Log likelihoods of sets of numbers given sets of categories, in multivariate regressions.
+
+    Args:
+        codes: Codes of rows without gaps, shape (n, p); None where all columns are numbers.
+        values: Numbers of the same rows, shape (n, p).
+        categories: Number of categories of every variable, 0 for a number, shape (p,).
+    """
+
+    def __init__(
+        self, codes: NDArray[np.integer] | None, values: NDArray[np.float64], categories: IndexArray
+    ) -> None:
+        self._rows = len(values)
+        design = [
+            values[:, [v]] if not levels or codes is None else _indicators(codes[:, v])
+            for v, levels in enumerate(categories.tolist())
+        ]
+        self._widths = np.array([columns.shape[1] for columns in design])
+        self._starts = np.cumsum(self._widths) - self._widths
+        self._correlations = _correlations(np.concatenate(design, axis=1))
+
+    def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
+        """-n / 2 times the log determinant of the residual correlations, less the discount.
+
+        Args:
+            numbers: Positions of the numbers of every set, shape (B, k), k at least 1.
+            categories: Positions of the categories, shape (B, d).
+            discount: See `LogLikelihoods`.
+        """
+        indicators = self._widths[categories].sum(axis=1)
+        size = numbers.shape[1]
+        total = np.zeros(len(numbers))
+        for width in np.unique(indicators).tolist():
+            of_width = np.flatnonzero(indicators == width)
+            predictors = self._columns(categories[of_width], width)
+            joint = np.concatenate([self._starts[numbers[of_width]], predictors], axis=1)
+            explained = self._log_determinants(joint) - self._log_determinants(predictors)
+            parameters = size * (size - 1) / 2.0 + size * width
+            enough = self._rows > size + width
+            chance = discount * parameters / 2.0 if enough else 0.0
+            total[of_width] = -0.5 * self._rows * np.minimum(explained, 0.0) - chance
+        return total
+
+    def _columns(self, categories: IndexArray, width: int) -> IndexArray:
+        """Columns of the indicators of some sets of categories, shape (B, width)."""
+        columns = [
+            [
+                column
+                for v in row
+                for column in range(self._starts[v], self._starts[v] + self._widths[v])
+            ]
+            for row in categories.tolist()
+        ]
+        return np.array(columns, dtype=np.int64).reshape(len(categories), width)
+
+    def _log_determinants(self, columns: IndexArray) -> FloatVector:
+        """Of the correlations of each set of columns, shape (B,)."""
+        batches = [np.zeros(0)]
+        for start in range(0, len(columns), BATCH):
+            batch = columns[start : start + BATCH]
+            matrices = self._correlations[batch[:, :, None], batch[:, None]]
+            batches.append(np.linalg.slogdet(matrices)[1])
         return np.concatenate(batches)
+
+
+def _complete(
+    codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None, discrete: BoolVector
+) -> BoolVector:
+    """Which rows miss no value of any column, shape (n,)."""
+    parts = []
+    if codes is not None:
+        parts.append((codes[:, discrete] >= 0).all(axis=1))
+    if values is not None:
+        parts.append(~np.isnan(values[:, ~discrete]).any(axis=1))
+    return np.logical_and.reduce(parts)
+
+
+def _indicators(codes: NDArray[np.integer]) -> NDArray[np.float64]:
+    """A column of 0 and 1 for every category that occurs but the first, shape (n, levels - 1)."""
+    return (codes[:, None] == np.unique(codes)[1:]).astype(np.float64)
 
 
 def collapse_rare_codes(
@@ -171,6 +249,8 @@ def collapse_rare_codes(
         min_cell_size: Rows below which a category is rare, see `collapse_rare_categories`.
     """
     for v, size in enumerate(categories.tolist()):
+        if not size:
+            continue  # a number
         column, whole = codes[:, v], parent[:, v]
         counts = np.bincount(column, minlength=size)
         drawn_from = np.bincount(whole[whole >= 0], minlength=size)
@@ -197,13 +277,17 @@ def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVect
 
 
 def _correlations(values: NDArray[np.float64]) -> FloatVector:
-    """Correlations, shape (p, p); 0 with a column that does not vary."""
+    """Correlations, shape (p, p); 0 with a column that does not vary.
+
+    The diagonal is a little above 1, so that of columns that determine each other the same
+    logarithm is in a determinant with further columns and in one without.
+    """
     centred = values - values.mean(axis=0) if len(values) else values
     deviation = np.sqrt((centred**2).sum(axis=0))
     varies = deviation > 0.0
     scaled = np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
     matrix: FloatVector = scaled.T @ scaled
-    np.fill_diagonal(matrix, 1.0)
+    np.fill_diagonal(matrix, 1.0 + DIAGONAL_RIDGE)
     return matrix
 
 

@@ -1,0 +1,201 @@
+"""Graphs from columns of all kinds, at sites that are alike and that differ, by ours and by peers.
+
+    OMP_NUM_THREADS=1 python benchmarks/field.py DATA_FOLDER --lines field.jsonl
+
+DATA_FOLDER is what `fedpc_data` reads. Networks and linear models have 5,000 rows at ten sites,
+split unevenly; mixed models (`mixed_models`) 600 rows at each of five; independent columns, which
+have no edge, 40 rows at each of five. With levels of its own, each site adds a constant to every
+number, normal with half the column's standard deviation, and draws categories without a cause from
+shares uniform on the simplex; mixed models say what differs there. Sites have the default policy,
+but for methods `open`, whose sites allow every count. Peers have all rows at one place and read
+categories as whole numbers. Finished cases are read from --lines. --out writes JSON and Markdown.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from adjustment_distance import adjustment_distance
+from bif import read_bif
+from fedpc_data import NETWORKS, draw
+from measuring import bytes_per_site, figure_table, parser, run_cases, timed
+from mixed_models import mixed_model, name_of
+from score_peers import PEERS
+from sites_that_differ import with_own_tables
+
+from cipherdag import CausalGraph, FedBOSS, Federation, FedPC, Policy
+from cipherdag.federation.splitting import split_rows
+from cipherdag.graphs.metrics import compare
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+SITES, SPREAD = 10, 0.5
+MIXED_SITES, MIXED_ROWS = 5, 600
+MIXED = {
+    "mixed-20": (20, 3.0, False),
+    "mixed-20 of degree 4": (20, 4.0, False),
+    "mixed-20 with interactions": (20, 3.0, True),
+    "mixed-50": (50, 3.0, False),
+}
+INDEPENDENT = {
+    "80 independent numbers": (0,),
+    "80 independent categories": (2, 2, 3, 4),
+    "80 independent columns of both kinds": (0, 0, 2, 3, 4),
+}
+INDEPENDENT_ROWS, COLUMNS = 40, 80
+WORLDS = ("alike", "own levels", "own slopes")
+CASES = (
+    *(f"{name}, {world}" for name in MIXED for world in WORLDS),
+    *(
+        f"{name}, {world}"
+        for name in ("linear-50", "linear-100", "alarm", "insurance", "win95pts")
+        for world in WORLDS[:2]
+    ),
+    *(f"{name}, {world}" for name in INDEPENDENT for world in WORLDS[:2]),
+)
+METHODS = {
+    "FedBOSS": FedBOSS(),
+    "FedBOSS open": FedBOSS(),
+    "FedBOSS pooled, open": FedBOSS(within_sites=False),
+    "FedPC": FedPC(),
+}
+FIGURES = (
+    ("shd_cpdag", "CPDAG SHD", 0),
+    ("extra", "edges too many", 0),
+    ("f1_skeleton", "skeleton F1", 3),
+    ("wrong_effects", "pairs whose adjustment would be wrong, of 1,000", 0),
+    ("cpu_seconds", "processor seconds", 1),
+    ("rounds", "rounds", 0),
+    ("mb", "MB a site", 2),
+)
+
+
+def main() -> None:
+    run_cases(
+        parser(__doc__),
+        "field",
+        data=CASES,
+        methods=(*METHODS, *PEERS),
+        measure=measured,
+        markdown=markdown,
+    )
+
+
+def measured(folder: Path, case: dict) -> dict:
+    """One sample by one method."""
+    tables, schema, truth = drawn(case["data"], folder, case["sample"])
+    method = case["method"]
+    if method in PEERS:
+        rows = pd.concat(tables.values())
+        discrete = case["data"].split(",")[0] in NETWORKS
+        coded = rows.apply(
+            lambda own: own if own.dtype.kind == "f" else own.factorize(sort=True)[0]
+        )
+        _, cpu, arcs = timed(PEERS[method], coded, discrete=discrete)
+        return distances(CausalGraph.from_arcs(rows.columns, arcs), truth) | {"cpu_seconds": cpu}
+    policy = Policy(
+        questions=QUESTION_KINDS,
+        min_cell_size=0 if method.endswith("open") else Policy().min_cell_size,
+        max_values=2**53,
+        max_tests=2**53,
+    )
+    federation = Federation.simulate(tables, schema=schema, policy=policy, device="cpu")
+    _, cpu, result = timed(federation.run, METHODS[method], seed=case["sample"])
+    return distances(result.finding.graph, truth) | {
+        "cpu_seconds": cpu,
+        "rounds": len(result.rounds),
+        "mb": bytes_per_site(result) / 1e6,
+    }
+
+
+def distances(graph: CausalGraph, truth: CausalGraph) -> dict:
+    """How far a class is from that of the truth."""
+    learnt = graph.to_cpdag() if graph.is_dag else graph
+    found, pairs = compare(learnt, truth.to_cpdag()), len(truth.nodes) * (len(truth.nodes) - 1)
+    common = found.correct + found.reverse
+    return {
+        "shd_cpdag": found.shd,
+        "extra": found.extra,
+        "f1_skeleton": 2.0 * common / max(2.0 * common + found.extra + found.miss, 1.0),
+        "wrong_effects": 1000.0 * adjustment_distance(learnt, truth) / pairs,
+    }
+
+
+def drawn(data: str, folder: Path, sample: int):
+    """The tables of the sites, their schema (None to infer it), and the true graph."""
+    name, world = data.split(", ")
+    if name in MIXED:
+        variables, degree, interactions = MIXED[name]
+        rng = np.random.default_rng((sample, variables, int(degree), interactions))
+        model = mixed_model(variables, degree, rng, interactions=interactions)
+        differ = {"levels": world == "own levels", "slopes": world == "own slopes"}
+        sites = [model.sample(MIXED_ROWS, rng, **differ) for _ in range(MIXED_SITES)]
+        return (
+            named(sites),
+            None,
+            CausalGraph.from_arcs(list(map(name_of, range(variables))), model.dag),
+        )
+    if name in INDEPENDENT:
+        return independent(INDEPENDENT[name], sample, own_levels=world != WORLDS[0])
+    rows, schema, truth = draw(name, folder, sample)
+    rng = np.random.default_rng((sample, SITES))
+    tables = named([rows.iloc[part] for part in split_rows(len(rows), SITES, rng=rng)])
+    if world != WORLDS[0]:
+        tables = with_own_levels(name, folder, tables, rng)
+    return tables, schema, truth
+
+
+def named(sites) -> dict[str, pd.DataFrame]:
+    """Tables by the name of their site."""
+    return {f"site{number}": table for number, table in enumerate(sites)}
+
+
+def independent(kinds, sample: int, *, own_levels: bool):
+    """Columns that have nothing to do with each other."""
+    rng = np.random.default_rng((sample, *kinds))
+    names = list(map(name_of, range(COLUMNS)))
+    categories = [kinds[v % len(kinds)] for v in range(COLUMNS)]
+    shares = [rng.dirichlet(np.full(max(own, 1), 2.0)) for own in categories]
+    sites = []
+    for _ in range(MIXED_SITES):
+        columns = {}
+        for column, own, common in zip(names, categories, shares, strict=True):
+            share = rng.dirichlet(np.full(max(own, 1), 2.0)) if own_levels else common
+            if own:
+                columns[column] = rng.choice(list("abcd"[:own]), INDEPENDENT_ROWS, p=share)
+            else:
+                columns[column] = rng.normal(own_levels * rng.normal(), 1.0, INDEPENDENT_ROWS)
+        sites.append(pd.DataFrame(columns))
+    return named(sites), None, CausalGraph.from_arcs(names, np.zeros((COLUMNS,) * 2, dtype=bool))
+
+
+def with_own_levels(
+    name: str, folder: Path, tables: dict[str, pd.DataFrame], rng: np.random.Generator
+) -> dict[str, pd.DataFrame]:
+    """As many rows of sites with levels, or shares of categories without a cause, of their own."""
+    if name not in NETWORKS:
+        return {
+            site: own + own.std() * rng.normal(0.0, SPREAD, own.shape[1])
+            for site, own in tables.items()
+        }
+    network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
+    effects = {effect for _, effect in network.graph.directed}
+    roots = [own for own in network.names if own not in effects]
+    return {
+        site: with_own_tables(network, roots, rng).sample(len(own), rng)
+        for site, own in tables.items()
+    }
+
+
+def markdown(figures: dict) -> str:
+    """One table per figure."""
+    lines = []
+    for key, title, digits in FIGURES:
+        table = figure_table(figures["cases"], CASES, (*METHODS, *PEERS), key, digits)
+        lines += [f"**{title}**", "", *table, ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
