@@ -134,12 +134,7 @@ class Parameter:
 
 
 def within(
-    default: float | None,
-    low: float,
-    high: float = math.inf,
-    *,
-    above: bool = False,
-    below: bool = False,
+    default: float, low: float, high: float = math.inf, *, above: bool = False, below: bool = False
 ) -> Any:
     """A field that holds a number of a range; see `Range`."""
     return field(default=default, metadata={"range": Range(low, high, above, below)})

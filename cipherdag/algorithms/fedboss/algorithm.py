@@ -89,9 +89,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         penalty: How many times ln(n) / 2 a free parameter costs in the ``bic`` of numbers.
         table_penalty: The same in the ``bic`` of categories.
         prior_rows: Equivalent sample size of ``bdeu``.
-        per_parent: Structure prior: how many times ln(p) every parent costs. None is 1 where there
-            are categories; of numbers the extended BIC's least that is consistent, 1 - ln(n) /
-            (2 ln(p)), which is 0 up to the root of n variables.
+        per_parent: How many times the structure prior's cost a parent has: ln(p) where there are
+            categories; of numbers alone the least with which the extended BIC is consistent,
+            ln(p) - ln(n) / 2, and nothing up to the root of n variables.
         within_sites: Whether differences between sites are no evidence: numbers are taken from
             each site's own mean, categories scored as with `scores` ``sites``. Without it, a
             difference between sites in two columns is a dependence between them.
@@ -135,7 +135,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     penalty: float = within(2.0, 0, 100, above=True)
     table_penalty: float = within(1.0, 0, 100, above=True)
     prior_rows: float = within(1.0, 0, 1e6, above=True)
-    per_parent: float | None = within(None, 0, 100)
+    per_parent: float = within(1.0, 0, 100)
     within_sites: bool = True
     withheld: Literal["sites", "leave-out"] = "sites"
     discount: int = within(3, 0, LARGEST_DISCOUNT)
@@ -343,9 +343,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     def _prior(self, columns: ColumnKinds, rows: int) -> float:
         """What the structure prior takes for every parent, in nats."""
         p = len(columns.categories)
-        if self.per_parent is None and not columns.categories.any():
-            return least_consistent_prior(p, rows)
-        return (1.0 if self.per_parent is None else self.per_parent) * logarithm_of(p)
+        discrete = columns.categories.any()
+        return self.per_parent * (logarithm_of(p) if discrete else least_consistent_prior(p, rows))
 
     def _search_settings(self, score: SetScore, columns: ColumnKinds) -> dict[str, int]:
         """What `SetFamilies` also takes."""

@@ -260,7 +260,7 @@ def test_independent_numbers_of_few_rows_have_hardly_an_edge():
     rng = np.random.default_rng(5)
     rows = pd.DataFrame(rng.normal(size=(80, 60)), columns=[f"v{k:02}" for k in range(60)])
     edges = [
-        int(learn(FedBOSS(restarts=0, per_parent=own), rows, 4)[0].dag.sum()) for own in (0.0, None)
+        int(learn(FedBOSS(restarts=0, per_parent=own), rows, 4)[0].dag.sum()) for own in (0.0, 1.0)
     ]
     assert edges[0] > 8
     assert edges[1] <= 3

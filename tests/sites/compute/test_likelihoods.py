@@ -52,7 +52,7 @@ def test_of_numbers_it_is_what_correlations_explain():
             k = len(own)
             determinant = np.linalg.det(matrix[np.ix_(own, own)])
             expected.append(-len(complete) / 2 * math.log(determinant) - k * (k - 1) / 4)
-    assert found == pytest.approx(expected, abs=1e-5)  # of the ridge
+    assert found == pytest.approx(expected, abs=1e-8)
 
 
 def test_of_independent_numbers_nothing_is_explained_on_average():

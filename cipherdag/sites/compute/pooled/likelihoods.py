@@ -22,8 +22,10 @@ from cipherdag.sites.compute.device import DEFAULT_MEMORY
 from cipherdag.sites.compute.left_out import tell_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 
+LEAST_DETERMINANT = -23.0
+"""Log, per variable: less is a variable that the others determine."""
 DIAGONAL_RIDGE = 1e-9
-"""Added to every variance of 1: larger than rounding, and less than any explained share."""
+"""Added to variances of 1 where categories may determine each other; larger than rounding."""
 BATCH = 4096
 LOGLIK_NOISE_NATS = 1.0
 """Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
@@ -172,6 +174,9 @@ class NumberLikelihoods:
         self._widths = np.array([columns.shape[1] for columns in design])
         self._starts = np.cumsum(self._widths) - self._widths
         self._correlations = _correlations(np.concatenate(design, axis=1))
+        if codes is not None:
+            # what is singular without a set's numbers is so with them, and cancels
+            np.fill_diagonal(self._correlations, 1.0 + DIAGONAL_RIDGE)
 
     def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
         """-n / 2 times the log determinant of the residual correlations, less the discount.
@@ -192,7 +197,8 @@ class NumberLikelihoods:
             parameters = size * (size - 1) / 2.0 + size * width
             enough = self._rows > size + width
             chance = discount * parameters / 2.0 if enough else 0.0
-            total[of_width] = -0.5 * self._rows * np.minimum(explained, 0.0) - chance
+            explained = np.clip(explained, LEAST_DETERMINANT * size, 0.0)
+            total[of_width] = -0.5 * self._rows * explained - chance
         return total
 
     def _columns(self, categories: IndexArray, width: int) -> IndexArray:
@@ -277,17 +283,13 @@ def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVect
 
 
 def _correlations(values: NDArray[np.float64]) -> FloatVector:
-    """Correlations, shape (p, p); 0 with a column that does not vary.
-
-    The diagonal is a little above 1, so that of columns that determine each other the same
-    logarithm is in a determinant with further columns and in one without.
-    """
+    """Correlations, shape (p, p); 0 with a column that does not vary."""
     centred = values - values.mean(axis=0) if len(values) else values
     deviation = np.sqrt((centred**2).sum(axis=0))
     varies = deviation > 0.0
     scaled = np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
     matrix: FloatVector = scaled.T @ scaled
-    np.fill_diagonal(matrix, 1.0 + DIAGONAL_RIDGE)
+    np.fill_diagonal(matrix, 1.0)
     return matrix
 
 
