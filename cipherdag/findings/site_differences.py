@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cipherdag.findings.finding import Column, Note
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.finding import Column, Note, Report
+from cipherdag.findings.panels.panel import Panel, Rows
 from cipherdag.pages.numerals import first_of
 
 DETAIL, THIS_SITE_DETAIL = "site_differences", "this_site"
@@ -34,13 +34,13 @@ CAPTION = (
     "neighbours' differences may explain theirs."
 )
 TAKEN_FOR_EDGES = (
-    "Evidence {kind} takes differences between sites for dependence: edges at these variables may "
-    "be nothing but such differences. Look for another unit, a code for missing values, other "
-    "patients; then run with evidence stratified, which compares no site's rows with another's."
+    "{} differences between sites for dependence: edges at these variables may be nothing but such "
+    "differences. Look for another unit, a code for missing values, other patients; then run {}, "
+    "which compares no site's rows with another's."
 )
 NO_EVIDENCE = (
-    "Tests were made within the sites, so such differences are no evidence of an edge. Another "
-    "unit, or a code for missing values, would still be a fault of the data."
+    "No site's rows were compared with another's, so such differences are no evidence of an edge. "
+    "Another unit, or a code for missing values, would still be a fault of the data."
 )
 
 
@@ -66,12 +66,10 @@ class SiteDifferences:
         differing = [row for row in self.rows if row["differs"] and not row["given"]]
         return tuple(row["variable"] for row in sorted(differing, key=lambda row: row["p_value"]))
 
-    def warnings(self, kind: str, *, taken_for_edges: bool) -> tuple[str, ...]:
-        """A warning that names them, where the evidence ``kind`` takes them for dependence."""
+    def warnings(self, taken_for_edges: str) -> tuple[str, ...]:
+        """A warning that names them, with what takes them for dependence; none without."""
         said = self._sentences()
-        if not taken_for_edges or not said:
-            return ()
-        return (" ".join((*said, TAKEN_FOR_EDGES.format(kind=kind))),)
+        return (" ".join((*said, taken_for_edges)),) if taken_for_edges and said else ()
 
     def note(self) -> Note | None:
         """The terminal's note on differences between sites, where they are no warning."""
@@ -110,6 +108,28 @@ class SiteDifferences:
                 "all others, again and again: a code for missing values?"
             )
         return tuple(said)
+
+
+def differences_report(details: Mapping[str, Any], taken_for_edges: str) -> Report:
+    """The part of a report on differences between sites: a warning or a note, and tables.
+
+    Args:
+        details: Those of a finding.
+        taken_for_edges: `TAKEN_FOR_EDGES`, where differences count as dependence; else nothing.
+    """
+    notes: list[Note] = []
+    panels: list[Panel] = []
+    warnings: tuple[str, ...] = ()
+    if rows := details.get(DETAIL):
+        differences = SiteDifferences(rows)
+        warnings = differences.warnings(taken_for_edges)
+        if not warnings and (note := differences.note()):
+            notes.append(note)
+        panels.append(differences.panel())
+    if outliers := details.get(THIS_SITE_DETAIL):
+        notes.append(site_note(outliers))
+        panels.append(site_panel(outliers))
+    return Report(notes=tuple(notes), panels=tuple(panels), warnings=warnings)
 
 
 def site_note(remarks: Sequence[Sequence[str]]) -> Note:

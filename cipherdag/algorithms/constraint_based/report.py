@@ -25,13 +25,7 @@ from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.pag import LearntPAG
 from cipherdag.findings.row_warnings import few_rows_detail, few_rows_warnings
-from cipherdag.findings.site_differences import (
-    DETAIL,
-    THIS_SITE_DETAIL,
-    SiteDifferences,
-    site_note,
-    site_panel,
-)
+from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
 from cipherdag.findings.unresolved import unresolved_note, unresolved_of, unresolved_panel
 
 
@@ -56,18 +50,11 @@ def report_on_tests(
         evidence: What decided the tests.
         site_effect: Whether regressions have constants of every site's own.
     """
-    notes, limits, panels = [], [], []
-    warnings: tuple[str, ...] = ()
-    if rows := conclusion.details.get(DETAIL):
-        differences = SiteDifferences(rows)
-        mixes = EVIDENCE[evidence].mixes_sites and not site_effect
-        warnings = differences.warnings(evidence, taken_for_edges=mixes)
-        if not warnings and (note := differences.note()):
-            notes.append(note)
-        panels.append(differences.panel())
-    if outliers := conclusion.details.get(THIS_SITE_DETAIL):
-        notes.append(site_note(outliers))
-        panels.append(site_panel(outliers))
+    taken = ""
+    if evidence in EVIDENCE and EVIDENCE[evidence].mixes_sites and not site_effect:
+        taken = TAKEN_FOR_EDGES.format(f"Evidence {evidence} takes", "with evidence stratified")
+    compared = differences_report(conclusion.details, taken)
+    notes, panels, limits = [*compared.notes], [*compared.panels], []
     if "bootstrap" in conclusion.details:
         notes.append(Confidences(conclusion.details["bootstrap"]).note(conclusion.graph))
         limits.append(DRAWN_TWICE)
@@ -75,7 +62,7 @@ def report_on_tests(
     warnings = (
         *few_rows_warnings(conclusion.details, len(conclusion.graph.nodes)),
         *undone_warnings(conclusion.evidence.edges, removed),
-        *warnings,
+        *compared.warnings,
         *untested_warnings(conclusion.details),
     )
     if triples := unresolved_of(conclusion.details):

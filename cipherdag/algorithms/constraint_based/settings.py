@@ -18,6 +18,7 @@ from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
+    COMPARISON,
     SiteDifference,
     differences_given_neighbours,
     marginal_differences,
@@ -47,14 +48,6 @@ from cipherdag.questions.separators import SeparatorSearch
 from cipherdag.questions.skeleton import Skeleton
 from cipherdag.questions.verdicts import FEWEST_SITES
 
-DIFFERENCES = (
-    "Of every variable, and of those that differ between sites once more in every configuration of "
-    "their neighbours, how many sites have rows; where these are enough, how many rows all have, "
-    "about the mean share of every category, or of values up to common marks, and how widely the "
-    "sites scatter about it; of numbers, whether any site has what looks like a code for missing "
-    "values."
-)
-"""What looking for differences between sites opens."""
 ENDS_WITHOUT_MIDDLE = (
     "sites lack variables; then colliders p_value_drop alone tells of a middle that it was "
     "measured beside the ends"
@@ -255,7 +248,7 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         kind = EVIDENCE[self.decided_by]
         opened = kind.disclosure(closed=self.closed, p_value_drop=self.rule == "p_value_drop")
         compared = self.compare_sites and kind.asks_columns and not self.closed
-        return (opened, DIFFERENCES) if compared else (opened,)
+        return (opened, COMPARISON) if compared else (opened,)
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Tested]:
         """The run as a generator: yields questions, receives sums, returns its outcome.
@@ -325,10 +318,11 @@ def compare_sites_meanwhile(
         search: Ends with a skeleton.
         orient: Orients it; meanwhile variables are compared given their neighbours in it.
     """
-    skeleton, marginal = yield from gather_two(search, marginal_differences(columns, settings))
+    bounds = {"fewest": settings.fewest, "max_rows": settings.max_rows}
+    skeleton, marginal = yield from gather_two(search, marginal_differences(columns, **bounds))
     oriented, given = yield from gather_two(
         orient(skeleton),
-        differences_given_neighbours(columns, settings, marginal, skeleton.skeleton),
+        differences_given_neighbours(columns, marginal, skeleton.skeleton, **bounds),
     )
     return oriented, (*marginal, *given)
 

@@ -15,7 +15,6 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.describe.data_quality import remarks
 from cipherdag.algorithms.describe.summaries import Spreads, summaries_of
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.site_differences import (
     SiteDifference,
@@ -28,7 +27,6 @@ from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Descriptio
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels.panel import Rows
 from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL, site_note, site_panel
-from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
@@ -144,7 +142,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         sums = self._sums(kinds)
         opened, differences = yield from gather_two(
             sum_with_threshold(sums, facts.fewest),
-            marginal_differences(kinds, self._settings(facts)),
+            marginal_differences(kinds, fewest=facts.fewest, max_rows=self.max_rows),
         )
         spreads = Spreads.of(sums, opened)
         counts = ValueCounts(
@@ -185,15 +183,6 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             notes.append(site_note(at_site))
             panels.append(site_panel(at_site))
         return Report(panels=tuple(panels), notes=tuple(notes), limits=(*cut, *LIMITS))
-
-    def _settings(self, facts: Facts) -> EvidenceSettings:
-        return EvidenceSettings(
-            spec=CITestSpec(alpha=0.5),  # no test is done
-            n_variables=facts.n_variables,
-            max_rows=self.max_rows,
-            present=facts.present,
-            fewest=facts.fewest,
-        )
 
     def _sums(self, kinds: ColumnKinds) -> ColumnSums:
         numbers = kinds.categories == 0

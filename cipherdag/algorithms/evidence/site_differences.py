@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
@@ -30,6 +29,15 @@ from cipherdag.questions.threshold import (
 from cipherdag.statistics.p_values import corrected
 
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
+
+COMPARISON = (
+    "Of every variable, and of those that differ between sites once more in every configuration of "
+    "their neighbours, how many sites have rows; where these are enough, how many rows all have, "
+    "about the mean share of every category, or of values up to common marks, and how widely the "
+    "sites scatter about it; of numbers, whether any site has what looks like a code for missing "
+    "values."
+)
+"""What comparing the sites opens."""
 
 LEVEL = 0.01
 """Family-wise error rate of naming a variable where none differs (Holm, 1979)."""
@@ -91,21 +99,27 @@ def details_of(tests: Sequence[SiteDifference], names: Sequence[str]) -> list[di
     ]
 
 
-def marginal_differences(kinds: ColumnKinds | None, settings: EvidenceSettings) -> Comparing:
+def marginal_differences(kinds: ColumnKinds | None, *, fewest: int, max_rows: int) -> Comparing:
     """Test every variable marginally in two rounds, of which the first counts contributing sites.
 
-    Without ``kinds`` nothing is asked.
+    Args:
+        kinds: The columns; None for no test, without a round.
+        fewest: How many sites have to contribute to a sum that is opened.
+        max_rows: Declared bound of a site's rows.
     """
     if kinds is None:
         return ()
-    return (yield from _compared(kinds, settings, [(v, ()) for v in range(len(kinds.categories))]))
+    sets: list[tuple[int, tuple[int, ...]]] = [(v, ()) for v in range(len(kinds.categories))]
+    return (yield from _compared(kinds, sets, fewest, max_rows))
 
 
 def differences_given_neighbours(
     kinds: ColumnKinds | None,
-    settings: EvidenceSettings,
     marginal: Sequence[SiteDifference],
     skeleton: BoolMatrix,
+    *,
+    fewest: int,
+    max_rows: int,
 ) -> Comparing:
     """Test the variables that differ given their neighbours, in two rounds or none.
 
@@ -117,11 +131,14 @@ def differences_given_neighbours(
     named = [test.variable for test in differing(marginal)]
     sets = [(v, tuple(np.flatnonzero(skeleton[v]).tolist())) for v in named]
     sets = [(v, given) for v, given in sets if given and kinds.categories[list(given)].all()]
-    return (yield from _compared(kinds, settings, sets))
+    return (yield from _compared(kinds, sets, fewest, max_rows))
 
 
 def _compared(
-    kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[tuple[int, tuple[int, ...]]]
+    kinds: ColumnKinds,
+    sets: Sequence[tuple[int, tuple[int, ...]]],
+    fewest: int,
+    max_rows: int,
 ) -> Comparing:
     """Test variables, each given others; those that cannot be compared have p-value NaN."""
     shares = shares_of(kinds.categories)
@@ -131,8 +148,8 @@ def _compared(
     asked = [key for key, ok in zip(sets, varies & (size <= MOST_SHARES), strict=True) if ok]
     tests = {key: SiteDifference(*key, np.nan) for key in sets}
     if asked:
-        question = _question(kinds, settings, asked)
-        sums = yield from sum_with_threshold(question, settings.fewest)
+        question = _question(kinds, asked, max_rows)
+        sums = yield from sum_with_threshold(question, fewest)
         coded = segments(question.encodings, sums)[2] > 0.0
         first = np.cumsum(question.sides()[:, 0]) - question.sides()[:, 0]
         in_order = sorted(asked, key=lambda key: len(key[1]))
@@ -142,7 +159,7 @@ def _compared(
 
 
 def _question(
-    kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[tuple[int, tuple[int, ...]]]
+    kinds: ColumnKinds, sets: Sequence[tuple[int, tuple[int, ...]]], max_rows: int
 ) -> SiteDifferences:
     largest = max(len(given) for _, given in sets)
     blocks = [
@@ -160,7 +177,7 @@ def _question(
         units=pack_integers(np.where(discrete, 0, common_units(kinds))),
         counts=counts,
         members=members,
-        max_rows=settings.max_rows,
+        max_rows=max_rows,
     )
 
 

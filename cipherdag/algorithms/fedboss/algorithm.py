@@ -23,6 +23,11 @@ from cipherdag.algorithms.bootstrap import arcs_counted, once_more, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.pooled_moments import open_correlations
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
+from cipherdag.algorithms.evidence.site_differences import (
+    COMPARISON,
+    differences_given_neighbours,
+    marginal_differences,
+)
 from cipherdag.algorithms.fedboss.equivalence_search import greedy
 from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores, GrowShrinkTrees, search_jointly
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
@@ -40,6 +45,7 @@ from cipherdag.graphs.edge_evidence import Effect
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.encodings import require_possible
+from cipherdag.questions.gather import gather_two
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
 from cipherdag.questions.pooled_data import MAX_CELLS, ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question
@@ -111,6 +117,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
             limit.
         max_values: Values that a site answers in the search, likewise.
+        compare_sites: Whether variables are tested for differences between the sites, marginally
+            and given their neighbours, which takes two rounds at the end where some differ.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers.
         bootstrap: Replicates over rows that every site draws from its own, for the confidence of
             edges: the run is repeated in the same rounds, with as large a budget each.
@@ -123,7 +131,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         small counts add noise (see `LogLikelihoods`). Without `within_sites`: of numbers the means
         and covariances of all rows; of categories, unless a site restricts small counts, the tables
         of these sets summed over the sites, and which of them some site withholds. A site sees
-        which sets are asked about. With `bootstrap` all of it once more for every replicate.
+        which sets are asked about. With `compare_sites` what `evidence.site_differences` opens of
+        every variable. With `bootstrap` all but that once more for every replicate.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -145,6 +154,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     max_cells: int = within(1024, 4, MAX_CELLS)
     max_rounds: int | None = within(200, 1)
     max_values: int | None = within(5_000_000, 1)
+    compare_sites: bool = True
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
     max_rows: int = row_bound()
@@ -176,8 +186,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         """
         require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
         asking = replicated(
-            self._run(facts),
-            lambda: self._run(facts),
+            self._run(facts, compare=self.compare_sites),
+            lambda: self._run(facts, compare=False),
             replicates=self.bootstrap,
             seed=facts.seed,
             counted=arcs_counted,
@@ -197,6 +207,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             said = (CENTRED, "Where there are categories, or a site misses values: " + SITES)
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
+        said = (*said, COMPARISON) if self.compare_sites else said
         return (*said, KINDS, *((once_more(self.bootstrap),) if self.bootstrap else ()))
 
     def report(self, conclusion: LearntGraph) -> Report:
@@ -211,12 +222,17 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         """Whether likelihoods replace tables where a site restricts small counts."""
         return self.withheld != "leave-out" and self.score != "bdeu"
 
-    def _run(self, facts: Facts) -> Searching:
+    def _run(self, facts: Facts, *, compare: bool) -> Searching:
         constraints = (self.knowledge or Knowledge()).over(facts.names)
         budget = Budget(self.max_rounds, self.max_values)
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows, few=True)
         columns = question.read((yield question))
-        scores = yield from self._open_scores(columns, facts.n_sites, budget)
+        bounds = {"fewest": facts.fewest, "max_rows": self.max_rows}
+        compared = columns if compare else None
+        scores, marginal = yield from gather_two(
+            self._open_scores(columns, facts.n_sites, budget),
+            marginal_differences(compared, **bounds),
+        )
         required = dag_of(constraints.required)
         trees = GrowShrinkTrees(scores, dag_of(constraints.forbidden), required)
         if self.search == "ges":
@@ -228,6 +244,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         arcs = cpdag_of(matrix_of(best.dag))
         if self.knowledge is not None:  # which directs more
             arcs = meek(arcs & ~constraints.forbidden, rules=(1, 2, 3, 4))
+        given = yield from differences_given_neighbours(compared, marginal, arcs | arcs.T, **bounds)
         return FedBOSSOutcome(
             dag=matrix_of(best.dag),
             arcs=arcs,
@@ -239,6 +256,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             constraints=constraints,
             incomplete=tuple(np.flatnonzero(columns.incomplete).tolist()),
             rows=columns.rows,
+            differences=(*marginal, *given),
         )
 
     def _open_scores(self, columns: ColumnKinds, n_sites: int, budget: Budget) -> Opening:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE
+from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
 from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.confidence import Confidences, EdgeCounts
 from cipherdag.findings.finding import Note, Report
@@ -23,6 +24,7 @@ from cipherdag.findings.row_warnings import (
     incomplete_detail,
     scores_warnings,
 )
+from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
@@ -67,6 +69,7 @@ class FedBOSSOutcome:
         constraints: The background knowledge; None for none.
         incomplete: Columns that miss values at some site.
         rows: Rows of all sites.
+        differences: Tests of every variable for differences between the sites.
     """
 
     dag: BoolMatrix
@@ -80,6 +83,7 @@ class FedBOSSOutcome:
     constraints: Constraints | None = field(repr=False, default=None)
     incomplete: tuple[int, ...] = ()
     rows: int = 0
+    differences: tuple[SiteDifference, ...] = ()
 
 
 def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
@@ -97,6 +101,8 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         | incomplete_detail(outcome.incomplete, names)
         | few_rows_detail(outcome.rows)
     )
+    if outcome.differences:
+        details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
         details["bootstrap"] = outcome.bootstrap.details(names)
     conclusion = LearntGraph.of_dag(
@@ -127,19 +133,24 @@ def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
     counts = tuple(
         f"{count} {SCORED[method]}" for method, count in details["sets"].items() if count
     )
+    mixes = pooled and not details["sets"].get("sites")
+    taken = TAKEN_FOR_EDGES.format("Scores of all sites' rows take", "without --no-within-sites")
+    compared = differences_report(details, taken if mixes else "")
     notes, limits = [Note(said, counts)], [CUT_SHORT] if details["cut_short"] else []
-    if pooled and not details["sets"].get("sites"):
+    notes += compared.notes
+    if mixes:
         limits.append(BETWEEN)
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(conclusion.graph))
         limits.append(DRAWN_TWICE)
     return Report(
-        panels=(_curve(curve, steps),),
+        panels=(_curve(curve, steps), *compared.panels),
         notes=tuple(notes),
         limits=tuple(limits),
         warnings=(
             *few_rows_warnings(details, len(conclusion.graph.nodes)),
             *scores_warnings(details),
+            *compared.warnings,
         ),
     )
 

@@ -17,7 +17,6 @@ from scipy import stats
 
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.site_differences import (
     LEVEL,
     SPREAD,
@@ -28,7 +27,6 @@ from cipherdag.algorithms.evidence.site_differences import (
     p_values_of,
 )
 from cipherdag.errors import AggregateRangeError
-from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.site_differences import ANGLE_NOISE_SE, MARKS, SiteDifferences
@@ -37,7 +35,7 @@ from cipherdag.sites.compute.pooled import shares as shares_module
 from cipherdag.sites.compute.pooled.shares import code_in
 
 FIXED = [HealthCheck.function_scoped_fixture]
-SETTINGS = EvidenceSettings(spec=CITestSpec(alpha=0.01), n_variables=1)
+MAX_ROWS = 1 << 20
 
 
 @pytest.fixture
@@ -63,12 +61,11 @@ def about(categories, *blocks, origins=None, units=None):
 def compared(sites, *, fewest=1, n_variables=None):
     """What is found of all variables, and the questions it takes."""
     n_variables = n_variables or sites[0].n_variables
-    own = replace(SETTINGS, n_variables=n_variables, fewest=fewest)
 
     def asking():
-        columns = Columns(n_variables=n_variables, max_rows=own.max_rows)
+        columns = Columns(n_variables=n_variables, max_rows=MAX_ROWS)
         kinds = columns.read((yield columns))
-        return (yield from marginal_differences(kinds, own))
+        return (yield from marginal_differences(kinds, fewest=fewest, max_rows=MAX_ROWS))
 
     found, asked = drive(asking(), sites)
     return found, asked[1:]
@@ -406,14 +403,14 @@ def test_what_a_neighbour_explains_no_longer_differs_given_it():
             cause = (rng.random(800) < prevalence).astype(int)
             effect = (rng.random(800) < 0.15 + 0.6 * cause).astype(int)
             sites.append(discrete_site(np.column_stack([cause, effect]), (2, 2)))
-        own = replace(SETTINGS, n_variables=2, fewest=3)
+        bounds = {"fewest": 3, "max_rows": MAX_ROWS}
         joined = np.array([[False, True], [True, False]])
 
-        def asking(own=own, joined=joined):
-            columns = Columns(n_variables=2, max_rows=own.max_rows)
+        def asking(bounds=bounds, joined=joined):
+            columns = Columns(n_variables=2, max_rows=MAX_ROWS)
             kinds = columns.read((yield columns))
-            marginal = yield from marginal_differences(kinds, own)
-            given = yield from differences_given_neighbours(kinds, own, marginal, joined)
+            marginal = yield from marginal_differences(kinds, **bounds)
+            given = yield from differences_given_neighbours(kinds, marginal, joined, **bounds)
             return marginal, given
 
         (marginal, given_others), _ = drive(asking(), sites)

@@ -21,7 +21,7 @@ from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
-POOLED = FedBOSS(within_sites=False)
+POOLED = FedBOSS(within_sites=False, compare_sites=False)
 """Tables and moments of all rows, as if of one site."""
 CHAIN = dag_of(np.eye(5, k=1, dtype=bool))
 
@@ -295,8 +295,16 @@ def shifted(kind, sites=8, rows=400):
 def test_differences_between_sites_are_no_evidence_within_them(kind):
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=0)
     federation = Federation.simulate(shifted(kind), policy=policy, device="cpu")
-    pooled, within = federation.run(POOLED), federation.run(FedBOSS())
+    pooled, within = federation.run(FedBOSS(within_sites=False)), federation.run(FedBOSS())
     assert pooled.finding.graph.edges
+    (warning,) = pooled.report.warnings
+    assert "are distributed differently at the sites, beyond chance" in warning
+    assert "run without --no-within-sites" in warning
+    assert not within.report.warnings
+    assert "no evidence of an edge" in str(within.report.notes)
+    compared = within.table("site_differences")
+    assert set(compared["variable"]) == set("abcd")
+    assert compared["differs"].all()
     assert not within.finding.graph.edges
     between = "columns whose levels differ between sites depend on each other"
     assert any(between in own for own in pooled.report.limits)
