@@ -29,6 +29,7 @@ from cipherdag.graphs.dags import members
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.metrics import compare
 from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.statistics.set_scores import SetScore, grid_bits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,8 +178,15 @@ def score_of_categories(algorithm: FedBOSS, codes, dag) -> float:
     import numpy as np
 
     levels = np.array([len(np.unique(column)) for column in codes.T])
-    score = algorithm.set_score(len(codes))
-    prior = algorithm.search_settings(score, levels)["per_parent"]
+    rows = len(codes)
+    score = SetScore(
+        name="qnml" if algorithm.score == "auto" else algorithm.score,
+        rows=rows,
+        penalty=algorithm.table_penalty,
+        prior_rows=algorithm.prior_rows,
+        bits=grid_bits(rows),
+    )
+    prior = int(score.on_grid(np.array([algorithm.per_parent * np.log(len(levels))]))[0])
 
     def of_set(positions):
         counts = np.unique(codes[:, positions], axis=0, return_counts=True)[1]
