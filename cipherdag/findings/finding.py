@@ -1,4 +1,4 @@
-"""A finding is what a run concludes: it declares its tables, its words, its JSON and its page.
+"""A finding is what a run concludes: it declares its tables, the lines it prints, JSON and page.
 
 A new kind of finding is a frozen dataclass below `Finding` in a file of this folder, and the
 template of its page; nothing else lists the kinds.
@@ -45,14 +45,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table that a kind of finding declares; it is a DataFrame, and a CSV file of the folder.
+    """Declares a table of a kind of finding.
+
+    `Finding.table` returns it as a DataFrame, and the result folder has it as a CSV file.
 
     Attributes:
         name: What `Finding.table` and the CSV file call it.
         doc: One sentence about its rows.
         columns: All columns that it can have, in their order.
         rows: Makes the rows of a finding, a value per column; None where there is none.
-        present: Names the columns that a finding has; all of them where this is None.
+        present: Names the columns that the table has for a finding; None: it has all of them.
         saved: Whether the folder of a finding has the table as a CSV file.
     """
 
@@ -64,7 +66,7 @@ class Table:
     saved: Callable[[Any], bool] = field(repr=False, default=lambda _: True)
 
     def content(self, finding: Finding) -> tuple[tuple[str, ...], Cells]:
-        """The names of the columns that a finding has, and its rows."""
+        """The names of the columns that the table has for this finding, and its rows."""
         names, rows = tuple(column.name for column in self.columns), self.rows(finding)
         if self.present is None:
             return names, rows
@@ -249,12 +251,12 @@ class Finding(ABC):
 
 
 def never(_: Finding) -> bool:
-    """The table is no file of the folder."""
+    """For `Table.saved`: never write the table to the folder."""
     return False
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it, also where another package gives numbers of numpy."""
+    """A value as JSON has it, with numpy scalars turned into Python numbers."""
     return msgspec.to_builtins(value, enc_hook=lambda number: number.item())
 
 
@@ -274,7 +276,10 @@ class Note:
 
     @classmethod
     def of_columns(cls, title: str, remarks: Iterable[Sequence[str]]) -> Self:
-        """A line for every column and what is said of it; a question keeps its mark."""
+        """A line for every column and what is said of it.
+
+        An ending question mark is kept, else a full stop is added.
+        """
         lines = (f"{column}: {said}{'' if said.endswith('?') else '.'}" for column, said in remarks)
         return cls(title, tuple(lines))
 

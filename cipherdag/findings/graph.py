@@ -52,7 +52,7 @@ CLASSES = {
 
 @dataclass(frozen=True, kw_only=True)
 class LearntGraph(GraphFinding):
-    """A causal graph and what speaks for it.
+    """A causal graph and the evidence for it.
 
     Attributes:
         graph: A `CPDAG`, with knowledge an `MPDAG`, or where the data tell more a DAG, with the
@@ -60,7 +60,7 @@ class LearntGraph(GraphFinding):
         dag: A DAG of the class that the CPDAG stands for, never cyclic but by FedPC's reference
             ``code``, whose program does not look.
         dag_note: Empty, or what tests say that no DAG has, or that there is a cycle.
-        evidence: What speaks for the edges, as far as it was opened.
+        evidence: The evidence for the edges, as far as it was opened.
         details: What else the algorithm found, such as RFcd's worst-case regret.
     """
 
@@ -82,7 +82,11 @@ class LearntGraph(GraphFinding):
 
     @classmethod
     def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
-        """Edges, shape (p, p), directed to the end as the original FedPC program does."""
+        """Make the finding from a partly directed matrix, shape (p, p).
+
+        In its DAG the remaining edges are directed in the order that the original FedPC program
+        uses.
+        """
         graph = CausalGraph.from_arcs(names, arcs)
         dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
         note = "" if dag.is_dag else "The original program's directions form a cycle here."
@@ -98,11 +102,13 @@ class LearntGraph(GraphFinding):
         open_edges: BoolMatrix | None = None,
         **more: Any,
     ) -> Self:
-        """A DAG, shape (p, p), or where the data cannot tell its class apart, its CPDAG with it.
+        """Make the finding from a DAG.
+
+        Pass its CPDAG too where the data cannot distinguish the members of its equivalence class.
 
         Args:
             names: The variables.
-            arcs: The DAG.
+            arcs: The DAG, shape (p, p).
             cpdag: Its CPDAG, or with knowledge the maximal PDAG that it is in, shape (p, p).
             open_edges: Edges of which it is open whether they are there, shape (p, p): they have no
                 direction, and where the class gives them one, no class is claimed of the graph.
@@ -122,7 +128,7 @@ class LearntGraph(GraphFinding):
         return CLASSES[self.graph.kind]
 
     def consensus(self, threshold: float = CONSENSUS) -> CausalGraph:
-        """The marks that enough replicates over drawn rows have.
+        """The edges and directions that at least ``threshold`` of the bootstrap replicates share.
 
         Args:
             threshold: Share of the replicates that joins two variables at least, and that has a
@@ -229,7 +235,9 @@ class LearntGraph(GraphFinding):
 
 
 def _saved_graph(nodes: tuple[str, ...], report: Mapping[str, Any]) -> CausalGraph:
-    """The graph as the kind that it was saved as; of earlier revisions a CPDAG where it is one.
+    """Read the graph as the kind it was saved as.
+
+    Files of earlier versions name none, and are read as a CPDAG where they are one.
 
     Raises:
         GraphError: It is none of that kind.

@@ -1,4 +1,4 @@
-"""Triples of a graph that do not stand as tests say, since no graph of its kind does all of that.
+"""Unshielded triples that the graph does not show as the tests say, or on which they are undecided.
 
 Leaks:
     Nothing new: what tests say of triples was opened by the run.
@@ -62,12 +62,12 @@ def unresolved_of(details: Mapping[str, Any]) -> tuple[UnresolvedTriple, ...]:
 
 
 def unresolved_note(triples: Sequence[UnresolvedTriple]) -> Note:
-    """The triples for a terminal."""
+    """The triples as lines for the terminal."""
     return Note(f"{TITLE}, by which directions near them are doubtful:", tuple(map(str, triples)))
 
 
 def unresolved_panel(triples: Sequence[UnresolvedTriple]) -> Rows:
-    """The triples for a report."""
+    """The triples as a panel of the report."""
     return Rows(
         title=TITLE,
         note=EXPLAINED,

@@ -137,7 +137,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
         return tuple(models)
 
     def _sizes(self) -> IndexArray:
-        """Predictors, further variables and crossed predictors of every model, shape (M, 3)."""
+        """Predictors, further variables and predictors that interact, by model, shape (M, 3)."""
         return np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 3).astype(np.int64)
 
     @cached_property
@@ -159,7 +159,7 @@ class RegressionSteps(OnScales, Question, frozen=True, dict=True, tag="regressio
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """All values of all models, on the grid of `Moments`."""
-        length = sum(step_length(count) for count in self.coefficient_counts)
+        length = sum(values_per_step(count) for count in self.coefficient_counts)
         return (moment_encoding(length, self.max_rows),)
 
 
@@ -171,13 +171,13 @@ def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None
         raise ValueError("ordered variables must be ascending positions of 3 categories or more")
 
 
-def step_length(count: int) -> int:
-    """Values that the answer has for a model of so many coefficients."""
+def values_per_step(count: int) -> int:
+    """Number of values in the answer for a model with ``count`` coefficients."""
     return 1 + count + count * (count + 1) // 2
 
 
 def pack_models(models: list[Regression]) -> tuple[bytes, bytes]:
-    """Lengths and members of a `RegressionSteps`."""
+    """Pack models into the ``lengths`` and ``members`` of a `RegressionSteps`."""
     lengths = [(len(m.predictors), len(m.complete_in), m.crossed) for m in models]
     members = [v for m in models for v in (m.response, *m.predictors, *m.complete_in)]
     return np.array(lengths, dtype="<u2").tobytes(), np.array(members, dtype="<u2").tobytes()

@@ -1,14 +1,16 @@
 """Questions of RFcd: a site's regret of a graph, its score less that of the site's best graph.
 
-A site's regret of a graph is its score of the graph minus the score of the graph it learnt itself,
-both sums over families (see `dags`); smaller is better, and it may be negative where the site's own
-search missed its optimum. On the grid a regret is the nearest whole multiple of 2**-grid_bits.
+A score is a cost, BIC or a description length, and a sum over families (see `dags`). A site's
+regret of a graph is its score of the graph minus the score of the graph it learnt itself; so a
+smaller regret is better, and it may be negative where the site's own search missed its optimum. On
+the grid a regret is the nearest whole multiple of 2**-grid_bits.
 
 Leaks:
     Every site and whoever carries the messages see the graphs asked about, by position. Of a
     comparison the coordinator sees whether any site's regret exceeds a threshold, and by many
     thresholds the largest regret, which is one site's own; of `FamilyRegrets` it sees sums over the
-    sites. Sites that restrict small counts move regrets before.
+    sites. Before it answers, a site that restricts small counts merges rare categories, perturbs
+    its likelihoods and rounds its regrets.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from cipherdag.graphs.dags import Dag, Family
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, unpack_integers
 from cipherdag.questions.question import Question
 
-MAX_REGRET_BITS = 32  # a regret lies within 2**32 nats; a site refuses to answer beyond
+MAX_REGRET_BITS = 32  # a regret lies within 2**32 of the score's unit; a site refuses beyond
 REGRET_GRID_LIMIT = 20
 
 Learner = Literal["ges", "hill-climbing", "exact"]
@@ -51,7 +53,10 @@ def largest_on_grid(grid_bits: int) -> int:
 
 
 class _OfFamilies(Question, frozen=True):
-    """Packed families, which the questions below ask about or make graphs of."""
+    """Base of the questions below: a packed list of families, each a variable and its parents.
+
+    They are asked about singly, or composed into graphs.
+    """
 
     n_variables: int
     spec: ScoreSpec
@@ -189,7 +194,7 @@ def unpack_families(packed: bytes, n_variables: int) -> list[Family]:
 
 
 def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
-    """Families and graphs of a `GraphRegretExceeds`."""
+    """Pack graphs into the ``families`` and ``graphs`` of a `GraphRegretExceeds`."""
     positions: dict[Family, int] = {}
     counts: list[int] = []
     changed: list[int] = []
@@ -209,7 +214,11 @@ def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
 
 
 def pack_thresholds(thresholds: IndexArray) -> bytes:
-    """Thresholds of shape (1, m) for all alike, or (K, m): m in front, then the numbers."""
+    """Pack thresholds: m, then the numbers row by row.
+
+    Args:
+        thresholds: Shape (1, m) if all graphs share them, else (K, m).
+    """
     numbers = np.concatenate([[thresholds.shape[1]], thresholds.ravel()])
     return np.ascontiguousarray(numbers, dtype="<i8").tobytes()
 
@@ -253,6 +262,6 @@ def _check_grid(n_variables: int, grid_bits: int) -> None:
         raise ValueError(f"grid_bits must lie in 0..{REGRET_GRID_LIMIT}")
 
 
-def in_nats(value: int, grid_bits: int) -> float:
-    """Convert a value on the grid to nats."""
+def from_grid(value: int, grid_bits: int) -> float:
+    """The value in the score's unit: nats for ``bic``, bits for ``mdl``."""
     return math.ldexp(value, -grid_bits)

@@ -21,13 +21,16 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import EdgeVotes
 
 FEWEST_SITES = 2
-"""Two holders of shares; with two sites the coordinator deals."""
+"""The secure comparison needs two sites that hold shares.
+
+Where there are only two, the coordinator is the dealer.
+"""
 MOST_VERDICTS = MOST_COMPARISONS
 """Verdicts of one question, of one comparison each."""
 VERDICT_VALUES = 100
-"""As many values as the keys of one comparison are long."""
+"""The keys of one comparison take about as many bytes as this many values of an answer."""
 SUM_BITS = 35
-"""Bits of a sum at most: longer ones turn no verdict, and make keys longer."""
+"""Most bits of a sum; more would change no verdict and lengthen the keys."""
 
 
 class Verdicts(Question, frozen=True):
@@ -58,7 +61,10 @@ class Verdicts(Question, frozen=True):
         return True
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """A site's whole numbers, from its answer to the question inside, or from its counts."""
+        """The integers that the site puts into the secure sum.
+
+        They are computed from its answer to the inner question, or from its counts.
+        """
         raise NotImplementedError
 
 
@@ -87,7 +93,7 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
 
     @property
     def n_verdicts(self) -> int:
-        """One per edge, in the order of the skeleton's."""
+        """One per edge, in the order of the skeleton's edges."""
         return self.question.skeleton.n_edges
 
     def share(self) -> Fraction:
@@ -104,7 +110,10 @@ class EdgeVerdicts(Verdicts, frozen=True, tag="edge-verdicts"):
         return share
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """A site's votes, shape (E,); where sites abstain also on what it votes, (2 E,)."""
+        """A site's votes, shape (E,).
+
+        Where sites may abstain, they are followed by which edges it votes on, shape (2 E,).
+        """
         return answer.astype(np.int64)
 
     def predicates(self, n_sites: int) -> Predicates:
@@ -174,15 +183,18 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
     @property
     def says_dependent(self) -> bool:
         """Whether a first bit of 1 says dependent; else it says independent."""
-        return self._fisher and self._bends_down
+        return self._fisher and self._concave
 
     @property
     def n_verdicts(self) -> int:
-        """One per test, and the further ones."""
+        """One bit per test, and one more per test (``fisher``) or marginal test (``both``)."""
         return self._n_tests + (self._n_tests if self._fisher else self._n_both)
 
     def words(self, answer: FloatVector) -> IndexArray:
-        """A site's amounts, shape (B,); with ``fisher`` also what it has tests of, (2 B,)."""
+        """A site's amounts, shape (B,).
+
+        With ``fisher`` they are followed by whether it could do each test, shape (2 B,).
+        """
         parts = segments(self.question.encodings, answer)
         if not self._fisher:
             weighted, rows = parts
@@ -227,14 +239,17 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
         return self.question.counts[0] if self.both and self.question.counts else 0
 
     @property
-    def _bends_down(self) -> bool:
-        """Whether critical values grow ever more slowly, as a chain of lines can say it exactly."""
+    def _concave(self) -> bool:
+        """Whether the critical values are concave in the number of sites.
+
+        If they are, "dependent" is an exact OR of linear comparisons, and else "independent" is.
+        """
         return len(self.critical) < 3 or (  # noqa: PLR2004
             self.critical[1] - self.critical[0] >= self.critical[-1] - self.critical[-2]
         )
 
     def _chain(self, n_sites: int) -> list[tuple[tuple[int, int], int]]:
-        """Lines over (sum, k): the or of them holds where the bit is 1, for k = 1, ..., n_sites.
+        """Lines over (sum, k) whose logical OR is the bit, for k = 1, ..., n_sites.
 
         Through (i, t_i) and (j, t_j) goes t_i + (t_j - t_i) (k - i) / (j - i).
         """

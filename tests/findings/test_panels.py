@@ -177,7 +177,7 @@ def test_lines_of_a_forest_lie_in_its_frame_in_their_order(ends, ratios, sign):
         for _, own in forest.lines()
     ]
     assert all(forest.left <= low <= middle <= high <= forest.right for low, middle, high in places)
-    assert forest.left <= forest.nothing <= forest.right
+    assert forest.left <= forest.no_effect <= forest.right
     ticks = [tick.position for tick in forest.ticks]
     assert ticks == sorted(ticks)
     assert all(forest.left - 0.1 <= place <= forest.right + 0.1 for place in ticks)

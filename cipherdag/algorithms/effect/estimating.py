@@ -33,7 +33,7 @@ from cipherdag.questions.estimation.effect_stages import (
 from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed, sum_with_threshold
 from cipherdag.statistics.newton import ESTIMATE_TOLERANCE, step_parts
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit
@@ -189,7 +189,7 @@ class Estimation:
             sums = yield from self._opened(self._stage(stage))
             for model in active:
                 count = question.size(model)
-                step, sums = np.split(sums, [step_length(count)])
+                step, sums = np.split(sums, [values_per_step(count)])
                 self.fits[model].update(*step_parts(step, count), question.outputs(model))
 
     def _unfit(self) -> str:

@@ -1,4 +1,4 @@
-"""Federated tests give p-values over all sites, and ask the sites for every test once."""
+"""Federated tests give p-values over all sites, and ask the sites only once for each test."""
 
 from __future__ import annotations
 
@@ -178,7 +178,10 @@ class CachedFederatedCITest(ABC):
             self._count_constant(len(pairs), method)
 
     def ask_fallback(self, tests: Tests, method: str) -> PValues:
-        """Compute p-values by the fallback; ``method`` does not count its constant pairs."""
+        """Compute p-values by the fallback.
+
+        Its pairs of constant variables are counted under `CONSTANT`, not ``method``.
+        """
         assert self._fallback is not None, "a source without a fallback does its tests itself"
         before = self._fallback.n_tests_by_method[CONSTANT]
         p_values = yield from self._fallback.p_values(tests)
@@ -219,7 +222,7 @@ class CachedFederatedCITest(ABC):
         return (float(estimates[0, 0]), float(estimates[0, 1])) if cached[0] else None
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """Return the effect size of a test that was done; no round.
+        """Return the effect size of a test that was done, without asking the sites.
 
         Args:
             test: x, y, s1, ..., sl.
@@ -288,10 +291,10 @@ def _store(cache: OutcomeCache, rows: IndexArray, numbers: NDArray[np.float64]) 
 
 
 class OverlapFilter:
-    """An `OverlapFilter` asks a source only for the tests that rows can inform.
+    """An `OverlapFilter` asks a source only for the tests that the data can decide.
 
-    Tests of variables that no site measured together, and tests given variables that determine x or
-    y, are not done; they count as dependent, so that they remove no edge.
+    Those are tests for which some site has measured all variables together and none determines x or
+    y. The others are not done; they count as dependent, so that they remove no edge.
 
     Args:
         source: Does the other tests.
@@ -360,10 +363,11 @@ class OverlapFilter:
 
 
 def bracketed_p_values(source: FederatedCITest, tests: Tests, alpha: float) -> PValues:
-    """Compute p-values, or where only verdicts are opened the midpoints of their brackets.
+    """Compute p-values, or where only verdicts are opened, values that stand for them.
 
-    A midpoint is that of logarithms; that of dependent tests lies between `P_FLOOR` times alpha and
-    alpha. Independent tests are asked for again at the second level, which takes further rounds.
+    Such a value is the geometric midpoint of the interval that the verdicts imply; the interval of
+    a dependent test is from `P_FLOOR` times alpha to alpha. Independent tests are asked for again
+    at the second level, which takes further rounds.
 
     Args:
         source: Does the tests.

@@ -1,7 +1,7 @@
-"""Likelihood-ratio tests of any columns fit regressions over all sites by Newton's method.
+"""Likelihood-ratio tests for columns of any type, by regressions that all sites fit together.
 
-The sites sum likelihoods, gradients and Hessians, so that the maximum is that of all rows together;
-`statistics.regression_models` has the models.
+They fit with Newton's method: the sites sum likelihoods, gradients and Hessians, so that the
+maximum is that of all rows together. The models are defined in `statistics.regression_models`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cipherdag.questions.encodings import by_block, pack_integers
 from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import RegressionSteps, pack_models, step_length
+from cipherdag.questions.regression_steps import RegressionSteps, pack_models, values_per_step
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.p_values import normal_scores
 from cipherdag.statistics.regression_fits import (
@@ -46,30 +46,36 @@ WITHHELD = "withheld: statistic"
 MIXED = -1
 """Stands for the number of sites of a fit during which a site left the run."""
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
-Rows = tuple[int, frozenset[int]]
-"""A response, and a model's variables with missing values: they determine the rows of a model."""
+RowsKey = tuple[int, frozenset[int]]
+"""The key of warm starts: a response, and a model's variables with missing values.
+
+Models of equal keys use the same rows.
+"""
 
 
 @dataclass(slots=True)
 class WarmStarts:
-    """`WarmStarts` stores finished fits without interactions, at which other fits can start.
+    """`WarmStarts` stores finished fits without interactions, from which other fits can start.
 
     Attributes:
         misses: Whether some row misses a value of a variable.
     """
 
     misses: Callable[[int], bool]
-    _fits: dict[Rows, dict[frozenset[int], Fit]] = field(default_factory=dict)
+    _fits: dict[RowsKey, dict[frozenset[int], Fit]] = field(default_factory=dict)
 
     def add(self, fit: Fit) -> None:
         """Store a finished fit."""
         if not fit.model.crossed:
-            same_rows = self._fits.setdefault(self._rows(fit.model), {})
+            same_rows = self._fits.setdefault(self._rows_key(fit.model), {})
             same_rows[frozenset(fit.model.predictors)] = fit
 
     def nearest(self, model: Regression) -> Fit | None:
-        """Return the fit with most of a model's predictors; of several the likeliest."""
-        same_rows = self._fits.get(self._rows(model))
+        """Return the stored fit on the same rows that shares most predictors with the model.
+
+        It has no other predictors; of several fits it is the one with the highest likelihood.
+        """
+        same_rows = self._fits.get(self._rows_key(model))
         if model.crossed or same_rows is None:
             return None
         for size in range(len(model.predictors), -1, -1):
@@ -79,7 +85,7 @@ class WarmStarts:
                 return max(fits, key=lambda fit: fit.value)
         return None
 
-    def _rows(self, model: Regression) -> Rows:
+    def _rows_key(self, model: Regression) -> RowsKey:
         used = (model.response, *model.predictors, *model.complete_in)
         return model.response, frozenset(filter(self.misses, used))
 
@@ -123,7 +129,11 @@ class RegressionTests(CachedFederatedCITest):
         self._warm_starts: dict[int, WarmStarts] = {}
 
     def _ask(self, tests: Tests) -> PValues:
-        """Ask in a round per Newton step, at most 40, and halving, after one for small counts."""
+        """Ask for the p-values.
+
+        One round for withheld tables; then at most 40 Newton steps, one round each, plus rounds for
+        halved steps.
+        """
         rows = [tuple(row) for block in tests for row in block.tolist()]
         given = yield from self._permitted(rows)
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
@@ -235,7 +245,7 @@ class RegressionTests(CachedFederatedCITest):
                 covered.add(self._present.n_sites)
                 start = 0
                 for model in part:
-                    step = sums[start : start + step_length(counts[model])]
+                    step = sums[start : start + values_per_step(counts[model])]
                     start += len(step)
                     n_outputs = outputs(self._categories[model.response])
                     fits[model].update(*step_parts(step, counts[model]), n_outputs)
@@ -250,7 +260,7 @@ class RegressionTests(CachedFederatedCITest):
         return []
 
     def _warm_starts_of(self, n_sites: int) -> WarmStarts:
-        """Return the fits over so many sites."""
+        """Return the warm starts from fits over ``n_sites`` sites."""
         if n_sites not in self._warm_starts:
             self._warm_starts[n_sites] = WarmStarts(self._kinds.incomplete.__getitem__)
         return self._warm_starts[n_sites]
@@ -261,10 +271,10 @@ def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator
     part: list[Regression] = []
     values = 0
     for model in models:
-        values += step_length(counts[model])
+        values += values_per_step(counts[model])
         if part and values > source.MAX_VALUES_PER_ROUND:
             yield part
-            part, values = [], step_length(counts[model])
+            part, values = [], values_per_step(counts[model])
         part.append(model)
     if part:
         yield part

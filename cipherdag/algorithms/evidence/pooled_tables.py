@@ -83,7 +83,11 @@ class PooledTables:
         return np.array([key in self._offsets for key in _keys(sets)], dtype=bool)
 
     def withheld(self, sets: IndexArray) -> BoolVector:
-        """Return whether some site withholds the table of every checked set, shape (B,)."""
+        """Return whether some site withholds the table of every set, shape (B,).
+
+        Args:
+            sets: Sets already passed to `find_withheld`.
+        """
         return np.array([key in self._withheld for key in _keys(sets)], dtype=bool)
 
     def marginal(self, variable: int) -> IndexArray:
@@ -145,7 +149,10 @@ class PooledTables:
                 self._withheld.update(_keys(block[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
-        """Ask for the tables of checked sets in a round per `MAX_VALUES_PER_ROUND` cells.
+        """Ask for the tables of sets, in a round per `MAX_VALUES_PER_ROUND` cells.
+
+        Args:
+            sets: Sets already passed to `find_withheld`.
 
         Raises:
             AggregateRangeError: A table counts more rows than there are.
@@ -177,7 +184,7 @@ class PooledTables:
 
 
 class TableTests(CachedFederatedCITest):
-    """`TableTests` tests pooled tables, with the same bits as a test of pooled rows.
+    """`TableTests` tests pooled tables, bit for bit as a test of the pooled rows would.
 
     A test for which all rows together are too few is not asked for. A test whose table has a count
     that some site withholds, or more than ``max_cells`` cells, is done by ``stratified`` with its
@@ -262,7 +269,7 @@ class TableTests(CachedFederatedCITest):
         return p_values
 
     def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:
-        """Return whether so many rows suffice, by the rule of the sites' tests."""
+        """Return whether the counted rows suffice, by the rule of the sites' tests."""
         levels = self._levels[rows].astype(np.float64).prod(axis=1)
         return (counted > 0) & (counted / levels >= self._spec.min_rows_per_cell)
 

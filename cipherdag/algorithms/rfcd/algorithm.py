@@ -30,7 +30,7 @@ from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import Question
-from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, in_nats
+from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, from_grid
 
 MAX_EXACT = 10
 OBJECTIVES = {
@@ -151,9 +151,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         return RFcdOutcome(
             dag=dag,
             arcs=cpdag_of(dag),
-            regret=in_nats(best.value, self.grid_bits),
-            curve=tuple(in_nats(value, self.grid_bits) for value in progress.curve),
-            grid=in_nats(1, self.grid_bits),
+            regret=from_grid(best.value, self.grid_bits),
+            curve=tuple(from_grid(value, self.grid_bits) for value in progress.curve),
+            grid=from_grid(1, self.grid_bits),
             candidates=progress.candidates,
         )
 

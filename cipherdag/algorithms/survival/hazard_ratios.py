@@ -23,7 +23,7 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, column_count
 from cipherdag.questions.pooled_data import ColumnKinds
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
 from cipherdag.statistics.newton import step_parts
@@ -140,7 +140,7 @@ def _summed(question: HazardSums, sums: FloatVector) -> Step:
     model, bins = question.model, len(question.edges) // 8
     events, rest, _ = segments(question.encodings, sums)
     of_events, by_bin = np.split(rest, [model.n_columns])
-    at_risk, tied = by_bin.reshape(2, bins, step_length(model.n_columns))
+    at_risk, tied = by_bin.reshape(2, bins, values_per_step(model.n_columns))
     sums_at_risk = RiskSums(events, of_events, at_risk, tied)
     return partial_likelihood(sums_at_risk, model.coefficient_array(), efron=model.efron)
 

@@ -50,7 +50,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forest:
-    """Estimates below one another, over one axis, and where no effect would lie.
+    """Estimates one below the other on one axis, with a line at no effect.
 
     Attributes:
         title: Heading of the panel.
@@ -113,7 +113,7 @@ class Forest:
         return INTERVAL + TEXT * max(len(estimate.words) for estimate in self.estimates)
 
     @property
-    def nothing(self) -> float:
+    def no_effect(self) -> float:
         """The x coordinate of no effect."""
         return self.position(1.0 if self.ratios else 0.0)
 
@@ -150,10 +150,10 @@ class Forest:
 
     @property
     def _ends(self) -> tuple[float, float]:
-        """The outermost numbers, of which no effect is one."""
-        nothing = 1.0 if self.ratios else 0.0
-        low = min(nothing, *(estimate.low for estimate in self.estimates))
-        high = max(nothing, *(estimate.high for estimate in self.estimates))
+        """The ends of the axis' data, which include the value of no effect."""
+        no_effect = 1.0 if self.ratios else 0.0
+        low = min(no_effect, *(estimate.low for estimate in self.estimates))
+        high = max(no_effect, *(estimate.high for estimate in self.estimates))
         if high - low > CLOSE * max(abs(low), abs(high)):
             return low, high
         return (0.5, 2.0) if self.ratios else (-1.0, 1.0)

@@ -36,14 +36,18 @@ from cipherdag.questions.pooled_data import (
     check_categories,
 )
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression, coefficient_count
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
 Refutation = Literal["", "placebo", "random-cause", "subset"]
 
 TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
-"""Least propensities, few of them: two runs that differed a little would differ by one row."""
+"""The permitted truncations of propensities.
+
+They are few, since two runs at nearly equal truncations could differ by a single row and so
+disclose it.
+"""
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """Number of the treatment's model; a model of the outcome has the number of its arm."""
@@ -165,7 +169,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
             _require(self.site_effect, "strata are those of each site")
         self._check_refutation()
         self._check_stage()
-        values = sum(map(step_length, map(self.size, self.needed)))
+        values = sum(map(values_per_step, map(self.size, self.needed)))
         _require(values <= 1 << 24, "the models have too many coefficients")
 
     def _check_refutation(self) -> None:
@@ -195,7 +199,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def linear(self) -> bool:
-        """Whether one linear model has the effect as its coefficients."""
+        """Whether the effect is read off the treatment's coefficients in one linear model."""
         return self.estimator == "linear"
 
     @property
@@ -205,7 +209,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def arms(self) -> int:
-        """Categories of the treatment; 1 of a number."""
+        """Number of treatment arms; 1 if the treatment is continuous."""
         return max(self.categories[self.treatment], 1)
 
     @property
@@ -219,7 +223,7 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def effect_unit(self) -> int:
-        """The power of two that effects come in: of the outcome, per unit of a number."""
+        """Binary exponent of the effect's unit: outcome unit over treatment unit."""
         units = self.unit_array()
         return int(units[self.outcome] - units[self.treatment])
 
@@ -241,30 +245,37 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def counted_as(self) -> Self:
-        """The question of which sites contribute, the same in every stage of all sites' rows."""
+        """The same question at the stage `Contribution`.
+
+        Which sites contribute is counted once for every stage that sums over all rows; a stage of
+        separate parts is counted by itself.
+        """
         if self.stage.per_part:
             return self
         return msgspec.structs.replace(self, stage=Contribution())
 
     def regression(self, model: int) -> Regression:
-        """A model as `RegressionSteps` has it, but for the rows of an arm."""
+        """The model's response and predictors, as in `RegressionSteps`.
+
+        Unless the effect is linear, an outcome model uses only the rows of its arm.
+        """
         if self.linear:
             return Regression(self.outcome, (*self.adjust, self.treatment))
         return Regression(self.treatment if model == TREATMENT else self.outcome, self.adjust)
 
     def outputs(self, model: int) -> int:
-        """Linear combinations that a model has."""
+        """Number of linear predictors of a model."""
         return self.arms - 1 if model == TREATMENT else 1
 
     def size(self, model: int) -> int:
-        """Coefficients of a model."""
+        """Number of coefficients of a model."""
         categories = [*self.categories]
         if self.linear:
             categories[self.outcome] = 0
         return coefficient_count(self.regression(model), categories)
 
     def by_model(self) -> dict[int, FloatVector]:
-        """The coefficients of every model that the stage has some of."""
+        """The coefficients of every model whose coefficients this stage carries."""
         stage = self.stage
         if not isinstance(stage, ModelSteps | ArmMeans | Variance):
             return {}
@@ -275,7 +286,10 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def _influences(self) -> int:
-        """Numbers per estimate: what multiplies its denominator, and the weights of scores."""
+        """How many numbers describe one estimate's influence function.
+
+        They are a factor of the denominator, which a linear effect lacks, and one weight per score.
+        """
         return self.size(0) if self.linear else 1 + sum(self.derivatives)
 
     def influences(self) -> FloatVector:
@@ -291,13 +305,19 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
 
     @property
     def derivatives(self) -> tuple[int, int]:
-        """Derivatives of a sum of an arm, by the outcome's and by the treatment's coefficients."""
+        """How many derivatives an arm's sum has.
+
+        By the outcome model's coefficients, and by the treatment model's.
+        """
         outcome, treatment = (self.size(m) * (m in self.needed) for m in (0, TREATMENT))
         return outcome, treatment
 
     @property
     def bins(self) -> tuple[int, int, int]:
-        """Shape of the counts: categories but 0, arms, bins; no bin without propensities."""
+        """Shape of the propensity counts, (arms - 1, arms, bins).
+
+        There are 0 bins where they are not asked for, or no propensities are estimated.
+        """
         counted = isinstance(self.stage, ArmMeans) and self.stage.overlap
         counted = counted and TREATMENT in self.needed
         return self.arms - 1, self.arms, len(PROPENSITY_EDGES) if counted else 0
@@ -314,17 +334,17 @@ class EffectSums(OnScales, Question, frozen=True, tag="effect-sums"):
     def _sums(self) -> int:
         match self.stage:
             case ModelSteps(models=models):
-                return sum(step_length(self.size(model)) for model in models)
+                return sum(values_per_step(self.size(model)) for model in models)
             case ArmMeans():
                 outcome, treatment = self.derivatives
                 return self.arms * (PER_ARM + outcome + 2 * treatment)
             case Variance():
-                return step_length(self.estimates) - 1
+                return values_per_step(self.estimates) - 1
         return 3 * self._parts if self.stage.per_part else 0
 
     @property
     def _parts(self) -> int:
-        """Indicators of contribution: of each part, or of the site's rows and of each arm's."""
+        """Number of indicators: one per part, or one for the site and one per arm."""
         per_part = {PerSite: self.contrasts, Missing: 2}
         return per_part.get(type(self.stage), 1 + self.arms)
 

@@ -20,15 +20,15 @@ from cipherdag.questions.pooled_data import (
     check_categories,
 )
 from cipherdag.questions.question import Question
-from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.regression_steps import values_per_step
 
 MOST_BINS = 1024
 MOST_GROUPS = 64
 FEWEST_GROUPS = 2
-"""That can be compared."""
+"""Fewest groups that a log-rank test compares."""
 MOST_COLUMNS = 256
 LARGEST_COEFFICIENT = 64.0
-"""Of one common unit: beyond, a ratio of hazards is no number that a table holds."""
+"""Bound of a log hazard ratio per common unit: exp(64) is more than any report can show."""
 
 
 class Survived(Question, frozen=True, kw_only=True):
@@ -161,7 +161,14 @@ class SurvivalCounts(_InBins, Survived, frozen=True, kw_only=True, tag="survival
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
-        """The values of some groups, of the test, which is the last part, or of none of these."""
+        """Which values are opened.
+
+        A group's counts are where enough sites contribute to it, the log-rank sums where they also
+        do to the test and to every group compared, and the check for negative times always.
+
+        Args:
+            parts: Whether enough sites contribute to each group, and to the test, the last part.
+        """
         groups = self.n_groups
         cells = np.repeat(parts[:-1], self.n_bins)
         tested = parts[-1] and parts[list(self.compared)].all()
@@ -237,17 +244,21 @@ class HazardSteps(OnScales, Survived, frozen=True, kw_only=True, tag="hazard-ste
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        return moment_encoding(step_length(self.n_columns), self.max_rows), self.contribution
+        return moment_encoding(values_per_step(self.n_columns), self.max_rows), self.contribution
 
     @property
     def indicated(self) -> tuple[tuple[int, int], ...]:
-        """Position and code of every category of the predictors that have two at least."""
+        """Position and code of every category of every predictor with at least two categories."""
         discrete = [v for v in self.predictors if self.categories[v] > 1]
         return tuple((v, code) for v in discrete for code in range(self.categories[v]))
 
     @property
     def contribution(self) -> Encoding:
-        """Whether the site contributes, and has rows of every category and of every two."""
+        """Indicators of contribution.
+
+        They say whether the site contributes, and whether it has rows in each category and in each
+        pair of categories.
+        """
         count = len(self.indicated)
         return Encoding(length=1 + count * (count + 1) // 2, bound=1.0)
 
@@ -297,9 +308,12 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Events, their columns, sums by bin, and indicators of contribution."""
+        """Event counts by bin, sums of the model, and indicators of contribution.
+
+        The sums are the predictors' sums over events, and sums by bin over risk sets and events.
+        """
         bins, columns, rows = self.n_bins, self.model.n_columns, self.model.max_rows
-        sums = moment_encoding(columns + 2 * bins * step_length(columns), rows)
+        sums = moment_encoding(columns + 2 * bins * values_per_step(columns), rows)
         return Encoding(length=bins, bound=float(rows)), sums, self.model.contribution
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
@@ -307,5 +321,5 @@ class HazardSums(_InBins, Question, frozen=True, tag="hazard-sums"):
 
 
 def column_count(predictors: Sequence[int], categories: Sequence[int]) -> int:
-    """Coefficients of a Cox model."""
+    """Number of coefficients of a Cox model, which has no constant."""
     return sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in predictors)

@@ -1,4 +1,4 @@
-"""What a site's log says of rows that scores and beliefs leave out."""
+"""Log how many rows a site leaves out of its scores and of its beliefs (probabilities of edges)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 log = logging.getLogger("cipherdag.site")
 
 
-def tell_left_out(rows: int, complete: int) -> None:
-    """Say how many rows miss a value, if any do.
+def log_left_out(rows: int, complete: int) -> None:
+    """Log how many rows miss a value, if any do.
 
     Args:
         rows: All rows.
@@ -18,8 +18,8 @@ def tell_left_out(rows: int, complete: int) -> None:
         log.warning("%d of %d rows miss a value; scores leave them out", rows - complete, rows)
 
 
-def tell_few(regimes: list[int]) -> None:
-    """Say how many rows belong to experiments of fewer than `min_cell_size`, if any do.
+def log_few(regimes: list[int]) -> None:
+    """Log how many rows belong to experiments of fewer than `min_cell_size`, if any do.
 
     Args:
         regimes: Rows of every such experiment.

@@ -15,7 +15,7 @@ from cipherdag import Federation, Policy, Schema, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums
-from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.regression_steps import values_per_step
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.survival_rows import SurvivalRows, hazard_sums
@@ -350,7 +350,7 @@ def test_rows_and_sums_have_one_likelihood_which_is_that_of_statsmodels(drawn, e
     sums = hazard_sums(
         HazardSums(model=model, edges=edges.tobytes()), lambda v: table[:, v], min_cell_size=0
     )
-    at_risk, tied = sums[12 + m : -1].reshape(2, 12, step_length(m))
+    at_risk, tied = sums[12 + m : -1].reshape(2, 12, values_per_step(m))
     assert sums[-1] == 1.0
     parts = RiskSums(sums[:12], sums[12 : 12 + m], at_risk, tied)
     for value, gradient, hessian in (

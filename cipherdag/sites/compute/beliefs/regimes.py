@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cipherdag.errors import TooFewRowsError
-from cipherdag.sites.compute.left_out import tell_few
+from cipherdag.sites.compute.left_out import log_few
 
 LEAST_SPREAD = 1e-8
 LEAST_BELIEF = 0.01
@@ -150,7 +150,7 @@ class Regimes:
         kinds, which = np.unique(targets[manipulated], axis=0, return_inverse=True)
         rows = [manipulated[which.ravel() == kind] for kind in range(len(kinds))]
         enough = [len(positions) >= least for positions in rows]
-        tell_few([len(positions) for positions in rows if len(positions) < least])
+        log_few([len(positions) for positions in rows if len(positions) < least])
         return cls(
             feature_index=_int64(first + np.where(continuous, 0, cells), device),
             feature_values=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),

@@ -1,7 +1,7 @@
-"""Every conditional-independence test over one site's data takes batches and returns such outcomes.
+"""Base classes of the conditional-independence tests over one site's data.
 
-A test is a class in a file of this folder, which `computes` enters under the names that
-`cipherdag.questions.ci_tests` says are computed.
+Batches of tests come in, and arrays of their outcomes go out. To add a test, write a class in this
+folder and decorate it with `computes(name)`, a name listed in `cipherdag.questions.ci_tests`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ N_COLUMNS = 5  # p-value, statistic, degrees of freedom, dependence, rows
 
 @dataclass(frozen=True, slots=True)
 class CITestResult:
-    """The outcomes of a batch of B tests are arrays of shape (B,).
+    """Outcomes of a batch of B tests, as arrays of shape (B,).
 
     Attributes:
         p_value: In [0, 1]; NaN where the test could not be done, which counts as dependent.
@@ -51,7 +51,7 @@ class CITestResult:
 
 
 class ColumnData(Protocol):
-    """The columns of a site's table, such as `cipherdag.sites.table.site_table` has, serve tests.
+    """What a test needs of a site's table; `cipherdag.sites.table.site_table` has such tables.
 
     Attributes:
         codes: Codes, shape (n, p), where all columns are discrete.
@@ -122,14 +122,14 @@ class TestBatch:
 
 
 class CachedCITest(ABC):
-    """A test over one site's data caches the outcome of every triplet while memory lasts.
+    """A test that caches the outcome of every test until ``cache_bytes`` is reached.
 
     Outcomes are functions of the test alone, so the cache changes the time that a batch takes and
     nothing else.
 
     Args:
         n_variables: Number of variables, addressed by position 0..n_variables-1.
-        cache_bytes: Bound at which the cache starts anew; None caches nothing.
+        cache_bytes: Size at which the cache is emptied; None caches nothing.
     """
 
     def __init__(self, n_variables: int, *, cache_bytes: int | None) -> None:
@@ -251,7 +251,11 @@ def half(memory_bytes: int) -> int:
 
 
 def not_done(rows: IndexArray) -> FloatMatrix:
-    """Returns outcomes of tests that are not done over so many rows each, shape (B, N_COLUMNS)."""
+    """Returns the outcomes of tests that could not be done, shape (B, N_COLUMNS).
+
+    Args:
+        rows: The rows of each test, shape (B,).
+    """
     outcomes = np.full((N_COLUMNS, len(rows)), np.nan).T  # `CITestResult.of` wants them by column
     outcomes[:, 4] = rows
     return outcomes

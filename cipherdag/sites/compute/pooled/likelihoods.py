@@ -19,7 +19,7 @@ from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
 from cipherdag.sites.compute.device import DEFAULT_MEMORY
-from cipherdag.sites.compute.left_out import tell_left_out
+from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 
 LEAST_DETERMINANT = -23.0
@@ -109,7 +109,7 @@ class SetLikelihoods:
         complete = _complete(codes, values, categories > 0)
         self._rows = int(complete.sum())
         if not resampled:
-            tell_left_out(len(complete), self._rows)
+            log_left_out(len(complete), self._rows)
         if codes is not None:
             codes = codes[complete]
             if min_cell_size > 1:

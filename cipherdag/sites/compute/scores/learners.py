@@ -1,5 +1,7 @@
 """A site learns its best-scoring graph by exact search, hill climbing, or GES.
 
+Lower scores are better.
+
 Source of GES: Chickering, JMLR 3 (2002), with the turning phase of Hauser and Buehlmann, JMLR 13
 (2012).
 """

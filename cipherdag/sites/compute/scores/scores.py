@@ -22,7 +22,7 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.left_out import tell_left_out
+from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
 Noise = Callable[[FloatVector], FloatVector]
@@ -115,7 +115,7 @@ class GaussianBic:
         self, values: NDArray[np.float64], *, device: str = "auto", noise: Noise | None = None
     ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
-        tell_left_out(len(values), len(complete))
+        log_left_out(len(values), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
         self._rows, self._noise = len(complete), noise
@@ -168,7 +168,7 @@ class DiscreteBic:
         noise: Noise | None = None,
     ) -> None:
         complete = codes[(codes >= 0).all(axis=1)]
-        tell_left_out(len(codes), len(complete))
+        log_left_out(len(codes), len(complete))
         if len(complete) < 2:  # noqa: PLR2004
             raise TooFewRowsError("a score needs two rows without a missing value")
         self._rows, self._noise = len(complete), noise

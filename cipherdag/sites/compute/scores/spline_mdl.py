@@ -18,7 +18,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Family
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.left_out import tell_left_out
+from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.sites.compute.scores.mars import Knots, Spline, fit_splines, make_knots
 from cipherdag.sites.compute.scores.scores import Noise, by_size, standardised
 
@@ -46,7 +46,7 @@ class SplineMdl:
         self, values: NDArray[np.float64], *, device: str = "auto", noise: Noise | None = None
     ) -> None:
         complete = values[~np.isnan(values).any(axis=1)]
-        tell_left_out(len(values), len(complete))
+        log_left_out(len(values), len(complete))
         if len(complete) < 10:  # noqa: PLR2004
             raise TooFewRowsError("splines need ten rows without a missing value")
         columns = np.ascontiguousarray(standardised(complete).T)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 LEAST_RANK = 1e-9
-"""Share of the largest eigenvalue below which one of a covariance counts as 0."""
+"""Share of the largest eigenvalue below which an eigenvalue of a covariance matrix counts as 0."""
 
 
 class SiteScores:
@@ -78,7 +78,7 @@ class SiteScores:
         start: IndexArray,
         sums: Scores,
     ) -> None:
-        """Fill in the tests of categories, of one size of S."""
+        """Fill in the tests of categorical x and y whose conditioning sets have one size."""
         mine = question.by_table[numbers] & (question.sizes[numbers] > 0)
         levels = np.array(question.categories, dtype=np.int64)[rows[:, :2]]
         for shape in sorted({*map(tuple, levels[mine].tolist())}):
@@ -92,7 +92,7 @@ class SiteScores:
     def _of_numbers(
         self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: Scores
     ) -> None:
-        """Fill in the tests of numbers, of one size of S."""
+        """Fill in the tests of numbers whose conditioning sets have one size."""
         score, variance, rest = self._numbers.answer(rows)
         at = start[tests]
         sums.scores[at], sums.variances[at], sums.rows[tests] = score, variance, rest
@@ -102,7 +102,7 @@ class SiteScores:
 
 
 def _form(test: RegressionScores) -> tuple[float, float]:
-    """The quadratic form of scores in their covariances, and its rank."""
+    """The score statistic U' V^+ U (pseudo-inverse), and the rank of V."""
     values, vectors = np.linalg.eigh(test.covariance)
     positive = values > LEAST_RANK * max(float(values[-1]), 0.0)
     along = vectors.T @ test.scores
