@@ -7,7 +7,7 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import msgspec
@@ -21,13 +21,12 @@ CUT_DETAIL = "rows_left_out"
 """Where the details say whether some site leaves out rows that miss a value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnSummary:
+class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One column over the rows of all sites that tell of it.
 
     Attributes:
         categories: Number of categories; 0 of a column of numbers.
-        told: How many rows that is; None where too few sites have enough to be told of.
+        n_rows: Number of these rows with a value; None where too few sites have enough of them.
         missing: The other rows: those that miss the value, and with ``at_most`` more, which sites
             leave out to keep small counts to themselves.
         at_most: Whether some site does.
@@ -42,7 +41,7 @@ class ColumnSummary:
     """
 
     categories: int
-    told: int | None = None
+    n_rows: int | None = msgspec.field(default=None, name="told")
     missing: int | None = None
     at_most: bool = False
     beyond: bool = False
@@ -74,7 +73,7 @@ class ColumnSummary:
     @property
     def line(self) -> str:
         """The column in one line of a terminal."""
-        if self.told is None:
+        if self.n_rows is None:
             return "not told of"
         missing = f"{self.missing:,} missing"
         if self.at_most:
@@ -115,8 +114,7 @@ class Description(Finding):
 
     @property
     def decisions(self) -> bytes:
-        columns = {name: asdict(column) for name, column in self.columns.items()}
-        return msgspec.json.encode([self.rows, columns], order="deterministic")
+        return msgspec.json.encode([self.rows, dict(self.columns)], order="sorted")
 
     @property
     def headline(self) -> str:
@@ -140,7 +138,7 @@ class Description(Finding):
             (
                 name,
                 "categories" if column.categories else "numbers",
-                column.told,
+                column.n_rows,
                 column.missing,
                 column.at_most,
                 column.mean,
@@ -154,7 +152,7 @@ class Description(Finding):
         return [
             (name, self.dictionary.category(name, code), column.counts[code], least, most)
             for name, column in self.columns.items()
-            if column.told is not None
+            if column.n_rows is not None
             for code, (least, most) in enumerate(column.shares)
         ]
 

@@ -117,13 +117,12 @@ class HazardRatio:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HazardModel:
+class HazardModel(msgspec.Struct, frozen=True, kw_only=True):
     """A Cox model.
 
     Attributes:
         sites: How many sites tell of it, 0 where they are too few.
-        own_hazards: Whether each site has a hazard of its own, or all have one.
+        site_hazards: Whether each site has a hazard of its own, or all have one.
         efron: Whether ties are taken as Efron does, or as Breslow.
         ratios: Of every column, in the order of the model.
         value: Logarithm of the partial likelihood at its maximum; None without sites.
@@ -136,7 +135,7 @@ class HazardModel:
     """
 
     sites: int
-    own_hazards: bool
+    site_hazards: bool = msgspec.field(name="own_hazards")
     efron: bool = True
     ratios: tuple[HazardRatio, ...] = ()
     value: float | None = None

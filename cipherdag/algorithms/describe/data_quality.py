@@ -47,10 +47,10 @@ def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
             "a few values of a site lie far from its others, and are drawn in to them: typing "
             "errors, or another unit?"
         )
-    if summary.told is None:
+    if summary.n_rows is None:
         yield "not told of: too few sites have enough values"
         return
-    share = summary.told / max(rows, 1)
+    share = summary.n_rows / max(rows, 1)
     if share < NEARLY_EMPTY:
         yield f"nearly empty: {share:.1%} of the rows tell a value"
     elif share < MOSTLY_FULL:

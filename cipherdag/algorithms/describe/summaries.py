@@ -6,10 +6,11 @@ All of it is addition, division and square roots, which every machine rounds ali
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
+from msgspec.structs import replace
 
 from cipherdag.algorithms.evidence.pooled_moments import LEAST_DEVIATION
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
@@ -129,7 +130,7 @@ def summaries_of(
         up_to = np.concatenate([[0.0], counted, [total]])
         require_possible(question.label, "falling counts", holds=(np.diff(up_to) >= 0.0).all())
         marks, mean, deviation = next(numbers)
-        if summary.told:
+        if summary.n_rows:
             summary = replace(
                 summary,
                 mean=float(mean),
@@ -146,7 +147,7 @@ def _without_counts(spreads: Spreads, variable: int, categories: int) -> ColumnS
     values = int(spreads.values[variable])
     return ColumnSummary(
         categories=categories,
-        told=values or None,
+        n_rows=values or None,
         missing=spreads.rows - values if values else None,
         at_most=bool(spreads.left_out[variable]),
         beyond=bool(spreads.beyond[variable]),

@@ -151,12 +151,12 @@ def model_of(model: Fitted, names: Sequence[str]) -> HazardModel:
     ratios = tuple(_ratios(model, names))
     if fit is None:
         few = tuple((names[v], code) for v, code in model.few)
-        return HazardModel(sites=0, own_hazards=model.site_hazards, ratios=ratios, few=few)
+        return HazardModel(sites=0, site_hazards=model.site_hazards, ratios=ratios, few=few)
     gained = max(2.0 * (fit.value - fit.null), 0.0)
     tested = fit.rank > 0 and not fit.separated.any()
     return HazardModel(
         sites=model.sites,
-        own_hazards=model.site_hazards,
+        site_hazards=model.site_hazards,
         efron=first.efron,
         ratios=ratios,
         value=fit.value,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from driving import drive, plain_sum
+from msgspec import structs
 
 from cipherdag import Describe, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
@@ -178,7 +179,7 @@ def test_no_mark_is_of_a_column_that_one_site_alone_has():
         v = schema.names.index(name)
         assert place[v] == 0.0
         assert [own[v] for own in marks] == [0.0] * 4
-    assert columns["lab"].told is None
+    assert columns["lab"].n_rows is None
     assert place[schema.names.index("age")] > 0.0
 
 
@@ -214,7 +215,7 @@ def test_a_patient_who_differs_from_all_others_moves_no_sum():
     zeros[2][17] = 37.25
     found, said = told_of(zeros)
     assert (found.mean, found.deviation, found.drawn) == (0.0, 0.0, True)
-    assert replace(found, drawn=False) == column
+    assert structs.replace(found, drawn=False) == column
     assert any("drawn in" in own for own in said)
 
 
@@ -225,7 +226,7 @@ def test_a_patient_s_cost_does_not_follow_from_mean_and_deviation(largest):
     whole = np.concatenate(costs)
     costs[2][3] = largest
     found, _ = told_of(costs)
-    n = found.told
+    n = found.n_rows
     assert found.mean + found.deviation * (n - 1) / np.sqrt(n) < 0.5 * largest
     assert found.deviation == pytest.approx(whole.std(), rel=0.05)
     assert found.drawn
@@ -246,7 +247,7 @@ def test_a_site_too_large_to_add_is_in_no_count():
     values[3][:20] = 1e15
     found, said = told_of(values)
     assert found.beyond
-    assert found.told == 1560
+    assert found.n_rows == 1560
     expected = np.quantile(np.concatenate(values[:3]), QUANTILES)
     np.testing.assert_allclose(found.quantiles, expected, atol=1.75)
     assert any("typing error, or another unit?" in own for own in said)
@@ -309,10 +310,10 @@ def test_a_column_that_too_few_sites_have_is_not_told_of():
     data["north"]["crp"] = np.nan
     schema = loose(infer_schema(list(CLINICS.values())))
     found = described(data, schema=schema)
-    assert found.finding.columns["crp"].told is None
+    assert found.finding.columns["crp"].n_rows is None
     assert np.isnan(found.table("columns").set_index("column").loc["crp", "mean"])
     assert ("crp", "not told of: too few sites have enough values") in remarks(found.finding)
-    assert found.finding.columns["age"].told == found.finding.rows
+    assert found.finding.columns["age"].n_rows == found.finding.rows
 
 
 def test_sites_that_leave_end_it_by_name():
@@ -391,7 +392,7 @@ def test_rare_and_unused_categories_are_pointed_out():
 
 def test_a_category_is_said_never_to_occur_only_where_that_is_known():
     def said(merged):
-        own = ColumnSummary(categories=3, told=100, counts=(60 - merged, 40, 0), merged=merged)
+        own = ColumnSummary(categories=3, n_rows=100, counts=(60 - merged, 40, 0), merged=merged)
         return " ".join(text for _, text in remarks(Description(rows=100, columns={"x": own})))
 
     assert said(0) == "1 of its 3 categories never occur"

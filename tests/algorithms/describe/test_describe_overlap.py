@@ -19,7 +19,7 @@ def test_every_column_is_described_by_the_rows_that_have_it(policy):
     rows = pd.concat(frames)
     for v, name in enumerate(NAMES):
         own = rows[name].dropna()
-        assert found[name].told == len(own)
+        assert found[name].n_rows == len(own)
         if v % 2:
             assert found[name].mean == pytest.approx(own.mean(), abs=1e-6)
-    assert found["v00"].told < found["v01"].told == len(rows)
+    assert found["v00"].n_rows < found["v01"].n_rows == len(rows)

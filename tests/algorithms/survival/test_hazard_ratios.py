@@ -74,7 +74,7 @@ def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, lea
     if least:  # all tables are of rows without any missing value
         whole = whole.dropna()
     same(result, known(whole, ties, strata=whole["site"]))
-    assert result.finding.model.own_hazards
+    assert result.finding.model.site_hazards
     assert result.finding.model.sites == 3
     null = PHReg(
         whole["months"],
