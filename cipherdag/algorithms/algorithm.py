@@ -16,7 +16,7 @@ from cipherdag.algorithms.parameters import check_parameters, require
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.findings.graph import LearntGraph
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import Question
@@ -62,7 +62,7 @@ class Facts:
             numbers = tuple(str(number) for number in range(1, self.n_variables + 1))
             object.__setattr__(self, "names", numbers)
 
-    def referred(self, effect: Effect | None, *pair: int) -> Effect | None:
+    def referred(self, effect: EffectSize | None, *pair: int) -> EffectSize | None:
         """The effect of two variables with the categories that its sign is of."""
         if effect is None or not self.coded:
             return effect

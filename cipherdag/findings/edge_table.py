@@ -15,7 +15,7 @@ from typing import Any
 
 from cipherdag.findings.confidence import CONSENSUS, Confidences
 from cipherdag.findings.finding import Cells, Column
-from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
+from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.numerals import counted, first_of
@@ -161,7 +161,7 @@ def _phrases(row: dict[str, Any]) -> Iterator[str]:
     if row.get("effect_measure"):
         size, low, high, measure, sign, of = (row[name] for name in _names(EFFECTS))
         value = (1.0 if sign == "positive" else -1.0) if size is None else size
-        yield str(Effect(measure, value, low, high, of))
+        yield str(EffectSize(measure, value, low, high, of))
     if row.get("given"):
         yield f"given {row['given']}"
     if row.get("known"):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from cipherdag.findings.finding import Cells, Column, Finding, Table, plain, shortened
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
 
@@ -39,7 +39,7 @@ class ImpliedIndependence:
     p_value: float | None
     adjusted: float | None
     fails: bool
-    effect: Effect | None = None
+    effect: EffectSize | None = None
 
     def __str__(self) -> str:
         given = f" given {', '.join(self.given)}" if self.given else ""
@@ -157,7 +157,7 @@ def by_p_value(test: ImpliedIndependence) -> tuple[float, str, str]:
     return (2.0 if test.p_value is None else test.p_value, test.first, test.second)
 
 
-def _size(effect: Effect | None) -> tuple[str, float | None, float | None, float | None]:
+def _size(effect: EffectSize | None) -> tuple[str, float | None, float | None, float | None]:
     """The measure of an effect, its size and the ends of its interval."""
     if effect is None:
         return "", None, None, None

@@ -61,7 +61,7 @@ class TestsOfEdge(Generic[Name]):
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class EffectSize:
     """How strongly two variables go together, with a sign, in one test.
 
     Attributes:
@@ -132,7 +132,7 @@ class EdgeEvidence:
     facts: tuple[str, ...] = ()
     p_value: float | None = None
     given: tuple[str, ...] = ()
-    effect: Effect | None = None
+    effect: EffectSize | None = None
     known: str = ""
     consensus: str | None = None
     status: Status = ""

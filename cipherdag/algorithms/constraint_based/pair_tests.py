@@ -15,7 +15,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.graphs.edge_evidence import Effect, TestsOfEdge
+from cipherdag.graphs.edge_evidence import EffectSize, TestsOfEdge
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured
 from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
@@ -36,7 +36,7 @@ class MaxPValueTest:
 
     p_value: float
     given: tuple[int, ...]
-    effect: Effect | None = None
+    effect: EffectSize | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,7 +40,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 )
 from cipherdag.algorithms.evidence.options import EvidenceSettings, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.combined_evidence import (
     Combination,
     CombinedEvidence,
@@ -125,7 +125,7 @@ class CombinedTests(CachedFederatedCITest):
             self.store_estimates(tests, estimates, p_value)
         return p_value
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return the partial correlation within the sites, where their tests are Fisher's z."""
         estimate = self.estimate(test)
         return None if estimate is None else of_correlation(*estimate)

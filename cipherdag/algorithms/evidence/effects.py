@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 
 from cipherdag.arrays import FloatVector
-from cipherdag.graphs.edge_evidence import SIGN, Effect
+from cipherdag.graphs.edge_evidence import SIGN, EffectSize
 from cipherdag.statistics.p_values import WIDTH
 
 CORRELATION = "partial correlation"
@@ -29,7 +29,7 @@ MOST_ONE_STEP = math.log(2.0)
 LARGEST_LOG = 700.0  # beyond, an exponential is no 64-bit float
 
 
-def of_correlation(score: float, deviation: float) -> Effect | None:
+def of_correlation(score: float, deviation: float) -> EffectSize | None:
     """Return the effect of a correlation r; None where it is not finite.
 
     Args:
@@ -39,19 +39,19 @@ def of_correlation(score: float, deviation: float) -> Effect | None:
     if not (math.isfinite(score) and math.isfinite(deviation)):
         return None
     value, low, high = (math.tanh(score + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
-    return Effect(CORRELATION, value, low, high)
+    return EffectSize(CORRELATION, value, low, high)
 
 
-def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | None:
+def of_log_odds(log_odds: float, deviation: float, measure: str) -> EffectSize | None:
     """Return the effect of a log odds ratio; None where its interval has no finite bounds."""
     most = abs(log_odds) + WIDTH * deviation
     if not (deviation > 0.0 and most < LARGEST_LOG):
         return None
     value, low, high = (math.exp(log_odds + sign * WIDTH * deviation) for sign in (0.0, -1.0, 1.0))
-    return Effect(measure, value, low, high)
+    return EffectSize(measure, value, low, high)
 
 
-def per_units(log_odds: float, deviation: float) -> Effect | None:
+def per_units(log_odds: float, deviation: float) -> EffectSize | None:
     """Return the effect of an odds ratio per unit, or per 10, 100, ... units where it is near 1.
 
     A ratio per gram may be 1.0001, which would be shown as 1. The number of units makes its
@@ -65,14 +65,14 @@ def per_units(log_odds: float, deviation: float) -> Effect | None:
     return of_log_odds(log_odds * 10.0**power, deviation * 10.0**power, measure)
 
 
-def one_step(log_odds: float, deviation: float, measure: str = ONE_STEP_ODDS) -> Effect | None:
+def one_step(log_odds: float, deviation: float, measure: str = ONE_STEP_ODDS) -> EffectSize | None:
     """Return the effect of a one-step log odds ratio; of a strong one the sign alone."""
     if abs(log_odds) <= MOST_ONE_STEP:
         return of_log_odds(log_odds, deviation, measure)
-    return Effect(SIGN, math.copysign(1.0, log_odds), None, None)
+    return EffectSize(SIGN, math.copysign(1.0, log_odds), None, None)
 
 
-def mantel_haenszel(tables: FloatVector) -> Effect | None:
+def mantel_haenszel(tables: FloatVector) -> EffectSize | None:
     """Estimate the common odds ratio of tables, shape (c, 2, 2); None where it has no bounds."""
     tables = tables[tables.sum(axis=(1, 2)) > 0]
     rows = tables.sum(axis=(1, 2))

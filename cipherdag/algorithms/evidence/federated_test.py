@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.relations import Determined
 from cipherdag.questions.encodings import by_block
 from cipherdag.questions.pooled_data import ColumnKinds
@@ -72,7 +72,7 @@ class FederatedCITest(Protocol):
     def untestable_pairs(self) -> IndexArray:
         """See `CachedFederatedCITest.untestable_pairs`."""
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """See `CachedFederatedCITest.effect`."""
 
     @property
@@ -221,7 +221,7 @@ class CachedFederatedCITest(ABC):
         estimates, cached = cache.find(keys_of_tests(row))
         return (float(estimates[0, 0]), float(estimates[0, 1])) if cached[0] else None
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return the effect size of a test that was done, without asking the sites.
 
         Args:
@@ -347,7 +347,7 @@ class OverlapFilter:
         """See `CachedFederatedCITest`; pairs never measured together remain adjacent."""
         return self._source.untestable_pairs()
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """See `CachedFederatedCITest.effect`."""
         return self._source.effect(test)
 

@@ -24,7 +24,7 @@ from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import pack_integers, require_possible
 from cipherdag.questions.pooled_data import LOCATION_EXPONENT, ColumnKinds, Columns, Moments
@@ -153,7 +153,7 @@ class MomentTests(CachedFederatedCITest):
                     p_value[which] = other
         return p_values
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return the partial correlation of all rows, or the fallback's effect."""
         if self._without_moments[list(test)].any():
             return self._fallback.effect(test)

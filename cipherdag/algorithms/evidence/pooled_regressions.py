@@ -24,7 +24,7 @@ from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.arrays import FloatVector
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.encodings import by_block, pack_integers
 from cipherdag.questions.gather import gather
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
@@ -163,7 +163,7 @@ class RegressionTests(CachedFederatedCITest):
         p_values[~given] = np.concatenate([np.zeros(0), *others])
         return by_block(tests, p_values)
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return a partial correlation of numbers, or an odds ratio of two categories."""
         fits = [self._fits.get(model) for model in self._models(tuple(test))]
         small, large = fits

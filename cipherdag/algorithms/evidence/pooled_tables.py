@@ -17,7 +17,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.gather import gather
@@ -227,7 +227,7 @@ class TableTests(CachedFederatedCITest):
         """See `CachedFederatedCITest.skipped_tests`; only the fallback skips tests."""
         return self._fallback.skipped_tests(triplets)
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return the common odds ratio of two variables of two categories, or the fallback's."""
         row = np.array([test], dtype=np.int64)
         if not self._tables.available(np.sort(row, axis=1))[0]:

@@ -34,7 +34,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
@@ -180,7 +180,7 @@ class ScoreTests(CachedFederatedCITest):
             estimates[single, 1] = np.sqrt(np.where(linear, wider / rows, 1.0 / variance))
         self.store_estimates(tests, estimates, p_value)
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return a partial correlation of numbers, or a one-step odds ratio of two categories."""
         estimate = self.estimate(test)
         if estimate is None:

@@ -41,7 +41,7 @@ from cipherdag.errors import DataError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import Dag, dag_of, matrix_of, members, topological
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.encodings import require_possible
@@ -386,7 +386,7 @@ def _worth(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float], ...]
     return tuple(worth)
 
 
-def _effects(dag: Dag, scores: FamilyScores) -> dict[tuple[int, int], Effect]:
+def _effects(dag: Dag, scores: FamilyScores) -> dict[tuple[int, int], EffectSize]:
     """Of every edge (cause, effect) the sign and size that the opened moments tell, if any were."""
     if not isinstance(scores, MomentScores):
         return {}

@@ -14,7 +14,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.effects import CORRELATION
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.graphs.dags import Family, members
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
 from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
@@ -77,7 +77,7 @@ class MomentScores:
         better = scores > self.score(v, parents)
         return list(zip(scores[better].tolist(), others[better].tolist(), strict=True))
 
-    def effect(self, u: int, v: int, given: int) -> Effect | None:
+    def effect(self, u: int, v: int, given: int) -> EffectSize | None:
         """The partial correlation of two variables given others; None where there is none.
 
         It has no interval: the search took the edge because it is large in these very rows.
@@ -89,7 +89,7 @@ class MomentScores:
         correlation = covariances[u] / math.sqrt(left[u] * covariances[v])
         if abs(correlation) >= 1.0:
             return None
-        return Effect(CORRELATION, correlation, None, None)
+        return EffectSize(CORRELATION, correlation, None, None)
 
     def learn(self, nodes: Iterable[Family]) -> Generator[Question, FloatVector, None]:
         """See `FamilyScores.learn`; nothing is missing."""

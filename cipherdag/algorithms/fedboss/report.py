@@ -25,7 +25,7 @@ from cipherdag.findings.row_warnings import (
     scores_warnings,
 )
 from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
-from cipherdag.graphs.edge_evidence import EdgeEvidence, Effect, GraphEvidence
+from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
@@ -76,7 +76,7 @@ class FedBOSSOutcome:
     arcs: BoolMatrix
     curve: tuple[float, ...]
     worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
-    effects: Mapping[tuple[int, int], Effect] = field(repr=False, default_factory=dict)
+    effects: Mapping[tuple[int, int], EffectSize] = field(repr=False, default_factory=dict)
     sets: Mapping[str, int] = field(default_factory=dict)
     cut_short: bool = False
     bootstrap: EdgeCounts | None = field(repr=False, default=None)

@@ -26,7 +26,7 @@ from cipherdag.algorithms.fedfci.search import TripleConstraints
 from cipherdag.arrays import BoolMatrix, BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.ancestral.integration import LocalPAG, entailed
 from cipherdag.graphs.ancestral.orientation import Grounds, apply_zhang_rules, with_colliders
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.endpoints import NONE, circles
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.questions.pooled_data import ColumnKinds
@@ -75,7 +75,7 @@ class SubsetFilter:
         """Of all variables, as positions among all."""
         return self._source.untestable_pairs()
 
-    def effect(self, test: Sequence[int]) -> Effect | None:
+    def effect(self, test: Sequence[int]) -> EffectSize | None:
         """See `CachedFederatedCITest.effect`."""
         return self._source.effect(self._variables[list(test)].tolist())
 

@@ -23,7 +23,7 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
-from cipherdag.graphs.edge_evidence import Effect
+from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec
@@ -69,7 +69,7 @@ class GraphCheckOutcome:
 
     tests: tuple[Triplet, ...]
     p_values: FloatVector
-    effects: tuple[Effect | None, ...]
+    effects: tuple[EffectSize | None, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
