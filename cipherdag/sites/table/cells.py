@@ -101,7 +101,7 @@ class RawTable:
         return sum(len(chunk[0]) for chunk in self.chunks)
 
 
-Opened = AbstractContextManager[RawTable]
+OpenTable = AbstractContextManager[RawTable]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Source:
     """
 
     words: str
-    open: Callable[[Path, FileDescription], Opened]
+    open: Callable[[Path, FileDescription], OpenTable]
     reads: tuple[str, ...] = ()
     suffix: str = ""
     magic: bytes = b""

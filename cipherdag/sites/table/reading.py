@@ -24,7 +24,7 @@ from cipherdag.errors import (
     TooFewRowsError,
     UnreadableDataError,
 )
-from cipherdag.sites.table.cells import Cells, Opened, RawTable, Source, TextCells
+from cipherdag.sites.table.cells import Cells, OpenTable, RawTable, Source, TextCells
 from cipherdag.sites.table.csv_file import CSV
 from cipherdag.sites.table.data_frame import frame_table
 from cipherdag.sites.table.database import DatabaseSource
@@ -65,7 +65,7 @@ _LEAST_ROWS = 2
 log = logging.getLogger("cipherdag.reading")
 
 
-def _open_database(path: Path, _description: FileDescription) -> Opened:
+def _open_database(path: Path, _description: FileDescription) -> OpenTable:
     source = DatabaseSource.load(path)
     if source.dialect != "duckdb":
         return open_sql(source)

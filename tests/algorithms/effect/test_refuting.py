@@ -35,7 +35,7 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.effects.answer import effect_answer
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
-    Rows,
+    EffectRows,
     fold_numbers,
     placebo,
     with_random_cause,
@@ -76,7 +76,10 @@ def changes(found, change):
 def drawn(federation):
     """The rows of every site as it has them, and the numbers that it changes them by."""
     return [
-        (Rows(site.table.codes, site.table.values), CellKeys(site.table.codes, site.table.values))
+        (
+            EffectRows(site.table.codes, site.table.values),
+            CellKeys(site.table.codes, site.table.values),
+        )
         for site in federation.sites
     ]
 
@@ -414,7 +417,7 @@ def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every
     ).all()
     other = np.array(own.values)
     other[7, 0] = np.nextafter(other[7, 0], np.inf)
-    anew = Rows(own.codes, other)
+    anew = EffectRows(own.codes, other)
     share = (
         fold_numbers(own, (0, 1), blur) == fold_numbers(anew, (0, 1), CellKeys(own.codes, other))
     ).mean()
@@ -522,7 +525,7 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
         values = np.column_stack([np.full((40, 1), np.nan), values])
-        numbers = fold_numbers(Rows(codes, values), (0, 1), CellKeys(codes, values))
+        numbers = fold_numbers(EffectRows(codes, values), (0, 1), CellKeys(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
     chance = 1.0 / FOLDS

@@ -18,7 +18,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.sites.compute.pooled.cell_keys import VARIANCE_JITTER, CellKeys
 from cipherdag.sites.compute.pooled.effects.estimating_functions import summed_functions
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
-    Rows,
+    EffectRows,
     no_contribution,
     refuted_answer,
 )
@@ -54,7 +54,7 @@ def effect_answer(
         blur: That of the site's rows, by which it changes them, and where small counts may not
             leave perturbs the effect that they determine alone.
     """
-    rows = Rows(codes, values)
+    rows = EffectRows(codes, values)
     if isinstance(question.stage, Missing):
         return _missing(question, rows, min_cell_size, blur)
     restricted = min_cell_size > 1
@@ -67,7 +67,7 @@ def effect_answer(
         # exact sums within three sites have one solution in whole numbers: their counts
         rows = replace(rows, weights=blur.weights(rows.count))
 
-    def answer(asked: EffectSums, changed: Rows = rows) -> FloatVector:
+    def answer(asked: EffectSums, changed: EffectRows = rows) -> FloatVector:
         return summed_functions(asked, changed, min_cell_size)
 
     if isinstance(question.stage, PerSite):
@@ -120,7 +120,9 @@ def _finished(alone: Estimation, answer: Callable[[EffectSums], FloatVector]) ->
         sums = answer(question)  # type: ignore[arg-type]
 
 
-def _missing(question: EffectSums, rows: Rows, min_cell_size: int, blur: CellKeys) -> FloatVector:
+def _missing(
+    question: EffectSums, rows: EffectRows, min_cell_size: int, blur: CellKeys
+) -> FloatVector:
     """The answer to the stage `Missing`: a permutation test of each variable, as z-statistic.
 
     Where small counts stay, rows that miss a value of any column are incomplete, as they are left

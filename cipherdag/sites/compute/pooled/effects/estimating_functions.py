@@ -16,7 +16,7 @@ from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, Variance
 from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
 from cipherdag.sites.compute.pooled.described import suppress_small_counts
-from cipherdag.sites.compute.pooled.effects.refuted_rows import Rows, no_contribution
+from cipherdag.sites.compute.pooled.effects.refuted_rows import EffectRows, no_contribution
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.likelihoods import (
     bounded_logits,
@@ -68,7 +68,7 @@ class _Arm:
         return self.fitted + self.weight * self.residual
 
 
-def summed_functions(question: EffectSums, rows: Rows, min_cell_size: int) -> FloatVector:
+def summed_functions(question: EffectSums, rows: EffectRows, min_cell_size: int) -> FloatVector:
     """The answer of a site's rows to a stage of all rows; zeros where it does not contribute.
 
     Args:
@@ -91,7 +91,7 @@ def summed_functions(question: EffectSums, rows: Rows, min_cell_size: int) -> Fl
 
 
 class _EstimatingFunctions:
-    def __init__(self, question: EffectSums, rows: Rows) -> None:
+    def __init__(self, question: EffectSums, rows: EffectRows) -> None:
         def column(variable: int) -> FloatVector:
             return rows.column(question, variable)
 

@@ -29,7 +29,7 @@ LEAST_CHANCE = 2.0**-53
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class EffectRows:
     """Rows of a site with the variables' numbers of categories; values may be missing.
 
     Attributes:
@@ -47,7 +47,7 @@ class Rows:
         discrete = question.categories[variable] > 0
         return column_of(self.codes, self.values, variable, discrete=discrete)
 
-    def complete(self, question: EffectSums, variables: Iterable[int]) -> Rows:
+    def complete(self, question: EffectSums, variables: Iterable[int]) -> EffectRows:
         """The rows that miss no value of these variables."""
         missing = [np.isnan(self.column(question, v)) for v in variables]
         return self.take(np.flatnonzero(~np.logical_or.reduce(missing)))
@@ -71,9 +71,9 @@ class Rows:
         counts = np.bincount(self.codes[:, question.treatment])
         return int(counts[counts > 0].min(initial=self.count))
 
-    def take(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> Rows:
+    def take(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> EffectRows:
         """The chosen rows."""
-        return Rows(
+        return EffectRows(
             None if self.codes is None else self.codes[chosen],
             None if self.values is None else self.values[chosen],
             None if self.weights is None else self.weights[chosen],
@@ -87,10 +87,10 @@ class Rows:
 
 def refuted_answer(
     question: EffectSums,
-    rows: Rows,
+    rows: EffectRows,
     blur: CellKeys,
     *,
-    answer: Callable[[EffectSums, Rows], FloatVector],
+    answer: Callable[[EffectSums, EffectRows], FloatVector],
     min_cell_size: int,
 ) -> FloatVector:
     """The answer of changed rows; zeros where their small counts may not leave.
@@ -131,12 +131,12 @@ def no_contribution(question: EffectSums) -> FloatVector:
     return np.zeros(question.n_values)
 
 
-def fold_numbers(rows: Rows, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
+def fold_numbers(rows: EffectRows, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
     """The random fold of every row, from 0, shape (n,)."""
     return np.floor((_uniform(rows, b"parts of rows", named, blur) + 1.0) * (FOLDS / 2.0))
 
 
-def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: CellKeys) -> Rows:
+def placebo(rows: EffectRows, treatment: int, named: tuple[int, ...], blur: CellKeys) -> EffectRows:
     """The rows with the treatment permuted."""
     drawn = _uniform(rows, b"placebo %d" % treatment, named, blur)
     order = np.argsort(drawn, kind="stable")
@@ -148,7 +148,9 @@ def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: CellKeys) 
     return replace(rows, codes=codes, values=values)
 
 
-def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: CellKeys) -> FloatVector:
+def _uniform(
+    rows: EffectRows, purpose: bytes, named: tuple[int, ...], blur: CellKeys
+) -> FloatVector:
     """A number from -1 to 1 for every row, shape (n,).
 
     Drawn anew for other variables: what two questions share would tell of the table of both.
@@ -156,7 +158,7 @@ def _uniform(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: CellKeys)
     return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (rows.count,))
 
 
-def with_random_cause(rows: Rows, n_variables: int, blur: CellKeys) -> Rows:
+def with_random_cause(rows: EffectRows, n_variables: int, blur: CellKeys) -> EffectRows:
     """The rows with one more column, of standard normal numbers."""
     from scipy.special import ndtri
 
