@@ -15,7 +15,7 @@ from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.account import RunAccount
-from cipherdag.results.sentences import Counted, dropout_line, site_sentences
+from cipherdag.results.sentences import CountedReleases, dropout_line, site_sentences
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
 FEWEST_SITES = 3
@@ -107,10 +107,10 @@ def report_bytes(report: RoundReport) -> int:
 def _site(run: RunAccount, name: str) -> SiteRow:
     lines, head = run.ledgers.get(name), run.heads.get(name)
     checked, broken = "", False
-    leaving: Sequence[Release | Counted]
+    leaving: Sequence[Release | CountedReleases]
     if lines is None:
         leaving = [
-            Counted(r.kind, run.protection, r.n_sites, r.values, sent, r.number)
+            CountedReleases(r.kind, run.protection, r.n_sites, r.values, sent, r.number)
             for r in run.rounds
             if (sent := r.bytes_sent_per_site.get(name))
         ]

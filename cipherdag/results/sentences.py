@@ -44,7 +44,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedReleases:
     """The releases of a site in a round as the coordinator counted them; fields as in `Release`."""
 
     kind: str
@@ -96,9 +96,9 @@ def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
     return lines
 
 
-def site_sentences(records: Iterable[Release | Counted]) -> Iterable[str]:
+def site_sentences(records: Iterable[Release | CountedReleases]) -> Iterable[str]:
     """The releases of one site in one run, one sentence per kind, protection and cohort."""
-    grouped: dict[tuple[str, str, int], list[Release | Counted]] = defaultdict(list)
+    grouped: dict[tuple[str, str, int], list[Release | CountedReleases]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
@@ -106,7 +106,7 @@ def site_sentences(records: Iterable[Release | Counted]) -> Iterable[str]:
         yield f"{_rounds(group)}: {_release_phrase(kind, protection, sites, values, sent)}"
 
 
-def _rounds(group: list[Release | Counted]) -> str:
+def _rounds(group: list[Release | CountedReleases]) -> str:
     first, last = group[0].round, group[-1].round
     if last == 0:
         return "set-up"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cipherdag.pages.numerals import counted
-from cipherdag.results.sentences import Counted, site_sentences
+from cipherdag.results.sentences import CountedReleases, site_sentences
 
 
 def told(kind, protection="masking"):
-    own = Counted(kind=kind, protection=protection, sites=6, values=3, bytes=900, round=2)
+    own = CountedReleases(kind=kind, protection=protection, sites=6, values=3, bytes=900, round=2)
     return next(iter(site_sentences([own])))
 
 

@@ -22,7 +22,7 @@ from cipherdag.algorithms.rfcd.objectives import (
     WorstGraphRegret,
 )
 from cipherdag.algorithms.rfcd.report import RFcdOutcome, concluded, reported
-from cipherdag.algorithms.rfcd.searches import Found, Progress, Search
+from cipherdag.algorithms.rfcd.searches import Progress, Search, SearchedGraph
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
@@ -162,7 +162,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """Whether equivalent graphs have one objective."""
         return self.score == "bic" and self.objective != "nodewise"
 
-    def _search(self, objective: Objective, progress: Progress) -> Callable[[Valued], Found]:
+    def _search(
+        self, objective: Objective, progress: Progress
+    ) -> Callable[[Valued], SearchedGraph]:
         name = self.search
         if name == "auto":
             name = "best-first" if self._equivalent_equal else "beam"

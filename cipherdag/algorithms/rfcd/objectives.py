@@ -51,7 +51,8 @@ class Valued:
         return self.value, n_edges(self.dag), arcs_in_order(self.dag)
 
 
-Found = Generator[Question, FloatVector, list[Valued]]
+RankedGraphs = Generator[Question, FloatVector, list[Valued]]
+"""Asks the sites, and returns the best graphs, best first."""
 
 
 class Objective(Protocol):
@@ -59,7 +60,7 @@ class Objective(Protocol):
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
-    ) -> Found:
+    ) -> RankedGraphs:
         """The ``keep`` best graphs, best first.
 
         Args:
@@ -84,7 +85,7 @@ class WorstGraphRegret:
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
-    ) -> Found:
+    ) -> RankedGraphs:
         """As `Objective.best`; one secure search over one graph of every mark."""
         if not graphs:
             return []
@@ -143,7 +144,7 @@ class SumOverFamilies:
 
     def best(
         self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
-    ) -> Found:
+    ) -> RankedGraphs:
         """As `Objective.best`; asks for the families that are not known yet."""
         del near
         asked = dict.fromkeys(family for dag in graphs for family in enumerate(dag))

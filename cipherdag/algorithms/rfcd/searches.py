@@ -19,7 +19,8 @@ from cipherdag.graphs.dags import Dag, extensions, extensions_by_class
 from cipherdag.graphs.equivalence import PHASES, neighbouring, pattern_of
 from cipherdag.questions.question import Question
 
-Found = Generator[Question, FloatVector, Valued]
+SearchedGraph = Generator[Question, FloatVector, Valued]
+"""Asks the sites, and returns the best graph of a search."""
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Search:
     equivalent_equal: bool
     progress: Progress
 
-    def algorithm_1(self, start: Valued) -> Found:
+    def algorithm_1(self, start: Valued) -> SearchedGraph:
         """Lines 8 to 17: all extensions of all graphs in the beam, until the beam stays."""
         beam, extended = [start], set[Dag]()
         asked = {start.dag}
@@ -66,7 +67,7 @@ class Search:
             asked.update(new)
             beam = yield from self._best_of(beam, new)
 
-    def best_first(self, start: Valued) -> Found:
+    def best_first(self, start: Valued) -> SearchedGraph:
         """From the best class not gone from yet, among those kept, to all its neighbours."""
         best, left = [start], set[Dag]()
         asked = {pattern_of(start.dag)}
@@ -79,7 +80,7 @@ class Search:
                 best = yield from self._best_of(best, new)
         return best[0]
 
-    def greedy(self, start: Valued) -> Found:
+    def greedy(self, start: Valued) -> SearchedGraph:
         """Insertions, deletions and turns over equivalence classes until none improves."""
         current, idle, phase = start, 0, 0
         while idle < len(PHASES):

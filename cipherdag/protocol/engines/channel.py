@@ -21,7 +21,7 @@ import msgspec
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, Body
-from cipherdag.protocol.engines.confinement import Separation
+from cipherdag.protocol.engines.confinement import Confinement
 
 TICKET_BYTES = 16
 FRAME_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
@@ -77,7 +77,7 @@ class Started(Body, frozen=True, tag="started"):
     """An engine's process is ready to connect, and says what it cannot reach any more."""
 
     process: int
-    separation: Separation
+    separation: Confinement
 
 
 class Notice(Body, frozen=True, tag="notice"):

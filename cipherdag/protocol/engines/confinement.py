@@ -69,8 +69,8 @@ NAMES_OF_HOSTS = (
 DEVICES = ("/dev/null", "/dev/urandom", "/etc/localtime", "/usr/share/zoneinfo")
 
 
-class Separation(Body, frozen=True):
-    """The separation of an engine's process from a site's files, as the process has tried it.
+class Confinement(Body, frozen=True):
+    """How an engine's process is confined, away from a site's files, as the process has tried it.
 
     Attributes:
         user: Number of the user that it runs as; -1 where the system has none.
@@ -106,7 +106,7 @@ def confine(
     writable: Iterable[Path] = (),
     ports: tuple[int, ...] = (),
     carries_only: bool = True,
-) -> Separation:
+) -> Confinement:
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
     Call it before the process has a second thread: Landlock binds the thread that asks, and those
@@ -142,7 +142,7 @@ def confine(
         if _landlock(_readable(), writable=[*writable], listed=listed, ports=allowed):
             kernel.append("landlock")
     user = os.getuid() if hasattr(os, "getuid") else -1
-    return Separation(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
+    return Confinement(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
 
 
 def _limit_output() -> None:

@@ -24,7 +24,7 @@ import msgspec
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
 from cipherdag.protocol.engines.channel import UNKNOWN_OPERATION, Notice, Started
-from cipherdag.protocol.engines.confinement import Separation
+from cipherdag.protocol.engines.confinement import Confinement
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
     REFUSED,
@@ -104,7 +104,7 @@ class SyftSite:
             self._datasite = self._launch(self._private)
             self.port = self._wait_until_ready(self._datasite)
             written = (self._private / "separation").read_bytes()
-            separation = msgspec.json.decode(written, type=Separation)
+            separation = msgspec.json.decode(written, type=Confinement)
             self._record(Started(self._datasite.pid, separation))
         except BaseException:
             self._stop()

@@ -19,7 +19,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.ci_tests.kernel_regression import (
-    Regression,
+    KernelRegression,
     centred_factor,
     regression_on,
 )
@@ -48,7 +48,7 @@ class FactoredKernels:
         self._n_rows = columns.shape[1]
         cache_bytes = min(int(memory_bytes * CACHE_FRACTION), CACHE_MEMORY)
         self._factors: Recent[tuple[int, float], FloatMatrix] = Recent(cache_bytes // 2)
-        self._regressions: Recent[tuple[int, ...], Regression] = Recent(cache_bytes // 2)
+        self._regressions: Recent[tuple[int, ...], KernelRegression] = Recent(cache_bytes // 2)
         matrices = (memory_bytes - cache_bytes) // (8 * max(self._n_rows, 1) ** 2)
         self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
 
@@ -117,7 +117,7 @@ class FactoredKernels:
 
 
 K = TypeVar("K")
-V = TypeVar("V", bound="FloatMatrix | Regression")
+V = TypeVar("V", bound="FloatMatrix | KernelRegression")
 
 
 class Recent(Generic[K, V]):

@@ -86,10 +86,11 @@ class FullRegression:
         return self.residual @ factor
 
 
-Regression = FactoredRegression | FullRegression
+KernelRegression = FactoredRegression | FullRegression
+"""A kernel ridge regression on Z, with a low-rank or a full kernel matrix."""
 
 
-def regression_on(exponent: FloatMatrix) -> Regression:
+def regression_on(exponent: FloatMatrix) -> KernelRegression:
     """Makes the regression on Z, whose kernel matrix is exp(exponent), shape (n, n)."""
     n_rows = len(exponent)
     factor = centred_factor(np.exp(exponent), TOLERANCE)

@@ -32,7 +32,7 @@ from cipherdag.sites.compute.pooled.described import snap_to_safe_counts
 from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
-Column = Callable[[int], FloatVector]
+ColumnLookup = Callable[[int], FloatVector]
 """Codes or values of one variable, NaN where missing, shape (rows of the site,)."""
 
 GRID_BITS = 4
@@ -60,7 +60,7 @@ class SurvivalRows:
     rows: BoolVector
 
     @classmethod
-    def of(cls, question: Survived, column: Column) -> SurvivalRows:
+    def of(cls, question: Survived, column: ColumnLookup) -> SurvivalRows:
         """The rows that a question is about."""
         members = (question.time, question.event, *question.complete_in)
         rows = ~np.isnan(np.array([column(v) for v in members])).any(axis=0)
@@ -75,7 +75,7 @@ class SurvivalRows:
 def survival_answer(
     question: SurvivalCounts | HazardSteps | HazardSums,
     categories: tuple[int, ...],
-    column: Column,
+    column: ColumnLookup,
     min_cell_size: int,
     withheld: Callable[[IndexArray], BoolVector],
     blur: CellKeys | None,
@@ -119,7 +119,7 @@ def _small_tables(model: HazardSteps, withheld: Callable[[IndexArray], BoolVecto
 
 
 def survival_counts(
-    question: SurvivalCounts, column: Column, *, min_cell_size: int, noise: float = 1.0
+    question: SurvivalCounts, column: ColumnLookup, *, min_cell_size: int, noise: float = 1.0
 ) -> FloatVector:
     """The answer to `SurvivalCounts`.
 
@@ -225,7 +225,7 @@ def disclosable_groups(events: IndexArray, censored: IndexArray, min_cell_size: 
 
 
 def _hazard_step(
-    question: HazardSteps, column: Column, *, min_cell_size: int, small: bool
+    question: HazardSteps, column: ColumnLookup, *, min_cell_size: int, small: bool
 ) -> FloatVector:
     """The answer to `HazardSteps`; zeros where the site has few events, or tables small counts."""
     rows = SurvivalRows.of(question, column)
@@ -237,7 +237,7 @@ def _hazard_step(
     return np.concatenate([pack_step(*step), _categories_at_risk(question, column, rows, at_risk)])
 
 
-def hazard_sums(question: HazardSums, column: Column, *, min_cell_size: int) -> FloatVector:
+def hazard_sums(question: HazardSums, column: ColumnLookup, *, min_cell_size: int) -> FloatVector:
     """The answer to `HazardSums`; zeros where the site restricts small counts."""
     model, edges = question.model, question.edge_array()
     rows = SurvivalRows.of(model, column)
@@ -262,7 +262,7 @@ def hazard_sums(question: HazardSums, column: Column, *, min_cell_size: int) -> 
     return np.concatenate([*sums, present], dtype=np.float64)
 
 
-def _design(question: HazardSteps, column: Column, rows: SurvivalRows) -> FloatMatrix:
+def _design(question: HazardSteps, column: ColumnLookup, rows: SurvivalRows) -> FloatMatrix:
     columns = []
     scales = zip(question.predictors, question.origin_array(), question.unit_array(), strict=True)
     for v, origin, unit in scales:
@@ -275,7 +275,7 @@ def _design(question: HazardSteps, column: Column, rows: SurvivalRows) -> FloatM
 
 
 def _categories_at_risk(
-    question: HazardSteps, column: Column, rows: SurvivalRows, at_risk: BoolVector
+    question: HazardSteps, column: ColumnLookup, rows: SurvivalRows, at_risk: BoolVector
 ) -> FloatVector:
     """1; and for each category, and each two, whether rows at risk have them, as 0 or 1.
 

@@ -15,7 +15,7 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores, RegressionScores
 from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
-from cipherdag.sites.compute.pooled.score_sums.tables import TableScores, normal_score
+from cipherdag.sites.compute.pooled.score_sums.tables import TableScoreTests, normal_score
 
 if TYPE_CHECKING:
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
@@ -84,7 +84,7 @@ class SiteScores:
         for shape in sorted({*map(tuple, levels[mine].tolist())}):
             chosen = np.flatnonzero(mine & (levels == shape).all(axis=1))
             tests = numbers[chosen]
-            scores, variances, n_rows, sites = TableScores(self._counted()).answer(rows[chosen])
+            scores, variances, n_rows, sites = TableScoreTests(self._counted()).answer(rows[chosen])
             at = start[tests][:, None] + np.arange(scores.shape[1])
             sums.scores[at], sums.variances[at], sums.rows[tests] = scores, variances, n_rows
             sums.site_scores[tests], sums.sites[tests] = sites

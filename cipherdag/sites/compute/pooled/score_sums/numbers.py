@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 from cipherdag.statistics.regression_fits import LEAST_REST
 
-Moments = tuple[FloatVector, FloatVector, FloatVector]
+ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
+"""Scores U, their null variances V, and rows less coefficients, by test, shape (B,) each."""
 
 CLIP, FURTHEST = 2.5, 4.0
 """Deviations at which residuals are clipped, before and after they are standardised again."""
@@ -54,7 +55,7 @@ class NumberScores:
         self._column = column
         self._standardised: dict[int, FloatVector] = {}
 
-    def answer(self, tests: IndexArray) -> Moments:
+    def answer(self, tests: IndexArray) -> ScoreMoments:
         """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (B,) each; 0: not done.
 
         Args:

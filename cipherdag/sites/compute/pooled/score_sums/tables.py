@@ -32,7 +32,7 @@ DENSE_CELLS = 1 << 12
 PIECE_CELLS = 1 << 20
 
 
-class TableScores:
+class TableScoreTests:
     """Score tests of one site's categories.
 
     Args:
