@@ -233,7 +233,7 @@ class LiveServer:
 
 
 def _handler(run: LiveRun, token: str) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class PageHandler(BaseHTTPRequestHandler):
         """Answers GET below the token and nothing else."""
 
         server_version, sys_version = "cipherdag", ""
@@ -268,4 +268,4 @@ def _handler(run: LiveRun, token: str) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Nothing: a log of requests would hold the token."""
 
-    return Handler
+    return PageHandler

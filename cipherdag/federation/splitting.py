@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import IndexArray
 from cipherdag.errors import ParameterError
-
-RowIndex = NDArray[np.int64]
 
 
 def split_rows(
     n_rows: int, n_sites: int, *, rng: np.random.Generator, shuffle: bool = True
-) -> list[RowIndex]:
+) -> list[IndexArray]:
     """Divide the rows 0..n_rows-1 unevenly over N sites, as FedPC's experiments do.
 
     Site i = 1..N-1 receives a number of rows drawn uniformly from n/(2N) up to left/(N-i), where
@@ -61,7 +60,7 @@ def split_regimes(
     *,
     vertical: bool,
     rng: np.random.Generator,
-) -> list[RowIndex]:
+) -> list[IndexArray]:
     """Divide observational and interventional rows over N sites, as Fed-CD's experiments do.
 
     Args:

@@ -30,6 +30,7 @@ from cipherdag.graphs.extension import topological_order
 DENSE_UP_TO = 256
 """Variables up to which graphs are composed as matrices, and beyond which row by row."""
 Conflicts = Literal["overwrite", "keep", "strongest"]
+"""What becomes of two colliders that conflict; see `orient_colliders`."""
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]

@@ -16,9 +16,9 @@ from typing import Literal, get_args
 import msgspec
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.arrays import BoolVector, FloatVector, PositionRows
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
-from cipherdag.questions.encodings import Encoding, PositionRows, mean_of, segments, unpack_blocks
+from cipherdag.questions.encodings import Encoding, mean_of, segments, unpack_blocks
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import (
     MAX_ROWS_LIMIT,

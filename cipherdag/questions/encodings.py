@@ -11,10 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray, PositionRows
 from cipherdag.errors import AggregateRangeError
-
-PositionRows = NDArray[np.uint16]
 
 MAX_VARIABLES = 10_000
 SIGNED_BITS = 52

@@ -14,12 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import FloatVector, PositionRows
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
     Encoding,
-    PositionRows,
     check_blocks,
     mean_of,
     segments,

@@ -14,9 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray
+from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray, PositionRows
 
-PositionRows = NDArray[np.uint16]
 Keys = NDArray[np.bytes_ | np.uint64]
 """Integers, which sort fast, where the positions of a test fit 64 bits; else byte strings."""
 

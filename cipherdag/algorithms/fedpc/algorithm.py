@@ -29,7 +29,7 @@ from cipherdag.algorithms.constraint_based.skeleton import StableSkeleton, stabl
 from cipherdag.algorithms.constraint_based.untested import removed_untested
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.fedpc.orientation import Conflicts, oriented, oriented_in_code_order
+from cipherdag.algorithms.fedpc.orientation import oriented, oriented_in_code_order
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.reference import REFERENCES, Reference
 from cipherdag.algorithms.fedpc.report import concluded
@@ -46,7 +46,7 @@ from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import triples_over
+from cipherdag.graphs.orientation import Conflicts, triples_over
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import MAX_GRID_BITS, SeparatorSearch

@@ -7,13 +7,13 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal
 
 from cipherdag.algorithms.constraint_based.colliders import JudgedTriples
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
+    Conflicts,
     Strengths,
     Triple,
     colliders_by_sepset,
@@ -21,8 +21,6 @@ from cipherdag.graphs.orientation import (
     orient_colliders,
 )
 from cipherdag.graphs.resolution import class_of
-
-Conflicts = Literal["strongest", "keep", "overwrite"]
 
 
 def oriented(

@@ -36,6 +36,7 @@ class Engine(Protocol):
 
 
 Handler = Callable[[str, bytes], bytes]
+"""Answers an operation's message at a site, as `SiteRuntime.handle` does."""
 
 
 class LocalEngine:

@@ -31,9 +31,9 @@ from cipherdag.protocol.engines.channel import (
     Started,
     read,
 )
+from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.engines.flare_engine import TOKEN_BYTES
 
-Handler = Callable[[str, bytes], bytes]
 Record = Callable[[Started | Notice], None]
 
 MODULE = "cipherdag.protocol.engines.flare_site"

@@ -19,7 +19,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
@@ -29,9 +29,7 @@ from typing import Self
 from cipherdag.errors import CohortError, SiteNotReadyError, SiteUnreachableError, writing
 from cipherdag.privacy.wire import MAX_OPERATION_BYTES, Body, encode
 from cipherdag.protocol.engines.channel import FRAME_BYTES, read
-from cipherdag.protocol.engines.engine import SiteFailure
-
-Handler = Callable[[str, bytes], bytes]
+from cipherdag.protocol.engines.engine import Handler, SiteFailure
 
 ADDRESS_FILE = ".address"
 TOKEN_BYTES = 32

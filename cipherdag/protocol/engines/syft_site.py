@@ -25,6 +25,7 @@ import msgspec
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
 from cipherdag.protocol.engines.channel import UNKNOWN_OPERATION, Notice, Started
 from cipherdag.protocol.engines.confinement import Confinement
+from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
     REFUSED,
@@ -33,8 +34,6 @@ from cipherdag.protocol.engines.syft_wire import (
     receive_request,
     send_reply,
 )
-
-Handler = Callable[[str, bytes], object]
 
 log = logging.getLogger("cipherdag.site")
 

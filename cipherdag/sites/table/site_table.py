@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.arrays import IndexArray
 from cipherdag.errors import (
     ConstantColumnError,
     DataError,
@@ -34,7 +35,6 @@ from cipherdag.sites.table.reading import TableSource, check_row_count, open_tab
 from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
 from cipherdag.sites.table.schema import Schema
 
-RowIndex = NDArray[np.int64]
 NEVER_MEASURED = (
     "If the site did not measure it, name the site under unmeasured_at of the column in "
     "schema.toml at every site. Else drop the column, or set allow_constant = true for it."
@@ -119,7 +119,7 @@ class SiteTable:
         """True if any row has a value of a variable."""
         return len(_present(self, self.names.index(name))) > 0
 
-    def take(self, rows: RowIndex) -> SiteTable:
+    def take(self, rows: IndexArray) -> SiteTable:
         """The table of some rows, by position, shape (m,); a column may then be constant."""
         return replace(
             self,
