@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cipherdag.findings.finding import Note
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.graphs.ancestral.integration import Integration, LocalPAG
 from cipherdag.graphs.edges import reversed_mark
 from cipherdag.graphs.pag import PAG, PartialMixedGraph
@@ -120,9 +120,9 @@ class Integrated:
             tuple(f"{first} and {second}: in {have} of {every}" for first, second, have in some),
         )
 
-    def panel(self) -> Rows:
+    def panel(self) -> TablePanel:
         """The table of the report."""
-        return Rows(
+        return TablePanel(
             title=TITLE,
             note=CAPTION,
             columns=("From", "To", "Marks"),

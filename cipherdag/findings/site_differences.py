@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cipherdag.findings.finding import Column, Note, Report
-from cipherdag.findings.panels.panel import Panel, Rows
+from cipherdag.findings.panels.panel import Panel, TablePanel
 from cipherdag.pages.numerals import first_of
 
 DETAIL, THIS_SITE_DETAIL = "site_differences", "this_site"
@@ -76,9 +76,9 @@ class SiteDifferences:
         said = self._sentences()
         return Note(TITLE + ":", (*said, NO_EVIDENCE)) if said else None
 
-    def panel(self) -> Rows:
+    def panel(self) -> TablePanel:
         """The table of the report."""
-        return Rows(
+        return TablePanel(
             title="Differences between sites",
             note=CAPTION,
             columns=("Variable", "Given", "p-value", "Found"),
@@ -137,9 +137,9 @@ def site_note(remarks: Sequence[Sequence[str]]) -> Note:
     return Note.of_columns(THIS_SITE_TITLE + ":", remarks)
 
 
-def site_panel(remarks: Sequence[Sequence[str]]) -> Rows:
+def site_panel(remarks: Sequence[Sequence[str]]) -> TablePanel:
     """The table in a site's report of the variables in which it is an outlier."""
-    return Rows(
+    return TablePanel(
         title=THIS_SITE_TITLE,
         note="For this site's own eyes: the opened sums less its own part are those of the others "
         "together. It was computed from the data as they are now, and is part of no other report.",

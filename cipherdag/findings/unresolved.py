@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from cipherdag.findings.finding import Note
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.pages.numerals import counted
 
 DETAIL = "unresolved"
@@ -66,9 +66,9 @@ def unresolved_note(triples: Sequence[UnresolvedTriple]) -> Note:
     return Note(f"{TITLE}, by which directions near them are doubtful:", tuple(map(str, triples)))
 
 
-def unresolved_panel(triples: Sequence[UnresolvedTriple]) -> Rows:
+def unresolved_panel(triples: Sequence[UnresolvedTriple]) -> TablePanel:
     """The triples as a panel of the report."""
-    return Rows(
+    return TablePanel(
         title=TITLE,
         note=EXPLAINED,
         columns=("First", "Middle", "Last", "Tests say", "Evidence", "In the graph"),

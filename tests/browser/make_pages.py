@@ -26,7 +26,7 @@ from cipherdag import (
 from cipherdag.audit.ledger_page import ledger_page
 from cipherdag.findings.panels.curves import Curves, Series
 from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
@@ -174,7 +174,9 @@ def panels(names):
                 for i in range(len(names))
             ),
         ),
-        Rows(title="Test table", note="Made-up rows.", columns=("a", "b"), rows=(("x", 1.5),)),
+        TablePanel(
+            title="Test table", note="Made-up rows.", columns=("a", "b"), rows=(("x", 1.5),)
+        ),
     )
 
 

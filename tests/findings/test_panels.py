@@ -19,7 +19,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.findings.panels.curves import Curves, Series
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 
@@ -124,7 +124,9 @@ def test_panels_show_their_numbers(result):
         columns=("a", "b"),
         values=((None, 0.75), (0.25, None)),
     )
-    rows = Rows(title="Beam", note="Last beam.", columns=("graph", "regret"), rows=(("g1", 3.5),))
+    rows = TablePanel(
+        title="Beam", note="Last beam.", columns=("graph", "regret"), rows=(("g1", 3.5),)
+    )
     page = page_of(result, panels=(curves, beliefs, rows))
     numbers = [own["value"] for tag, own in page.elements if tag == "data"]
     assert {"12.5", "7.25", "0.125", "14.0", "1e-09", "0.75", "0.25", "3.5"} <= set(numbers)
@@ -208,7 +210,7 @@ def test_a_forest_says_each_number_with_its_interval(result):
         ),
         lambda: HeatMap(title="t", note="", rows=("a",), columns=("b",), values=((2.0,),)),
         lambda: HeatMap(title="t", note="", rows=("a",), columns=("b",), values=()),
-        lambda: Rows(title="t", note="", columns=("a", "b"), rows=(("x",),)),
+        lambda: TablePanel(title="t", note="", columns=("a", "b"), rows=(("x",),)),
     ],
 )
 def test_panels_that_make_no_sense_are_refused(make):

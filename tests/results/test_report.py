@@ -21,7 +21,7 @@ from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.panels.curves import Curves, Series
 from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.protocol.progress import DropOut
@@ -176,7 +176,7 @@ def hostile(result):
 
 
 HOSTILE_PANELS = (
-    Rows(title=HOSTILE[0], note=HOSTILE[1], columns=HOSTILE[:2], rows=(HOSTILE[2:4],)),
+    TablePanel(title=HOSTILE[0], note=HOSTILE[1], columns=HOSTILE[:2], rows=(HOSTILE[2:4],)),
     Curves(
         title=HOSTILE[0],
         note=HOSTILE[1],

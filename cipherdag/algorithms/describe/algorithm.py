@@ -25,7 +25,7 @@ from cipherdag.algorithms.parameters import row_bound
 from cipherdag.arrays import FloatVector
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
 from cipherdag.findings.finding import Note, Report
-from cipherdag.findings.panels.panel import Rows
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL, site_note, site_panel
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
@@ -175,7 +175,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         said = remarks(conclusion)
         lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
         cut = (CUT,) if conclusion.details[CUT_DETAIL] else ()
-        shown = Rows(
+        shown = TablePanel(
             title=TITLE, note=WHY, columns=("Column", "Found"), rows=said or (("", "nothing odd"),)
         )
         notes, panels = [Note(f"{TITLE}:", (*lines, *cut))], [shown]

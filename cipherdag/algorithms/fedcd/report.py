@@ -16,7 +16,7 @@ from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.panels.curves import Curves, Series
 from cipherdag.findings.panels.heat_map import HeatMap
-from cipherdag.findings.panels.panel import Panel, Rows
+from cipherdag.findings.panels.panel import Panel, TablePanel
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 
@@ -114,7 +114,7 @@ def _beliefs(belief: Mapping[str, Mapping[str, float]]) -> Iterator[Panel]:
 
 def _cut(cut: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
     if cut:
-        yield Rows(
+        yield TablePanel(
             title="Edges left out",
             note="Edges that the sites believe in and that would have closed a cycle.",
             columns=("From", "To", "Belief"),

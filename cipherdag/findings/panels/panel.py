@@ -17,7 +17,7 @@ from cipherdag.findings.panels.heat_map import HeatMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class TablePanel:
     """A panel of rows and columns: words and numbers that need no picture.
 
     Attributes:
@@ -42,4 +42,4 @@ class Rows:
             raise ParameterError(f"a row of '{self.title}' does not have one entry per column")
 
 
-Panel = Curves | Forest | HeatMap | Rows
+Panel = Curves | Forest | HeatMap | TablePanel
