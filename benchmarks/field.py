@@ -18,19 +18,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from adjustment_distance import adjustment_distance
-from bif import read_bif
+from boss_sites import with_own_levels
 from fedpc_data import NETWORKS, draw
 from measuring import bytes_per_site, figure_table, parser, run_cases, timed
 from mixed_models import mixed_model, name_of
 from score_peers import PEERS
-from sites_that_differ import with_own_tables
 
 from cipherdag import CausalGraph, FedBOSS, Federation, FedPC, Policy
 from cipherdag.federation.splitting import split_rows
 from cipherdag.graphs.metrics import compare
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
-SITES, SPREAD = 10, 0.5
+SITES = 10
 MIXED_SITES, MIXED_ROWS = 5, 600
 MIXED = {
     "mixed-20": (20, 3.0, False),
@@ -170,29 +169,13 @@ def independent(kinds, sample: int, *, own_levels: bool):
     return named(sites), None, CausalGraph.from_arcs(names, np.zeros((COLUMNS,) * 2, dtype=bool))
 
 
-def with_own_levels(
-    name: str, folder: Path, tables: dict[str, pd.DataFrame], rng: np.random.Generator
-) -> dict[str, pd.DataFrame]:
-    """As many rows of sites with levels, or shares of categories without a cause, of their own."""
-    if name not in NETWORKS:
-        return {
-            site: own + own.std() * rng.normal(0.0, SPREAD, own.shape[1])
-            for site, own in tables.items()
-        }
-    network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
-    effects = {effect for _, effect in network.graph.directed}
-    roots = [own for own in network.names if own not in effects]
-    return {
-        site: with_own_tables(network, roots, rng).sample(len(own), rng)
-        for site, own in tables.items()
-    }
-
-
 def markdown(figures: dict) -> str:
     """One table per figure."""
     lines = []
+    ran = {case["data"] for case in figures["cases"]}
+    data = [case for case in CASES if case in ran]
     for key, title, digits in FIGURES:
-        table = figure_table(figures["cases"], CASES, (*METHODS, *PEERS), key, digits)
+        table = figure_table(figures["cases"], data, (*METHODS, *PEERS), key, digits)
         lines += [f"**{title}**", "", *table, ""]
     return "\n".join(lines)
 

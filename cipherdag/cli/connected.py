@@ -214,7 +214,7 @@ def _carry_out(
 
 
 def resumable_group(
-    name: str, make: Callable[[str], click.Command], summary: str
+    name: str, make: Callable[[str], click.Command], summary: str, *, takes_files: bool = False
 ) -> AlgorithmGroup:
     """A group of algorithms' commands that can also go on with a coordinator's run.
 
@@ -222,6 +222,7 @@ def resumable_group(
         name: The group's name.
         make: Makes the command of an algorithm's name.
         summary: What the group does, without a full stop.
+        takes_files: See `AlgorithmGroup`.
     """
     resume = (
         "Go on with a run that was stopped, in the folder that it named; or, after a crash of the "
@@ -234,6 +235,7 @@ def resumable_group(
     return AlgorithmGroup(
         name,
         make,
+        takes_files=takes_files,
         params=[
             click.Option(["--resume"], type=FOLDER, help=resume),
             click.Option(["--plan"], type=FILE, help=planned),

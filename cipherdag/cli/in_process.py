@@ -23,7 +23,7 @@ from cipherdag.cli.options import (
     show,
     site_names,
 )
-from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
+from cipherdag.cli.parameters import CHOSEN, AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import OutputError
 from cipherdag.privacy.protections import PROTECTIONS
 
@@ -52,7 +52,10 @@ def run_command(name: str) -> click.Command:
     overlap_help = (
         "Sites may have measured different columns: tests are of those that have all of theirs."
     )
-    takes = algorithm_class(name).takes_overlap
+    takes = name == CHOSEN or algorithm_class(name).takes_overlap
+    title = (
+        "A graph, by the algorithm that suits," if name == CHOSEN else algorithm_class(name).title
+    )
     overlapping = (
         [click.Option(["--overlapping"], is_flag=True, help=overlap_help)] if takes else []
     )
@@ -60,20 +63,21 @@ def run_command(name: str) -> click.Command:
         name,
         "run",
         [click.Argument(["files"], nargs=-1, required=True, type=FILE), *overlapping],
-        f"{algorithm_class(name).title} over one source per site: {READABLE}.",
+        f"{title} over one source per site: {READABLE}.",
     )
 
 
 def simulate_command(name: str) -> click.Command:
     """``simulate NAME``."""
-    algorithm = algorithm_class(name)
+    algorithm = None if name == CHOSEN else algorithm_class(name)
+    title = "A graph, by the algorithm that suits," if algorithm is None else algorithm.title
     parameters: list[click.Parameter] = [
         click.Argument(["files"], metavar="DATA", nargs=1, type=FILE),
         click.Option(
             ["--sites"], type=click.IntRange(min=1), default=3, show_default=True, help="Sites."
         ),
     ]
-    if "interventions" in algorithm.reads:
+    if algorithm is not None and "interventions" in algorithm.reads:
         deal_help = "Divide every regime of interventions over the sites, or deal out whole ones."
         parameters.append(
             click.Option(
@@ -84,7 +88,7 @@ def simulate_command(name: str) -> click.Command:
                 help=deal_help,
             )
         )
-    return _command(name, "simulate", parameters, f"{algorithm.title} over the parts of one file.")
+    return _command(name, "simulate", parameters, f"{title} over the parts of one file.")
 
 
 def simulate_group() -> AlgorithmGroup:
@@ -96,6 +100,7 @@ def simulate_group() -> AlgorithmGroup:
     return AlgorithmGroup(
         "simulate",
         simulate_command,
+        takes_files=True,
         params=[click.Option(["--resume"], type=EXISTING_FOLDER, help=resume_help), *options],
         invoke_without_command=True,
         callback=_resume_or_simulate,
@@ -121,13 +126,11 @@ def _command(
 ) -> click.Command:
     from cipherdag.findings.graph_finding import GraphFinding
 
-    algorithm = algorithm_class(name)
-    parameters = [
-        *first,
-        *parameter_options(name),
-        *(READINGS[algorithm] for algorithm in sorted(algorithm.reads & {*READINGS})),
-    ]
-    if issubclass(algorithm.concludes, GraphFinding):
+    parameters = [*first]
+    if name != CHOSEN:
+        reads = algorithm_class(name).reads & {*READINGS}
+        parameters += [*parameter_options(name), *(READINGS[each] for each in sorted(reads))]
+    if name == CHOSEN or issubclass(algorithm_class(name).concludes, GraphFinding):
         truth_help = "True edges (CSV) to measure the graph against."
         parameters.append(click.Option(["--truth"], type=FILE, help=truth_help))
 
@@ -164,7 +167,7 @@ def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str,
         "algorithm": name,
         **{key: options[key] for key in ("protection", "seed", "device")},
         "truth": str(truth.resolve()) if truth else "",
-        "parameters": taken(name, options),
+        "parameters": {} if name == CHOSEN else taken(name, options),
     }
 
 
@@ -242,6 +245,8 @@ def _carry_out(
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")
     federation = _federation(source, **reading)
     names = federation.sites[0].table.names
+    if source["algorithm"] == CHOSEN:
+        source = {**source, **_chosen(federation, overlapping=bool(source.get("overlapping")))}
     algorithm = make_algorithm(source["algorithm"], source["parameters"])
     hidden = algorithm.concludes is LearntPAG
     truth_file = source.get("truth")
@@ -253,6 +258,30 @@ def _carry_out(
     show(result, truth, as_json=as_json)
     if out is not None and not as_json:
         click.echo(f"Saved in {out}")
+
+
+def _chosen(federation: Federation, *, overlapping: bool) -> dict[str, Any]:
+    """The algorithm for these sites as ``run.toml`` has it; says which and why."""
+    from cipherdag.algorithms.choice import Circumstances, choose
+    from cipherdag.algorithms.parameters import parameters_of
+
+    tables = [site.table for site in federation.sites]
+    rule = choose(
+        Circumstances(
+            kind=tables[0].kind,
+            n_sites=len(tables),
+            restricted=any(site.policy.min_cell_size > 1 for site in federation.sites),
+            incomplete=max(table.incomplete for table in tables),
+            overlapping=overlapping,
+        )
+    )
+    title = algorithm_class(rule.algorithm).title
+    click.echo(f"{title} is taken. {rule.reason}", err=True)
+    fields = parameters_of(algorithm_class(rule.algorithm)).items()
+    return {
+        "algorithm": rule.algorithm,
+        "parameters": {name: known.written(known.default) for name, known in fields},
+    }
 
 
 def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:

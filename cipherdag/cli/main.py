@@ -41,7 +41,12 @@ def cli() -> None:
 
 
 for command in (
-    resumable_group("run", run_command, "Run an algorithm over several sites' files"),
+    resumable_group(
+        "run",
+        run_command,
+        "Run an algorithm over several sites' files (without its name one is chosen)",
+        takes_files=True,
+    ),
     simulate_group(),
     demo,
     schema,

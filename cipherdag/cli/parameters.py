@@ -17,18 +17,31 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
 
 
+CHOSEN = "chosen"
+"""In place of an algorithm's name: it is chosen once the data are read."""
+
+
 class AlgorithmGroup(click.Group):
     """A group with a command for every algorithm, each made when it is asked for.
 
     Args:
         name: The group's name.
         make: Makes the command of an algorithm's name.
+        takes_files: Whether files may stand in place of an algorithm, which is then `CHOSEN`.
         settings: What `click.Group` takes.
     """
 
-    def __init__(self, name: str, make: Callable[[str], click.Command], **settings: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[str], click.Command],
+        *,
+        takes_files: bool = False,
+        **settings: Any,
+    ) -> None:
         super().__init__(name, **settings)
         self._make = make
+        self._takes_files = takes_files
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The algorithms, and what else the group has."""
@@ -39,6 +52,15 @@ class AlgorithmGroup(click.Group):
         return (
             self._make(cmd_name) if cmd_name in ALGORITHMS else super().get_command(ctx, cmd_name)
         )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named, or that of a chosen algorithm where a file is named."""
+        first = args[0]
+        if self._takes_files and self.get_command(ctx, first) is None and Path(first).exists():
+            return CHOSEN, self._make(CHOSEN), args
+        return super().resolve_command(ctx, args)
 
 
 def parameter_options(name: str) -> list[click.Option]:

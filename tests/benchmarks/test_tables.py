@@ -26,6 +26,7 @@ WRITERS = {
     "fci": "fci",
     "alone": "alone",
     "boss_sites": "boss_sites",
+    "field": "field",
     "first_graph": "first_graph",
     "mpc_kernel": "mpc_kernel",
     "fedcd": "fedcd",

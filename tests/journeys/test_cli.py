@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 
 import adversary
 import click
@@ -244,6 +245,28 @@ def test_mixed_columns_without_a_test_for_them_end_with_code_6(call, tmp_path):
     code, _, text = call("run", "fedpc", *files, "--schema", schema, "--evidence", "vote")
     assert code == 6
     assert "MixedTypesError" in text
+
+
+def test_files_without_an_algorithm_choose_one_and_say_why(call, three_files, tmp_path):
+    code, _, text = call("run", *three_files, "--out", tmp_path / "out")
+    assert code == 0
+    assert "FedPC is taken. All columns are categories and sites restrict small counts" in text
+    described = tomllib.loads((tmp_path / "out" / "run.toml").read_text("utf-8"))
+    assert described["algorithm"] == "fedpc"
+    assert call("repeat", tmp_path / "out")[0] == 0
+    code, shown, text = call("run", *three_files, "--min-cell-size", 0, "--json")
+    assert code == 0
+    assert "FedBOSS is taken. All columns are categories and no site" in text
+    assert all(json.loads(line) for line in shown.splitlines())
+    code, _, text = call("simulate", three_files[0], "--sites", 2)
+    assert code == 0
+    assert "FedPC is taken. There are fewer than three sites" in text
+
+
+def test_neither_an_algorithm_nor_a_file_is_named_as_such(call, tmp_path):
+    code, _, text = call("run", tmp_path / "no-such-file.csv")
+    assert code == 2
+    assert "No such command" in text
 
 
 def test_two_files_are_refused_for_privacy_with_code_3(call, three_files):

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.arrays import IndexArray
+from cipherdag.arrays import BoolVector, IndexArray
 from cipherdag.errors import (
     ConstantColumnError,
     DataError,
@@ -114,6 +114,14 @@ class SiteTable:
         return np.array(
             [len(each) > 0 and each.min() != each.max() for each in present], dtype=bool
         )
+
+    @property
+    def incomplete(self) -> float:
+        """Share of rows that miss a value of any variable."""
+        complete = np.ones(self.rows, dtype=bool)
+        for variable in range(len(self.names)):
+            complete &= _filled(self, variable)[1]
+        return 1.0 - float(complete.mean()) if self.rows else 0.0
 
     def has_values(self, name: str) -> bool:
         """True if any row has a value of a variable."""
@@ -314,9 +322,15 @@ def _check_varies(table: SiteTable, measured: list[int]) -> None:
 
 def _present(table: SiteTable, variable: int) -> CodeArray | ValueArray:
     """The codes or values of one variable that are not missing."""
+    column, filled = _filled(table, variable)
+    return column[filled]
+
+
+def _filled(table: SiteTable, variable: int) -> tuple[CodeArray | ValueArray, BoolVector]:
+    """The codes or values of one variable, and which of them are not missing."""
     if table.codes is not None and table.schema.variables[variable].cardinality:
         codes: CodeArray = table.codes[:, variable]
-        return np.extract(codes != MISSING_CODE, codes)
+        return codes, codes != MISSING_CODE
     assert table.values is not None, "a variable is in one of the two arrays"
     values: ValueArray = table.values[:, variable]
-    return np.extract(~np.isnan(values), values)
+    return values, ~np.isnan(values)

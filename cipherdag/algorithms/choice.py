@@ -1,0 +1,101 @@
+"""Which algorithm learns a graph from some columns, sites and policies: ``cipherdag run FILES``.
+
+The rules were chosen by the errors of graphs on data whose graph is known; see ``benchmarks.md``.
+How many columns there are for the rows does not choose: the result warns where there are too many.
+
+Leaks:
+    Nothing: it is asked where all tables can be read, before a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+FEWEST_FOR_SUMS = 3
+"""Sites from which a sum hides each site's part from the others."""
+MOST_INCOMPLETE = 0.05
+"""Share of a site's rows that miss a value, beyond which these rows should count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the choice depends on.
+
+    Attributes:
+        kind: The kind of the columns.
+        n_sites: Number of sites.
+        restricted: Whether sites restrict small counts.
+        incomplete: Largest share of a site's rows that miss a value.
+        overlapping: Whether sites measured different columns.
+    """
+
+    kind: Literal["discrete", "continuous", "mixed"]
+    n_sites: int
+    restricted: bool
+    incomplete: float = 0.0
+    overlapping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of the choice.
+
+    Attributes:
+        algorithm: The name of the algorithm.
+        reason: Why it is taken: the circumstance and what follows, one sentence.
+        applies: Whether the rule is about these circumstances.
+    """
+
+    algorithm: str
+    reason: str
+    applies: Callable[[Circumstances], bool]
+
+
+RULES = (
+    Rule(
+        "fedpc",
+        "The sites measured different columns, and FedPC tests those that any site has together.",
+        lambda facts: facts.overlapping,
+    ),
+    Rule(
+        "fedpc",
+        "There are fewer than three sites, of which only the bits of FedPC's tests can be opened.",
+        lambda facts: facts.n_sites < FEWEST_FOR_SUMS,
+    ),
+    Rule(
+        "fedpc",
+        "More than one row in twenty misses a value, and FedPC tests all rows that have the values "
+        "of a test.",
+        lambda facts: facts.incomplete > MOST_INCOMPLETE,
+    ),
+    Rule(
+        "fedboss",
+        "All columns are numbers, and FedBOSS has far fewer errors than tests.",
+        lambda facts: facts.kind == "continuous",
+    ),
+    Rule(
+        "fedboss",
+        "There are numbers and categories: FedBOSS has about as few errors as tests, in less time.",
+        lambda facts: facts.kind == "mixed",
+    ),
+    Rule(
+        "fedpc",
+        "All columns are categories and sites restrict small counts, which costs FedBOSS rare "
+        "categories.",
+        lambda facts: facts.restricted,
+    ),
+    Rule(
+        "fedboss",
+        "All columns are categories and no site restricts small counts, so that FedBOSS has fewer "
+        "errors than tests.",
+        lambda facts: not facts.restricted,
+    ),
+)
+"""In this order; the first that applies decides."""
+
+
+def choose(facts: Circumstances) -> Rule:
+    """The first rule that applies."""
+    return next(rule for rule in RULES if rule.applies(facts))
