@@ -139,14 +139,14 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
     """Asks for the decisions of combined tests; their statistics stay closed.
 
     ``weighted_p``: B bits, independent: the sum of n (p - alpha) is above 0. With ``both`` a bit
-    more for every test given nothing, dependent: it is below 0. Neither holds where no site has a
+    more for every marginal test, dependent: it is below 0. Neither holds where no site has a
     test.
 
     ``fisher``: B bits, beyond: -2 ln p, summed over the k sites that have a test, against the
     critical value of a chi-square of 2 k degrees of freedom; and B more: k is above 0. Critical
-    values bend down over k at levels up to a half, and up at others. In the first case the bit says
-    dependent, the sum is above the value; in the second independent, it is not. So either is an or
-    of comparisons with a line each, of the chain through neighbouring values.
+    values are concave in k at levels up to a half, and convex at others. In the first case the bit
+    says dependent, the sum is above the value; in the second independent, it is not. So either is a
+    logical OR of comparisons with the lines through neighbouring critical values.
 
     Attributes:
         question: The tests, ``fisher`` or ``weighted_p``.
