@@ -53,9 +53,6 @@ def run_command(name: str) -> click.Command:
         "Sites may have measured different columns: tests are of those that have all of theirs."
     )
     takes = name == CHOSEN or algorithm_class(name).takes_overlap
-    title = (
-        "A graph, by the algorithm that suits," if name == CHOSEN else algorithm_class(name).title
-    )
     overlapping = (
         [click.Option(["--overlapping"], is_flag=True, help=overlap_help)] if takes else []
     )
@@ -63,21 +60,19 @@ def run_command(name: str) -> click.Command:
         name,
         "run",
         [click.Argument(["files"], nargs=-1, required=True, type=FILE), *overlapping],
-        f"{title} over one source per site: {READABLE}.",
+        f"{_title(name)} over one source per site: {READABLE}.",
     )
 
 
 def simulate_command(name: str) -> click.Command:
     """``simulate NAME``."""
-    algorithm = None if name == CHOSEN else algorithm_class(name)
-    title = "A graph, by the algorithm that suits," if algorithm is None else algorithm.title
     parameters: list[click.Parameter] = [
         click.Argument(["files"], metavar="DATA", nargs=1, type=FILE),
         click.Option(
             ["--sites"], type=click.IntRange(min=1), default=3, show_default=True, help="Sites."
         ),
     ]
-    if algorithm is not None and "interventions" in algorithm.reads:
+    if name != CHOSEN and "interventions" in algorithm_class(name).reads:
         deal_help = "Divide every regime of interventions over the sites, or deal out whole ones."
         parameters.append(
             click.Option(
@@ -88,7 +83,13 @@ def simulate_command(name: str) -> click.Command:
                 help=deal_help,
             )
         )
-    return _command(name, "simulate", parameters, f"{title} over the parts of one file.")
+    return _command(name, "simulate", parameters, f"{_title(name)} over the parts of one file.")
+
+
+def _title(name: str) -> str:
+    """The subject of a command's summary."""
+    chosen = "A graph, by the algorithm that suits,"
+    return chosen if name == CHOSEN else algorithm_class(name).title
 
 
 def simulate_group() -> AlgorithmGroup:

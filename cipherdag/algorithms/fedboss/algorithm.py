@@ -173,8 +173,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             facts: The names are for `knowledge`, the seed for restarts.
 
         Returns:
-            The outcome. Rounds: two for numbers; else two to four, and then about `max_rounds` at
-            most, as many as the search needs to learn of families it has not seen.
+            The outcome. Rounds: two for numbers, and one to three more with `compare_sites`; else
+            two to four, and then as many as the search needs, about `max_rounds` at most.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, the score

@@ -21,6 +21,7 @@ from cipherdag.sites.compute.counting.counter import DiscreteColumns
 from cipherdag.sites.compute.device import DEFAULT_MEMORY
 from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.pooled.described import missing_in
 
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
@@ -132,9 +133,10 @@ class SetLikelihoods:
 
     def _of_sets(self, rows: IndexArray, discount: int) -> FloatVector:
         discrete = self._categories[rows] > 0
+        tables = discrete.sum(axis=1)
         total = np.zeros(len(rows))
-        for count in np.unique(discrete.sum(axis=1)).tolist():
-            of_count = np.flatnonzero(discrete.sum(axis=1) == count)
+        for count in np.unique(tables).tolist():
+            of_count = np.flatnonzero(tables == count)
             block, tabled = rows[of_count], discrete[of_count]
             if count:
                 total[of_count] += self._of_tables(block[tabled].reshape(-1, count), discount)
@@ -227,12 +229,9 @@ def _complete(
     codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None, discrete: BoolVector
 ) -> BoolVector:
     """Which rows miss no value of any column, shape (n,)."""
-    parts = []
-    if codes is not None:
-        parts.append((codes[:, discrete] >= 0).all(axis=1))
-    if values is not None:
-        parts.append(~np.isnan(values[:, ~discrete]).any(axis=1))
-    return np.logical_and.reduce(parts)
+    return ~np.logical_or.reduce(
+        [missing_in(codes, values, v, is_code) for v, is_code in enumerate(discrete.tolist())]
+    )
 
 
 def _indicators(codes: NDArray[np.integer]) -> NDArray[np.float64]:
