@@ -8,12 +8,14 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from cipherdag.algorithms.parameters import check_parameters, require
+from cipherdag.algorithms.parameters import check_parameters, parameters_of, require
+from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
+from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.edge_evidence import EffectSize
@@ -82,6 +84,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
         takes_overlap: Whether sites may lack variables with some of its parameters.
+        published: By ``paper`` and ``code`` what makes it that of its paper, or of its authors'
+            program; see `as_published`.
     """
 
     __slots__ = ()
@@ -92,6 +96,31 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     retired: ClassVar[dict[str, object]] = {}
     concludes: ClassVar[type[Finding]] = LearntGraph
     takes_overlap: ClassVar[bool] = False
+    published: ClassVar[Mapping[str, Published]] = {}
+
+    @classmethod
+    def as_published(cls, source: str = "paper", **varied: Any) -> Self:
+        """The algorithm with the parameters of its paper, or of its authors' program (``code``).
+
+        Sites have to restrict nothing for the results of the publication
+        (`cipherdag.Policy.as_published`); other policies perturb tests or refuse sums.
+
+        Args:
+            source: ``paper``, or ``code`` where a program was published.
+            varied: Parameters that the source varies or leaves open.
+
+        Raises:
+            ParameterError: There is no such source, a value contradicts it, or one is missing.
+        """
+        published = cls.published.get(source)
+        if published is None:
+            sources = ", ".join(cls.published) or "nothing"
+            raise ParameterError(
+                f"{cls.title} follows {sources} as published, not '{source}'",
+                remedy="Run it without --as-published, in Python without as_published().",
+            )
+        title = f"{cls.title} as published in its {source}"
+        return cls(**published.values(title, parameters_of(cls), varied))
 
     def __post_init__(self) -> None:
         check_parameters(self)

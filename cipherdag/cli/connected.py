@@ -24,7 +24,7 @@ from cipherdag.cli.options import (
     say,
     show,
 )
-from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
+from cipherdag.cli.parameters import AlgorithmCommand, AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import ParameterError
 from cipherdag.pages.whole_file import write_whole
 
@@ -79,7 +79,7 @@ def connected_command(name: str) -> click.Command:
     summary = (
         f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
     )
-    return click.Command(
+    return AlgorithmCommand(
         name,
         params=[
             _in_coordinator(),
@@ -101,7 +101,7 @@ def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
     summary = f"Print what {algorithm_class(name).title} would ask of the sites; nothing is sent."
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
-    return click.Command(
+    return AlgorithmCommand(
         name,
         params=[
             _in_coordinator(), *asking_options(), PROTECTION, *parameter_options(name), SEED, out

@@ -23,8 +23,15 @@ from cipherdag.cli.options import (
     show,
     site_names,
 )
-from cipherdag.cli.parameters import CHOSEN, AlgorithmGroup, parameter_options, taken
-from cipherdag.errors import OutputError
+from cipherdag.cli.parameters import (
+    CHOSEN,
+    AlgorithmCommand,
+    AlgorithmGroup,
+    parameter_options,
+    said,
+    taken,
+)
+from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
 
 if TYPE_CHECKING:
@@ -146,7 +153,7 @@ def _command(
             force=options["force"],
         )
 
-    return click.Command(
+    return AlgorithmCommand(
         name,
         params=[*parameters, *run_options()],
         callback=invoked,
@@ -161,6 +168,10 @@ def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str,
     more = {key: options.get(key) for key in ("sites", "deal", "min_cell_size")}
     more["overlapping"] = options.get("overlapping") or None
     truth = options.get("truth")
+    parameters = {} if name == CHOSEN else taken(name, options)
+    if source := options.get("as_published"):
+        more["as_published"] = source
+        _say_what_is_not_protected(name, source)
     return {
         "command": command,
         "files": [str(file.resolve()) for file in files],
@@ -168,8 +179,23 @@ def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str,
         "algorithm": name,
         **{key: options[key] for key in ("protection", "seed", "device")},
         "truth": str(truth.resolve()) if truth else "",
-        "parameters": {} if name == CHOSEN else taken(name, options),
+        "parameters": parameters,
     }
+
+
+def _say_what_is_not_protected(name: str, source: str) -> None:
+    """Say in one line what a run as published gives away, on standard error."""
+    if said("min_cell_size"):
+        raise ParameterError(
+            "--min-cell-size contradicts --as-published: no count is small there",
+            remedy="Leave out --min-cell-size, or --as-published.",
+        )
+    opened = algorithm_class(name).published[source].opened
+    click.echo(
+        f"As published ({source}): small counts are not protected, nor what one site alone can "
+        f"test; everybody in the run learns {opened}.",
+        err=True,
+    )
 
 
 def execute(
@@ -297,6 +323,8 @@ def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:
         allow_unprotected=not PROTECTIONS[protection].protects,
         min_cell_size=source.get("min_cell_size", Policy().min_cell_size),
     )
+    if source.get("as_published"):
+        policy = Policy.as_published()
     shared = {"protection": protection, "device": source["device"], "policy": policy, **reading}
     files = [Path(file) for file in source["files"]]
     if source["command"] == "run":

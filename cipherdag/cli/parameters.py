@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.options import FILE
@@ -17,8 +19,21 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
 
 
+AS_PUBLISHED = "--as-published"
+SOURCES = ("paper", "code")
 CHOSEN = "chosen"
 """In place of an algorithm's name: it is chosen once the data are read."""
+
+
+class AlgorithmCommand(click.Command):
+    """An algorithm's command; ``--as-published`` may stand without saying of what source."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with the paper as the source where none is said."""
+        for n, (option, value) in enumerate(itertools.pairwise([*args, "-"])):
+            if option == AS_PUBLISHED and value not in SOURCES:
+                args = [*args[:n], f"{AS_PUBLISHED}={SOURCES[0]}", *args[n + 1 :]]
+        return super().parse_args(ctx, args)
 
 
 class AlgorithmGroup(click.Group):
@@ -67,14 +82,43 @@ def parameter_options(name: str) -> list[click.Option]:
     """One option for every parameter of an algorithm."""
     from cipherdag.algorithms.parameters import parameters_of
 
-    return [_option(parameter) for parameter in parameters_of(algorithm_class(name)).values()]
+    options = [_option(parameter) for parameter in parameters_of(algorithm_class(name)).values()]
+    sources = [*algorithm_class(name).published]
+    return [*options, *([_as_published(sources)] if sources else [])]
 
 
 def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """An algorithm's parameters among the values of options, as TOML can have them."""
+    """An algorithm's parameters among the values of options, as TOML can have them.
+
+    Raises:
+        ParameterError: One that is said contradicts ``--as-published``.
+    """
     from cipherdag.algorithms.parameters import parameters_of
 
-    return {key: options[key] for key in parameters_of(algorithm_class(name))}
+    parameters = parameters_of(algorithm_class(name))
+    source = options.get("as_published")
+    if source is None:
+        return {key: options[key] for key in parameters}
+    given = {key: parameters[key].read(options[key]) for key in parameters if said(key)}
+    made = algorithm_class(name).as_published(source, **given)
+    return {key: parameter.written(getattr(made, key)) for key, parameter in parameters.items()}
+
+
+def said(option: str) -> bool:
+    """Whether an option of the command that runs was said, and is no default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source not in (None, ParameterSource.DEFAULT)
+
+
+def _as_published(sources: Sequence[str]) -> click.Option:
+    """The option for the parameters of an algorithm's paper, or of its program."""
+    program = " or (code) the authors' program" if "code" in sources else ""
+    return click.Option(
+        [AS_PUBLISHED],
+        type=click.Choice(sources),
+        help=f"Take every parameter from the paper{program}, and in a run over files or parts of "
+        "one no disclosure control.",
+    )
 
 
 def _option(parameter: Parameter) -> click.Option:

@@ -8,7 +8,7 @@ a site knows what it intervened on. The sites' half is ``sites.beliefs``.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -18,6 +18,7 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.fedcd.cycles import in_likeliest_order, without_cycles
 from cipherdag.algorithms.fedcd.report import FedCDOutcome, concluded, reported
 from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
@@ -51,6 +52,12 @@ AGGREGATIONS = {
     "naive": "The rows of all sites together.",
 }
 """What the weights of an aggregation open."""
+TRAINING = frozenset(Training.__struct_fields__)
+VARIED = TRAINING | {"aggregation", "rounds", "max_rows"}
+OPENED = "the aggregated belief in every edge, how many sites believe in it, and sums of weights"
+PROPORTIONAL = frozenset({"full_mass"})
+NEVER = -1.0
+"""As `consensus`: all rounds are run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +92,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             paper's words).
         sharpness: Temperature of the proximity weights: beta of Eq. 7, which the paper finds by
             grid search; 2 is that of its example.
-        full_mass: Rows of an intervention on one variable from which on its mass is 1.
+        full_mass: Rows of an intervention on one variable from which on its mass is 1; mass is
+            proportional to rows, as published, where no intervention has more.
         reach: Which pairs an intervention makes reliable: downstream ``edges`` (the paper, which
             leaves other pairs open), all pairs whose ``tails`` its mass reaches, or also the pairs
             whose heads were intervened on (``ends``): these sites see that the tail stays put.
@@ -93,7 +101,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             the program's in its unbalanced runs, leaves distance out.
         least_weight: Weight of a pair with no intervention upstream, with ``code`` only.
         consensus: Average edge entropy, in bits, at which the run stops: once it is that low and
-            the aggregated graph did not change.
+            the aggregated graph did not change; below 0 all rounds are run.
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
@@ -109,6 +117,19 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     name: ClassVar[str] = "fedcd"
     title: ClassVar[str] = "Fed-CD"
     reads: ClassVar[frozenset[Reading]] = frozenset({"interventions", "relations"})
+    published: ClassVar[Mapping[str, Published]] = {
+        "paper": Published(
+            {"start": "sampled", "reach": "edges", "consensus": NEVER},
+            VARIED | PROPORTIONAL | {"method", "prior_weight", "sharpness"},
+            OPENED,
+            needed=PROPORTIONAL,
+        ),
+        "code": Published(
+            {"reference": "code", "batch": 64, "consensus": NEVER},
+            VARIED | {"decay", "least_weight"},
+            OPENED,
+        ),
+    }
 
     aggregation: Literal["proximity", "naive"] = "proximity"
     reference: Literal["paper", "code"] = "paper"
@@ -129,7 +150,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     reach: Literal["ends", "tails", "edges"] = "ends"
     decay: float = within(0.5, 0.0, 1.0, above=True)
     least_weight: float = within(1e-5, LEAST_WEIGHT, 1.0)
-    consensus: float = within(0.0, 0.0)
+    consensus: float = within(0.0, NEVER)
     max_rows: int = row_bound()
 
     def check(self) -> None:

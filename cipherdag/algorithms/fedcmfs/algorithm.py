@@ -32,6 +32,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.fedcmfs.report import RANKED, least_p, measure
 from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures
@@ -42,6 +43,10 @@ from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Question
 
 MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+EXACT = {"reveal": "sums", "retrieval": "paper"}
+VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
+"""Our text of it states no level, test or limit; the authors' HITON-PC ends with sets of 3."""
+OPENED = "the p-value and strength of every triplet, weighted by rows"
 TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
 
 Searching = Generator[Question, FloatVector, Neighbourhood]
@@ -128,6 +133,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     title: ClassVar[str] = "FedCMFS"
     reads: ClassVar[frozenset[Reading]] = frozenset({"labels", "relations"})
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
+    published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}
 
     bits_by_default: ClassVar[tuple[str, ...]] = get_args(Compared)
 

@@ -8,7 +8,7 @@ of the unshielded pairs. Then colliders and Meek's rules direct. The sites' half
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal
@@ -41,12 +41,14 @@ from cipherdag.algorithms.fedpc.voting import (
     voted_skeleton,
 )
 from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Conflicts, triples_over
+from cipherdag.questions.ci_tests import MOST_KERNEL_ROWS
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import MAX_GRID_BITS, SeparatorSearch
@@ -55,6 +57,14 @@ Asking = Generator[Question, FloatVector, FedPCOutcome]
 
 VOTE_SHARE = 0.3
 """The paper's."""
+EXACT = {
+    "evidence": "vote",
+    "reveal": "sums",
+    "grid_bits": MAX_GRID_BITS,
+    "kernel_rows": MOST_KERNEL_ROWS,
+}
+VARIED = frozenset({"vote_share", "test", "max_rows"})
+OPENED = "votes on every edge and the largest p-value of every separating set"
 VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
     "keep it."
@@ -88,15 +98,15 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             other evidence than ``vote``: the highest p of the round that separated the pair, for
             which nothing more is asked.
         reference: Whether to follow the paper or its original program where they differ; either
-            implies votes, and ``auto`` is the paper with any evidence. ``paper``:
+            implies votes, of which a site that cannot test an edge keeps it. ``auto``: the paper
+            with any evidence, but such a site abstains. ``paper``:
             order-independent layers, strictly more than ``vote_share`` of the sites, candidates
             from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
             least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
-            means a collider, a site that cannot test keeps the edge, and the DAG is made by its own
-            rule, which may leave cycles (`fedpc.reference`).
-        vote_share: Share of sites that keeps an edge, of those that can test it; a site whose
-            tests of an edge are all impossible abstains, and an edge that too few sites can test
-            stays.
+            means a collider, and the DAG is made by its own rule, which may leave cycles
+            (`fedpc.reference`). `as_published` has all other parameters of either, too.
+        vote_share: Share of sites that keeps an edge, of those that can test it; with ``auto`` an
+            edge that too few sites can test stays.
         test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
             columns, as does ``regression-interactions`` (see `interactions`); ``kci`` is the kernel
             test of continuous columns, for dependences of any form (the paper's FedPC-KBT), with
@@ -127,6 +137,10 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     name: ClassVar[str] = "fedpc"
     title: ClassVar[str] = "FedPC"
     other_evidence: ClassVar[tuple[str, ...]] = ("vote",)
+    published: ClassVar[Mapping[str, Published]] = {
+        "paper": Published({"reference": "paper", "max_cond_size": None} | EXACT, VARIED, OPENED),
+        "code": Published({"reference": "code"} | EXACT, VARIED, OPENED),
+    }
 
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
@@ -216,8 +230,8 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     def learn(self, facts: Facts, constraints: Constraints, *, resampled: bool = False) -> Asking:
         """The run on the sites' rows, as they are or resampled.
 
-        Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits + log2 of the
-        number of candidates) / 4, else one per 250,000 candidates. With other evidence than
+        Rounds: two per layer (with a reference one), then with ``max`` about (grid_bits + log2 of
+        the number of candidates) / 4, else one per 250,000 candidates. With other evidence than
         ``vote``: those of its kind, of `stable_skeleton` and `strongest_separators`.
         """
         if self.decided_by == "vote":

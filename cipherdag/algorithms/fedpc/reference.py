@@ -1,4 +1,4 @@
-"""Where the paper and its original program differ: all that `FedPC.reference` changes.
+"""Where the votes of this package, the paper and its program differ: `FedPC.reference`.
 
 Leaks:
     As `FedPC` says; of the program that there are no counts of sites that could test an edge.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -23,7 +23,7 @@ SUPPORTS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One of the two.
+    """One of the three.
 
     Attributes:
         least_votes: Least votes that keep an edge, of the share of those who vote, before the
@@ -53,7 +53,7 @@ class Reference:
     undirected: str
 
 
-PAPER = Reference(
+VOTES = Reference(
     least_votes=lambda share: math.floor(share) + 1,
     order="stable",
     abstain=True,
@@ -65,6 +65,7 @@ PAPER = Reference(
     supports=SUPPORTS,
     undirected=CLASS,
 )
+PAPER = replace(VOTES, abstain=False)
 PROGRAM = Reference(
     least_votes=lambda share: math.floor(share + Fraction(1, 2)),
     order="sequential",
@@ -80,4 +81,4 @@ PROGRAM = Reference(
     },
     undirected="The program that is followed gives it no direction.",
 )
-REFERENCES = {"auto": PAPER, "paper": PAPER, "code": PROGRAM}
+REFERENCES = {"auto": VOTES, "paper": PAPER, "code": PROGRAM}

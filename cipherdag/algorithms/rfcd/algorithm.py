@@ -7,13 +7,14 @@ coordinator learns the largest one only. The sites' half is ``sites.regrets``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import require, within
+from cipherdag.algorithms.published import Published
 from cipherdag.algorithms.rfcd.objectives import (
     BEYOND,
     Objective,
@@ -44,7 +45,9 @@ OBJECTIVES = {
     "moved by up to a few nats where the site restricts small counts.",
 }
 """What an objective opens."""
-
+EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
+VARIED = frozenset({"score", "beam"})
+OPENED = "the largest regret over the sites of every graph that is kept"
 
 Searching = Generator[Question, FloatVector, RFcdOutcome]
 
@@ -87,6 +90,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     title: ClassVar[str] = "RFcd"
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     retired: ClassVar[dict[str, object]] = {"noise": 0.0}
+    published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}
 
     score: Literal["bic", "mdl"] = "bic"
     learner: Literal["ges", "hill-climbing", "exact"] = "ges"

@@ -131,7 +131,23 @@ class Policy:
     def __post_init__(self) -> None:
         for item in fields(self):
             if type(item.default) is int:
-                _whole_number(item.name, getattr(self, item.name))
+                alone = self.allow_unprotected and item.name == "min_sites"
+                _whole_number(item.name, getattr(self, item.name), alone=alone)
+
+    @classmethod
+    def as_published(cls) -> Policy:
+        """A policy without disclosure control, as in the papers: for data that are no secret.
+
+        No count is small, tests of one site alone are opened, and answers may leave in the clear.
+        """
+        return cls(
+            questions=QUESTION_KINDS,
+            allow_unprotected=True,
+            min_sites=1,
+            tolerated_colluders=0,
+            reveal="sums",
+            min_cell_size=0,
+        )
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -321,8 +337,8 @@ def _invalid(reason: str) -> SiteNotReadyError:
     )
 
 
-def _whole_number(key: str, value: Any) -> int:
-    smallest = _SMALLEST.get(key, 0)
+def _whole_number(key: str, value: Any, *, alone: bool = False) -> int:
+    smallest = 1 if alone else _SMALLEST.get(key, 0)
     if type(value) is not int or not smallest <= value <= _LARGEST:
         raise _invalid(f"{key} is not a whole number from {smallest}")
     return value
