@@ -36,7 +36,7 @@ from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CPDAG, CausalGraph, class_of_dags, kind_named
 from cipherdag.graphs.identification.maximal import is_completed
-from cipherdag.graphs.metrics import GraphMetrics, compare
+from cipherdag.graphs.metrics import GraphMetrics, compare, require_graph
 from cipherdag.graphs.pag import PartialMixedGraph
 
 if TYPE_CHECKING:
@@ -145,13 +145,16 @@ class LearntGraph(GraphFinding):
 
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
+        require_graph(truth)
         return compare(self.dag, truth)
 
     def metrics_cpdag(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the CPDAG with the CPDAG of a true DAG."""
+        require_graph(truth)
         return compare(_as_cpdag(self.graph), truth.to_cpdag())
 
     def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics:
+        require_graph(other)
         if not isinstance(other, CausalGraph):
             raise GraphError(
                 "the other graph is a PAG, and marks of the two say different things",

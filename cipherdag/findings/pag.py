@@ -29,7 +29,7 @@ from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.metrics import PAGMetrics, compare_pags
+from cipherdag.graphs.metrics import PAGMetrics, compare_pags, require_graph
 from cipherdag.graphs.pag import PAG, PartialMixedGraph
 
 NO_EDGE = Column("no_edge", float, "The share of replicates that do not join the two.")
@@ -95,9 +95,11 @@ class LearntPAG(GraphFinding):
         """
         if isinstance(truth, CausalGraph):
             truth = PAG.from_dag(truth, set(truth.nodes) - set(self.graph.nodes))
+        require_graph(truth)
         return compare_pags(self.graph, truth)
 
     def distance_to(self, other: CausalGraph | PartialMixedGraph) -> PAGMetrics:
+        require_graph(other)
         if not isinstance(other, PartialMixedGraph):
             raise GraphError(
                 "the other graph is no PAG, and marks of the two say different things",

@@ -150,6 +150,20 @@ def compare_pags(learned: PartialMixedGraph, truth: PartialMixedGraph) -> PAGMet
     )
 
 
+def require_graph(other: object) -> None:
+    """Refuse what is no graph, such as a list of edges, in a comparison of graphs.
+
+    Raises:
+        GraphError: It is none.
+    """
+    if not isinstance(other, MixedGraph):
+        raise GraphError(
+            f"a graph is compared with a graph, not with an object of type {type(other).__name__}",
+            remedy="Make one of a list of edges: CausalGraph.from_edges(finding.graph.nodes, "
+            "directed=edges), or of a CSV of edges: finding.read_graph(Path(file)).",
+        )
+
+
 def _aligned(learned: MixedGraph, truth: MixedGraph) -> Endpoints:
     """The endpoints of the true graph in the order of the learnt one's names."""
     if set(learned.nodes) != set(truth.nodes):

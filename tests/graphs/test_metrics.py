@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from oracle import random_dag
 
 from cipherdag.errors import GraphError
+from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.pag import LearntPAG
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import GraphMetrics, compare
+from cipherdag.graphs.pag import PAG
 
 TRUTH = CausalGraph.from_edges("ABCDE", [("A", "B"), ("B", "C"), ("C", "D"), ("D", "E")])
 
@@ -91,3 +94,14 @@ def test_metrics_equal_a_count_by_name(seed, as_cpdag, random):
         assert metrics.f1 == pytest.approx(harmonic)
     turned = compare(truth, learned)
     assert (turned.shd, turned.extra, turned.miss) == (metrics.shd, metrics.miss, metrics.extra)
+
+
+@pytest.mark.parametrize("other", [[("A", "B")], None, "edges.csv"])
+def test_what_is_no_graph_is_refused_with_the_way_to_make_one(other):
+    learnt = LearntGraph.of_dag("ABCDE", TRUTH.arcs)
+    pag = LearntPAG(graph=PAG.from_dag(TRUTH, set()))
+    compared = (learnt.metrics, learnt.metrics_cpdag, learnt.distance_to, pag.metrics)
+    for compare_with in (*compared, pag.distance_to):
+        with pytest.raises(GraphError, match=f"type {type(other).__name__}") as refused:
+            compare_with(other)
+        assert "CausalGraph.from_edges(finding.graph.nodes" in refused.value.remedy
