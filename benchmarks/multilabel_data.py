@@ -1,10 +1,18 @@
-"""The eight multi-label data sets: their split, their schema, and sites drawn as the paper says."""
+"""The eight multi-label data sets: their split, their schema, and sites drawn as the paper says.
+
+    python benchmarks/multilabel_data.py DATA_FOLDER
+
+writes their schemas to schemas/multilabel/, with which the command line reads the files, too:
+
+    cipherdag simulate fedcmfs flags.csv.gz --schema benchmarks/schemas/multilabel/flags.toml
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,9 +21,7 @@ from cipherdag import Schema
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+SCHEMAS = Path(__file__).parent / "schemas" / "multilabel"
 TRAIN = {
     "CHD_49": 499,
     "VirusGO": 124,
@@ -44,6 +50,19 @@ FLAGS_EDGES = {
     "sunstars": (0.0, 1.0),
 }
 """Cuts of the numbers of flags near their quartiles, so that G2 can treat all its columns."""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("folder", type=Path)
+    folder = options.parse_args().folder
+    SCHEMAS.mkdir(parents=True, exist_ok=True)
+    for name in TRAIN:
+        frame = pd.read_csv(folder / f"{name}.csv.gz")
+        meta = json.loads((folder / f"{name}.meta.json").read_text("utf-8"))
+        labels = list(frame.columns[-meta["n_labels"] :])
+        schema = schema_of(frame, labels, edges=FLAGS_EDGES if name == "flags" else {})
+        (SCHEMAS / f"{name}.toml").write_text(schema.dumps(), "utf-8")
 
 
 @dataclass(frozen=True)
@@ -83,11 +102,13 @@ class MultiLabelData:
 
 
 def load(folder: Path, name: str, *, coded: bool = False) -> MultiLabelData:
-    """Read ``<name>.csv.gz`` and ``<name>.meta.json``; ``coded`` shows codes to the classifier."""
+    """Read ``<name>.csv.gz`` and ``<name>.meta.json`` by its schema of `SCHEMAS`.
+
+    ``coded`` shows codes to the classifier.
+    """
     frame = pd.read_csv(folder / f"{name}.csv.gz")
     meta = json.loads((folder / f"{name}.meta.json").read_text("utf-8"))
-    labels = list(frame.columns[-meta["n_labels"] :])
-    schema = schema_of(frame, labels, edges=FLAGS_EDGES if name == "flags" else {})
+    schema = Schema.load(SCHEMAS / f"{name}.toml")
     marked = np.array([column.label for column in schema.variables])
     split = meta["split"]
     table = load_table(frame, schema)
@@ -144,3 +165,7 @@ def draw_sites(
     """
     sizes = np.linspace(*shares, n_sites) * len(train)
     return [np.sort(rng.choice(train, max(round(size), 2), replace=False)) for size in sizes]
+
+
+if __name__ == "__main__":
+    main()

@@ -323,9 +323,9 @@ def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:
         allow_unprotected=not PROTECTIONS[protection].protects,
         min_cell_size=source.get("min_cell_size", Policy().min_cell_size),
     )
-    if source.get("as_published"):
-        policy = Policy.as_published()
     shared = {"protection": protection, "device": source["device"], "policy": policy, **reading}
+    if source.get("as_published"):
+        shared |= {"policy": Policy.as_published(), "relations": False}
     files = [Path(file) for file in source["files"]]
     if source["command"] == "run":
         sources = dict(zip(site_names(files), files, strict=True))

@@ -66,6 +66,7 @@ class Federation(LocalSites):
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
+        relations: bool = True,
         overlapping: bool = False,
     ) -> Federation:
         """Sites in this process from their data; privacy code and messages are the real ones.
@@ -82,6 +83,7 @@ class Federation(LocalSites):
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
+            relations: Whether to look for columns that follow from others, besides the schema's.
             overlapping: Whether sites may have measured different variables. FedPC and FedFCI then
                 test what enough sites have; the log ``cipherdag.data`` says what cannot be used or
                 tested. Without it a column that some data lack is an error.
@@ -96,7 +98,9 @@ class Federation(LocalSites):
         n_sites = len(sources)
         colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
         fewest = min_group_size(n_sites, colluders, limits.min_sites) if overlapping else 0
-        tables = load_sites(sources, schema, labels, interventions, min_group_size=fewest)
+        tables = load_sites(
+            sources, schema, labels, interventions, relations=relations, min_group_size=fewest
+        )
         sites = tuple(Site(name, table, limits) for name, table in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 
@@ -114,6 +118,7 @@ class Federation(LocalSites):
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
+        relations: bool = True,
     ) -> Federation:
         """Sites that each hold a part of one table.
 
@@ -130,6 +135,7 @@ class Federation(LocalSites):
             protection: As for `simulate`.
             device: As for `simulate`.
             policy: As for `simulate`.
+            relations: As for `simulate`.
 
         Raises:
             ParameterError: The seed is no whole number from 0, the number of sites is none, or the
@@ -140,7 +146,9 @@ class Federation(LocalSites):
         if whole_number(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")
         n_sites = whole_number(n_sites, "a number of sites")
-        (table,) = load_sites({"": data}, schema, labels, interventions, constants=False).values()
+        (table,) = load_sites(
+            {"": data}, schema, labels, interventions, constants=False, relations=relations
+        ).values()
         rng = np.random.default_rng(seed)
         if deal == "uneven":
             rows = split_rows(table.rows, n_sites, rng=rng)

@@ -20,7 +20,7 @@ from cipherdag.errors import CohortError, ConstantColumnError, ParameterError, S
 from cipherdag.federation.site import Site
 from cipherdag.graphs.relations import LEFT_OUT
 from cipherdag.sites.answers.belief_answers import no_interventions
-from cipherdag.sites.drafts.inference import infer_columns
+from cipherdag.sites.drafts.inference import Draft, infer_columns
 from cipherdag.sites.drafts.overlap import (
     lacking_columns,
     overlap_remarks,
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     Data = pd.DataFrame | str | Path
 
 log = logging.getLogger("cipherdag.data")
+
+MOST_NAMED = 3
+"""Columns or sites that a line names of those that it concerns."""
 
 
 def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Data]:
@@ -72,6 +75,7 @@ def load_sites(
     interventions: str | None,
     *,
     constants: bool = True,
+    relations: bool = True,
     min_group_size: int = 0,
 ) -> dict[str, SiteTable]:
     """Every site's table by one schema, which is inferred if there is none.
@@ -86,6 +90,7 @@ def load_sites(
         labels: Labels in place of the schema's.
         interventions: Column that names what was intervened on, in place of the schema's.
         constants: Whether to look for constant columns; not where the tables are still divided.
+        relations: Whether to look for columns that follow from others.
         min_group_size: Where data may lack columns, how many sites have to lack the same ones; 0:
             none may.
 
@@ -97,7 +102,7 @@ def load_sites(
         log.warning("the index '%s' of a DataFrame is no column; reset_index() makes it one", name)
     drafted = schema is None
     if schema is None:
-        resolved = _drafted(data, interventions, overlapping=min_group_size > 0)
+        resolved = _drafted(data, interventions, labels, overlapping=min_group_size > 0)
     else:
         resolved = _given(schema)
     if min_group_size:
@@ -107,7 +112,7 @@ def load_sites(
     tables = _load(data, resolved)
     if drafted and constants:
         tables = without_constants(tables)
-    tables = with_relations(tables)
+    tables = with_relations(tables) if relations else tables
     odd = _odd(tables)
     for said in odd:
         log.warning("%s", said)
@@ -142,9 +147,16 @@ def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schem
     return declared
 
 
-def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping: bool) -> Schema:
+def _drafted(
+    data: Mapping[str, Data],
+    interventions: str | None,
+    labels: Sequence[str],
+    *,
+    overlapping: bool,
+) -> Schema:
     """A schema from all data together; any column may be constant at a site."""
     draft = infer_columns(data, overlapping=overlapping)
+    draft = _all_categories(draft) if labels else draft
     named, unclear = normalise_name(interventions or ""), []
     for column in draft.columns:
         if column.kind != "ignore" or column.name == named:
@@ -164,6 +176,27 @@ def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping
     if all(column.kind == "ignore" for column in draft.columns):
         raise ConstantColumnError("every column holds one value only, or none")
     return Schema(tuple(replace(column, allow_constant=True) for column in draft.columns))
+
+
+def _all_categories(draft: Draft) -> Draft:
+    """The draft of a study with labels: all columns are categories where none has many numbers.
+
+    One test then treats them all, as in the paper of FedCMFS; which columns it concerns is said.
+    """
+    numbers = [column.name for column in draft.columns if column.kind == "continuous"]
+    if not numbers or not draft.few.keys() >= {*numbers}:
+        return draft
+    log.warning(
+        "%s: at most 12 different numbers, which are taken as categories like all other columns",
+        named_together("column", numbers),
+    )
+    columns = (
+        replace(column, kind="discrete", categories=draft.few[column.name])
+        if column.name in draft.few
+        else column
+        for column in draft.columns
+    )
+    return replace(draft, columns=tuple(columns))
 
 
 def with_relations(tables: Mapping[str, SiteTable]) -> dict[str, SiteTable]:
@@ -230,14 +263,22 @@ def without_constants(
 
 
 def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
-    """The suspicions about all tables, with the values concerned, which stay in this process."""
-    said = []
+    """The suspicions about all tables, with the values concerned, which stay in this process.
+
+    One line has all columns and sites of which the same is to be said.
+    """
+    where: dict[tuple[str, bool], list[tuple[str, str]]] = {}
     for site, table in tables.items():
-        where = f"site '{site}', " if site else ""
-        for column, suspicion in table_suspicions(table):
-            said.append(
-                f"{where}column '{column}': {suspicion}" if column else f"{where}{suspicion}"
-            )
+        for column, each in table_suspicions(table):
+            where.setdefault((str(each), bool(column)), []).append((site, column))
+    said = []
+    for (text, _), concerned in where.items():
+        sites, columns = (
+            list(dict.fromkeys(filter(None, names))) for names in zip(*concerned, strict=True)
+        )
+        of_sites = f"{named_together('site', sites)}, " if sites else ""
+        of_columns = f"{named_together('column', columns)}: " if columns else ""
+        said.append(f"{of_sites}{of_columns}{text}")
     first = next(iter(tables.values()))
     for position, variable in enumerate(first.schema.variables):
         if variable.kind != "continuous":
@@ -251,6 +292,15 @@ def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
             f"column '{variable.name}': {suspicion}" for suspicion in suspicious_sites(numbers)
         ]
     return said
+
+
+def named_together(kind: str, names: Sequence[str]) -> str:
+    """Names of one kind, of many the first three: "columns 'a', 'b', 'c' and 5 more"."""
+    shown = [repr(name) for name in names[:MOST_NAMED]]
+    if len(names) > MOST_NAMED:
+        shown.append(f"{len(names) - MOST_NAMED} more")
+    listed = " and ".join([", ".join(shown[:-1]), shown[-1]]) if shown[1:] else shown[0]
+    return f"{kind}{'s' if len(names) > 1 else ''} {listed}"
 
 
 def check_required_columns(algorithm: Algorithm[Any, Any], sites: Sequence[Site]) -> None:

@@ -32,6 +32,7 @@ class CITestKind:
         computed: For the columns that it takes the name of the test that is computed on them.
         two_categories: Whether each of its discrete columns may have two categories only, which
             become 0 and 1.
+        scored: Whether more categories, where all are numbers, count as these numbers.
         adds_up: Whether the sum of its statistics over sites is a statistic again.
         offered: Algorithms whose parameter ``test`` offers it.
     """
@@ -39,6 +40,7 @@ class CITestKind:
     name: str
     computed: Mapping[ColumnTypes, str]
     two_categories: bool = False
+    scored: bool = False
     adds_up: bool = True
     offered: tuple[str, ...] = ()
 
@@ -53,11 +55,14 @@ _KINDS = (
     CITestKind(
         "exact-mean-by-type",
         {"discrete": "exact-mean", "continuous": "fisherz", "mixed": "fisherz"},
+        scored=True,
     ),
     CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALL),
     # between the numbers of a table, whatever its other columns are
     CITestKind("numbers", {"continuous": "fisherz", "mixed": "fisherz"}),
-    CITestKind("by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}),
+    CITestKind(
+        "by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}, scored=True
+    ),
     CITestKind(
         "likelihood-ratio",
         dict.fromkeys(_ANY, "likelihood-ratio"),
@@ -118,15 +123,16 @@ def offered_tests(algorithm: str) -> tuple[str, ...]:
     return tuple(kind.name for kind in CI_TESTS.values() if algorithm in kind.offered)
 
 
-def fitting_tests(columns: ColumnTypes, *, two_categories: bool = True) -> str:
+def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: bool = True) -> str:
     """Say which options to run with, by algorithm, where a test does not take the columns.
 
     Args:
         columns: What the site's columns are.
+        refused: The test, of whose algorithms options are said.
         two_categories: Whether no discrete one has more.
     """
     parts = []
-    for algorithm in _ALL:
+    for algorithm in ("fedcmfs",) if refused.scored else refused.offered or _ALL:
         names = [
             name
             for name in offered_tests(algorithm)

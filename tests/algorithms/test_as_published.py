@@ -256,3 +256,41 @@ def test_a_contradicting_option_is_refused(command, file, name, said, cause):
     assert code == 2
     assert cause in printed
     assert "or --as-published" in printed
+
+
+def mixed_file(folder, categories):
+    """A label, a feature that hides behind it, three categories, and numbers."""
+    rng = np.random.default_rng(5)
+    grade, age = rng.integers(0, 3, 500), rng.normal(60, 9, 500).round(1)
+    ill = (grade + 0.08 * (age - 60) + rng.logistic(size=500) > 1).astype(int)
+    told = pd.DataFrame({"age": age, "grade": np.array(categories)[grade], "ill": ill})
+    path = folder / "mixed.csv"
+    told.assign(other=rng.normal(size=500).round(2)).to_csv(path, index=False)
+    return path
+
+
+def test_three_categories_and_numbers_run_from_the_file_alone(command, tmp_path):
+    file, out = mixed_file(tmp_path, [1, 2, 5]), tmp_path / "out"
+    given = ("--as-published", "--labels", "ill", "--out", out)
+    assert command("simulate", "fedcmfs", file, *given)[0] == 0
+    whole = Federation.split(
+        file, 3, labels=["ill"], policy=Policy.as_published(), relations=False, device="cpu"
+    )
+    names = whole.sites[0].table.names
+    test = remembered(original.fisher_z_test)
+    sites = [site.table.scored_numbers() for site in whole.sites]
+    found = Run.load(out, SelectedFeatures).finding.features["ill"]
+    how = {"alpha": 0.05, "k1": 10.0, "k2": 10.0}
+    expected = plain_papers.fedcmfs(sites, test, (names.index("ill"),), **how, largest=3)
+    assert [own.feature for own in found] == [names[v] for v in expected[names.index("ill")]]
+    assert {own.feature for own in found} == {"age", "grade"}
+
+
+def test_words_beside_numbers_are_refused_with_ways_that_work(command, tmp_path):
+    file = mixed_file(tmp_path, ["low", "middle", "high"])
+    code, _, said = command("simulate", "fedcmfs", file, "--labels", "ill")
+    assert code == 6
+    assert "Run with --evidence stratified (fedcmfs), or cut continuous columns" in said
+    assert "fedpc" not in said
+    given = ("--labels", "ill", "--evidence", "stratified")
+    assert command("simulate", "fedcmfs", file, *given)[0] == 0

@@ -13,6 +13,7 @@ from markdown_table import table
 RESULTS = Path(measuring.__file__).parent / "results"
 WRITERS = {
     "arrows": "arrows",
+    "as_published": "as_published",
     "bits": "bits",
     "boss_tables": "boss_tables",
     "calibration": "calibration_tables",

@@ -116,6 +116,30 @@ def test_three_categories_are_refused_where_two_are_all_it_takes(name):
     assert refused.value.column == "a"
 
 
+SCORED = [name for name, own in CI_TESTS.items() if own.scored]
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_three_categories_count_as_the_numbers_that_they_are(name):
+    table = frame("mixed")
+    table["a"] = np.array([10, -3, 4])[np.arange(len(table)) % 3]
+    by_scores = made(name, table)
+    table["a"] = table["a"] + np.random.default_rng(0).normal(0, 1e-9, len(table))
+    by_numbers = made(name, table)
+    x, y, given = np.array([0]), np.array([1]), np.zeros((1, 0), dtype=np.int64)
+    found, expected = by_scores.evaluate(x, y, given), by_numbers.evaluate(x, y, given)
+    assert found.p_value == pytest.approx(expected.p_value, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_three_categories_in_words_are_refused_beside_numbers(name):
+    table = frame("mixed")
+    table["a"] = np.array(["low", "middle", "high"])[np.arange(len(table)) % 3]
+    with pytest.raises(MixedTypesError, match="two categories") as refused:
+        made(name, table)
+    assert refused.value.remedy.startswith("Run with --evidence stratified (fedcmfs), or cut")
+
+
 @pytest.mark.parametrize("name", CI_TESTS)
 def test_a_question_may_name_it_and_no_other(name):
     spec = CITestSpec(alpha=0.05, name=name)

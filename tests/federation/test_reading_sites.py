@@ -71,7 +71,7 @@ def test_a_column_that_is_constant_at_one_site_is_kept_with_a_warning(caplog):
 def test_a_word_for_missing_values_is_told_as_codes_are_and_stays_a_category(caplog):
     data = thirds(WHOLE.assign(income=["low"] * 700 + ["high"] * 700 + ["NA"] * 100))
     federation = Federation.simulate(data, device="cpu")
-    assert "site 'b', column 'income': 'NA' is a category here" in caplog.text
+    assert "sites 'a', 'b' and 'c', column 'income': 'NA' is a category here" in caplog.text
     assert 'missing = ["NA"]' in caplog.text
     (income,) = (c for c in federation.sites[0].table.schema.columns if c.name == "income")
     assert income.categories == ("NA", "high", "low")
@@ -213,3 +213,52 @@ def test_one_source_is_no_list_of_sources(one):
 def test_sites_of_a_list_are_numbered():
     federation = Federation.simulate([*thirds().values()], device="cpu")
     assert [site.name for site in federation.sites] == ["site-1", "site-2", "site-3"]
+
+
+def labelled(many=()):
+    """A label, features of three values and one of four numbers, and some of many numbers."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"ill": rng.integers(0, 2, 240)})
+    frame["grade"] = rng.integers(-1, 2, 240)
+    frame["dose"] = rng.choice([-0.5, 0, 0.5, 1.5], 240)
+    for name in many:
+        frame[name] = rng.normal(size=240).round(3)
+    return thirds(frame)
+
+
+def test_few_numbers_are_categories_beside_labels_and_categories(caplog):
+    table = Federation.simulate(labelled(), labels=["ill"], device="cpu").sites[0].table
+    assert table.kind == "discrete"
+    (dose,) = [own for own in table.schema.variables if own.name == "dose"]
+    assert dose.categories == ("-0.5", "0", "0.5", "1.5")
+    assert "column 'dose': at most 12 different numbers, which are taken as" in caplog.text
+
+
+@pytest.mark.parametrize("said", [{"labels": ["ill"]}, {}])
+def test_few_numbers_stay_numbers_beside_many_or_without_labels(said, caplog):
+    data = labelled(("age",)) if said else labelled()
+    table = Federation.simulate(data, **said, device="cpu").sites[0].table
+    assert table.kind == "mixed"
+    assert "taken as categories" not in caplog.text
+
+
+def test_what_is_odd_of_many_columns_and_sites_is_said_once(caplog):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {f"c{k:02d}": rng.permutation([-1] * 40 + [0] * 100 + [1] * 100) for k in range(48)}
+    )
+    Federation.simulate(thirds(frame), device="cpu")
+    (line,) = [own.message for own in caplog.records if "lies apart" in own.message]
+    assert line.startswith(
+        "sites 'a', 'b' and 'c', columns 'c00', 'c01', 'c02' and 45 more: -1 lies apart"
+    )
+
+
+def test_relations_are_looked_for_unless_it_is_said_not_to(caplog):
+    frame = WHOLE.assign(copy=WHOLE["Smoking"])
+    with_them = Federation.simulate(thirds(frame), device="cpu")
+    assert with_them.sites[0].table.schema.relations
+    caplog.clear()
+    without = Federation.simulate(thirds(frame), relations=False, device="cpu")
+    assert not without.sites[0].table.schema.relations
+    assert "copy" not in caplog.text

@@ -50,7 +50,8 @@ def test_labels_of_two_values_and_continuous_features_go_together(test):
     result = Federation.split(table, 3, labels=("one",), device="cpu").run(algorithm)
     assert {"a", "effect"} <= set(names(result, "one"))
     assert "zodiac" not in names(result, "one")
-    frame = table.drop(columns="effect").assign(colour=np.arange(len(table)) % 3)
+    words = np.array(["red", "green", "blue"])[np.arange(len(table)) % 3]
+    frame = table.drop(columns="effect").assign(colour=words)
     with pytest.raises(MixedTypesError):
         Federation.split(frame, 3, labels=("one",), device="cpu").run(algorithm)
 

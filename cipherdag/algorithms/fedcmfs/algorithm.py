@@ -107,7 +107,8 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             depend on a label, rounded up; 0 skips FedCFR.
         k2: Percent of a label's features that FedCFC checks, the weakest, rounded up; 0 skips it.
         test: CI test by name: ``auto``: G2 for discrete columns, Fisher-z for continuous ones and
-            for both together (where a label is 0 or 1: the point-biserial correlation);
+            for both together (where a label is 0 or 1: the point-biserial correlation; three or
+            more categories count as the numbers that they are, and have to be);
             ``likelihood-ratio``: nested regressions, logistic where the tested column has two
             categories.
         retrieval: Which features FedCFR brings back: ``paper``: X to label C if a set S that holds

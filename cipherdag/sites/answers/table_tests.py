@@ -43,20 +43,22 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
     """
 
     def make(spec: CITestSpec) -> CITest:
-        computed = CI_TESTS[spec.name].computed.get(table.kind)
-        many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+        kind = CI_TESTS[spec.name]
+        computed = kind.computed.get(table.kind)
+        several = [column for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+        many = [column.name for column in several if not (kind.scored and column.scores)]
         asked = _asked(spec.name)
         if computed is None:
             raise MixedTypesError(
                 f"the test '{asked}' cannot treat {table.kind} columns",
                 column=odd_column(table),
-                remedy=fitting_tests(table.kind, two_categories=not many),
+                remedy=fitting_tests(table.kind, kind, two_categories=not many),
             )
         if many and CI_TESTS[computed].two_categories and spec.name != "numbers":
             raise MixedTypesError(
                 f"the test '{asked}' takes discrete columns of two categories only",
                 column=many[0],
-                remedy=fitting_tests(table.kind, two_categories=False),
+                remedy=fitting_tests(table.kind, kind, two_categories=False),
             )
         from cipherdag.sites.compute.ci_tests.ci_test import ci_test_classes
 

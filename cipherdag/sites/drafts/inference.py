@@ -30,6 +30,7 @@ from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import (
     hidden_character,
+    is_plain_number,
     normalise_value,
 )
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
@@ -48,11 +49,13 @@ class Draft:
         constant: Which of them hold one value only or none.
         runnable: The same columns, so that a run over these very tables stops at none that is
             constant in some of them.
+        few: The numbers, ascending, of continuous columns that have at most 12 different ones.
     """
 
     columns: tuple[Column, ...]
     constant: frozenset[str]
     runnable: tuple[Column, ...] = field(compare=False)
+    few: Mapping[str, tuple[str, ...]] = field(compare=False, default_factory=dict)
 
 
 def infer_columns(
@@ -117,7 +120,19 @@ def infer_columns(
     _refuse_hidden(hidden, tallies, rows)
     columns, constant = _columns(tallies, declared, rows, by_site)
     runnable = (without_constant(column, held[column.name]) for column in columns)
-    return Draft(tuple(columns), frozenset(constant), tuple(runnable))
+    few = {column.name: _few_numbers(column, tallies[column.name]) for column in columns}
+    few = {name: numbers for name, numbers in few.items() if numbers}
+    return Draft(tuple(columns), frozenset(constant), tuple(runnable), few)
+
+
+def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
+    """The numbers of a continuous column, ascending, where at most 12 differ; else empty."""
+    if column.kind != "continuous":
+        return ()
+    texts = tally.few_values(FEW_VALUES + 1 + len(column.missing)) or frozenset()
+    numbers = texts - {"", *column.missing}
+    few = len(numbers) <= FEW_VALUES and all(map(is_plain_number, numbers))
+    return tuple(sorted(numbers, key=float)) if few else ()
 
 
 def _columns(

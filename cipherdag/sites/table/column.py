@@ -16,6 +16,7 @@ from cipherdag.sites.table.names import (
     hidden_character,
     normalise_name,
     normalise_value,
+    parse_number,
     visible,
 )
 
@@ -100,6 +101,13 @@ class Column:
         if self.kind == "discrete":
             return len(self.categories)
         return len(self.edges) + 1 if self.kind == "binned" else 0
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """Its categories as numbers, by code; empty where one is no number, or for bins."""
+        numbers = [parse_number(category) for category in self.categories]
+        known = tuple(number for number in numbers if number is not None)
+        return known if len(known) == len(numbers) else ()
 
     def category_name(self, code: int) -> str:
         """The meaning of a code: a category, or a bin between its edges."""

@@ -108,6 +108,21 @@ class SiteTable:
         discrete = np.array(self.cardinalities) > 0
         return codes if self.values is None else np.where(discrete, codes, self.values)
 
+    def scored_numbers(self) -> ValueArray:
+        """The same with categories that are all numbers as these, where there are three or more."""
+        numbers = self.numbers()
+        scored = [
+            (position, np.array(column.scores))
+            for position, column in enumerate(self.schema.variables)
+            if column.cardinality > 2 and column.scores  # noqa: PLR2004
+        ]
+        if self.codes is None or not scored:
+            return numbers
+        for position, scores in scored:
+            codes = self.codes[:, position]
+            numbers[:, position] = np.where(codes >= 0, scores[codes], np.nan)
+        return numbers
+
     def varies(self) -> NDArray[np.bool_]:
         """Mark the variables that have at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))

@@ -73,6 +73,9 @@ class ColumnData(Protocol):
     def numbers(self) -> NDArray[np.float64]:
         """Returns codes and values as numbers, shape (n, p), NaN where missing."""
 
+    def scored_numbers(self) -> NDArray[np.float64]:
+        """Returns the same with three or more categories that are all numbers as these."""
+
 
 class CITest(Protocol):
     """A conditional-independence test evaluates batches over one site's data; it may cache."""

@@ -234,7 +234,7 @@ class FisherZTest(CachedCITest):
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
         del spec, name
-        return cls(table.numbers(), device=device)
+        return cls(table.scored_numbers(), device=device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the conditioning set first, which is eliminated from the front
