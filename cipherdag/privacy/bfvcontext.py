@@ -19,6 +19,7 @@ import numpy as np
 
 from cipherdag.arrays import WordVector
 from cipherdag.errors import ProtectionError, ShareError
+from cipherdag.privacy.draws import drawn
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, to_signed
 from cipherdag.privacy.secrecy import Secret
@@ -137,6 +138,9 @@ class BfvContext(Secret):
         Returns:
             Ciphertexts of up to 4096 residues each, about 62 kB (88 kB with high precision).
         """
+        return drawn(lambda: self._encrypted(words, lengths))
+
+    def _encrypted(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         tenseal = _tenseal()
         ciphertexts = []
         start = 0

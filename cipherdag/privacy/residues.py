@@ -12,7 +12,6 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import reduce
 from operator import mul
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IntegerVector, WordMatrix, WordVector
+from cipherdag.privacy.draws import fresh_bytes
 
 Moduli = tuple[int, ...]
 Draw = Callable[[int], WordVector]
@@ -37,7 +37,7 @@ _HALF_BITS = 28
 
 def system_words(count: int) -> WordVector:
     """Uniform 64-bit words from the operating system's random source, shape (count,)."""
-    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+    return np.frombuffer(fresh_bytes(8 * count), dtype=np.uint64)
 
 
 def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> WordVector:

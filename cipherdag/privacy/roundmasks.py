@@ -25,12 +25,12 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 from cipherdag.arrays import WordVector
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.aggregation import Declaration
+from cipherdag.privacy.draws import fresh_bytes
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, encode_position
 from cipherdag.privacy.keys.sealing import seal_each, sealing_keys
 from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
@@ -127,7 +127,7 @@ class RoundMasks(Secret):
         self.check(declaration)
         self._shared.add(declaration.digest)
         self._declaration = declaration
-        self._self_seed = os.urandom(SECRET_BYTES)
+        self._self_seed = fresh_bytes(SECRET_BYTES)
         self._escrow, self._released = (), False
         peers = self._peers(declaration)
         drawn = derive_each([self._pair_keys[k] for k in peers], b"round", declaration.digest)

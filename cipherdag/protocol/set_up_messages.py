@@ -12,12 +12,12 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Final
 
 from cipherdag.errors import KeyAgreementError
 from cipherdag.graphs.relations import Relation
+from cipherdag.privacy.draws import fresh_bytes
 from cipherdag.privacy.wire import Body, digest
 from cipherdag.protocol.plan import Plan
 
@@ -160,7 +160,7 @@ CHANCE_BYTES: Final = 32
 
 def new_chance() -> bytes:
     """A site's random number for the beacon."""
-    return os.urandom(CHANCE_BYTES)
+    return fresh_bytes(CHANCE_BYTES)
 
 
 def commitment(plan: Plan, site: int, chance: bytes) -> bytes:

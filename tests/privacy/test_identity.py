@@ -289,7 +289,7 @@ def test_malformed_and_reflected_keys_are_refused():
 def test_a_build_without_mlkem_is_named(monkeypatch):
     class Missing:
         @staticmethod
-        def generate():
+        def from_seed_bytes(_seed):
             raise pairkeys.UnsupportedAlgorithm("no")
 
     monkeypatch.setattr(pairkeys, "MLKEM768PrivateKey", Missing)

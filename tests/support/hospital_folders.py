@@ -40,6 +40,8 @@ class Hospitals:
     scripts: Scripts = field(default_factory=Scripts)
     installed: bool = False
     """Whether sites run the algorithms that they have, instead of what a test asks."""
+    resumable: bool = False
+    """Whether a run outlasts a site's process, as over files."""
 
     @property
     def programs(self):
@@ -63,7 +65,12 @@ class Hospitals:
 
     def handler(self, name):
         """What an engine's process has answered."""
-        handler = KeptSite(self.folders[name].path, lock_wait_s=0.0, programs=self.programs).handle
+        handler = KeptSite(
+            self.folders[name].path,
+            lock_wait_s=0.0,
+            programs=self.programs,
+            resumable=self.resumable,
+        ).handle
         self.held.append(handler.__self__.held)
         return handler
 

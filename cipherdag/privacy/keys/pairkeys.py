@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cipherdag.errors import KeyAgreementError, ProtectionError
+from cipherdag.privacy.draws import drawn, fresh_bytes
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.secrecy import Secret
 
@@ -33,6 +34,7 @@ KEY_BYTES = 32
 X25519_BYTES = 32
 MLKEM_CIPHERTEXT_BYTES = 1088
 _MLKEM_SEED_BYTES = 64
+SECRET_KEY_BYTES = X25519_BYTES + _MLKEM_SEED_BYTES
 
 
 class PairKey(Secret):
@@ -73,13 +75,24 @@ class EphemeralKeys(Secret):
 
     @classmethod
     def generate(cls) -> EphemeralKeys:
-        """Fresh keys from the operating system's random source.
+        """Fresh keys from the operating system's random source; raises as `from_secret`."""
+        return cls.from_secret(fresh_bytes(SECRET_KEY_BYTES))
+
+    @classmethod
+    def from_secret(cls, secret: bytes) -> EphemeralKeys:
+        """The keys of `SECRET_KEY_BYTES` uniform bytes: an X25519 key, and a seed of ML-KEM-768.
 
         Raises:
+            KeyAgreementError: There are more or fewer bytes.
             ProtectionError: The installed ``cryptography`` was built without ML-KEM.
         """
+        if len(secret) != SECRET_KEY_BYTES:
+            raise KeyAgreementError(f"the secret of two keys has {SECRET_KEY_BYTES} bytes")
         try:
-            return cls(X25519PrivateKey.generate(), MLKEM768PrivateKey.generate())
+            return cls(
+                X25519PrivateKey.from_private_bytes(secret[:X25519_BYTES]),
+                MLKEM768PrivateKey.from_seed_bytes(secret[X25519_BYTES:]),
+            )
         except UnsupportedAlgorithm:
             raise ProtectionError(
                 "the installed cryptography lacks ML-KEM-768",
@@ -89,7 +102,7 @@ class EphemeralKeys(Secret):
     @property
     def secret_size(self) -> int:
         """Number of secret bytes."""
-        return X25519_BYTES + _MLKEM_SEED_BYTES
+        return SECRET_KEY_BYTES
 
     def exchange(self, peer_x25519: bytes) -> bytes:
         """The X25519 shared secret, 32 bytes; refuses the own key and points of low order."""
@@ -107,9 +120,11 @@ class EphemeralKeys(Secret):
         if same_digest(peer_mlkem, self.mlkem_public):
             raise KeyAgreementError("the other site's key is this site's own")
         try:
-            return MLKEM768PublicKey.from_public_bytes(peer_mlkem).encapsulate()
+            peer = MLKEM768PublicKey.from_public_bytes(peer_mlkem)
         except ValueError:
             raise KeyAgreementError("the other site's ML-KEM key is malformed") from None
+        both = drawn(lambda: b"".join(peer.encapsulate()))
+        return both[:KEY_BYTES], both[KEY_BYTES:]
 
     def decapsulate(self, ciphertext: bytes) -> bytes:
         """The ML-KEM-768 shared secret, 32 bytes; an altered ciphertext gives another one."""

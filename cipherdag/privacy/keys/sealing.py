@@ -10,13 +10,13 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cipherdag.errors import KeyAgreementError, ParameterError
+from cipherdag.privacy.draws import fresh_bytes
 from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, expand_each
 from cipherdag.privacy.secrecy import Secret
@@ -58,7 +58,7 @@ class SealingKey(Secret):
         Leaks:
             The length of the plaintext.
         """
-        nonce = nonce or os.urandom(_NONCE_BYTES)
+        nonce = nonce or fresh_bytes(_NONCE_BYTES)
         if len(nonce) != _NONCE_BYTES:
             raise ParameterError(f"a nonce has {_NONCE_BYTES} bytes")
         return nonce + self._cipher.encrypt(nonce, plaintext, associated)
@@ -89,7 +89,7 @@ def seal_each(
     keys: Sequence[SealingKey], plaintexts: Sequence[bytes], associated: Sequence[bytes]
 ) -> tuple[bytes, ...]:
     """A message for every site of some, each sealed with its own key; see `SealingKey.seal`."""
-    drawn = os.urandom(_NONCE_BYTES * len(keys))
+    drawn = fresh_bytes(_NONCE_BYTES * len(keys))
     nonces = [drawn[k : k + _NONCE_BYTES] for k in range(0, len(drawn), _NONCE_BYTES)]
     each = zip(keys, plaintexts, associated, nonces, strict=True)
     return tuple([key.seal(plain, bound, nonce) for key, plain, bound, nonce in each])

@@ -10,12 +10,12 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cipherdag.arrays import BoolVector
 from cipherdag.errors import CohortError, InconsistentQuestionError, ReplayError
+from cipherdag.privacy.draws import fresh_bytes
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import sealing_keys
@@ -57,7 +57,7 @@ class Party(Secret):
         roles: Roles,
         names: Sequence[str],
         identity: SigningIdentity | None = None,
-        random_bytes: RandomBytes = os.urandom,
+        random_bytes: RandomBytes = fresh_bytes,
     ) -> None:
         self._session, self._position, self._roles = session, position, roles
         self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))

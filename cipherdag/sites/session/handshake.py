@@ -14,15 +14,16 @@ Leaks:
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeVar, cast
 
 import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.privacy.draws import drawn, fresh_bytes
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -196,11 +197,12 @@ class SetUp:
         Returns:
             The keys sealed for every later site, the context sealed once, and what of it is public.
         """
-        context, public_context = PROTECTIONS[self.plan.protection].shared()
+        shared = cache(PROTECTIONS[self.plan.protection].shared)
+        context, public_context = drawn(lambda: shared()[0]), drawn(lambda: shared()[1])
         self._drawn_secrets = SharedSecrets(
-            alignment_key=os.urandom(SHARED_KEY_BYTES),
-            context_key=os.urandom(SHARED_KEY_BYTES),
-            sum_key=os.urandom(SHARED_KEY_BYTES),
+            alignment_key=fresh_bytes(SHARED_KEY_BYTES),
+            context_key=fresh_bytes(SHARED_KEY_BYTES),
+            sum_key=fresh_bytes(SHARED_KEY_BYTES),
         )
         content = encode(SharedContent(context=context, schema=self._schema))
         plaintext = encode(self._drawn_secrets)

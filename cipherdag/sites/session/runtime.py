@@ -16,19 +16,18 @@ Leaks:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from cipherdag.errors import (
     CipherdagError,
-    OutputError,
     PrivacyError,
-    RefusedError,
     ReplayError,
+    SessionLostError,
     SiteComputationError,
 )
+from cipherdag.privacy.draws import repeated
 from cipherdag.privacy.wire import Body
 from cipherdag.protocol.messages import (
     REPLIES,
@@ -37,7 +36,6 @@ from cipherdag.protocol.messages import (
     Finish,
     Open,
     Recover,
-    Refusal,
     Secure,
     Share,
     Topic,
@@ -54,7 +52,6 @@ from cipherdag.protocol.set_up_messages import (
     Ready,
     Sealed,
 )
-from cipherdag.protocol.states import SET_UP
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
@@ -64,12 +61,12 @@ from cipherdag.sites.record.ledger import (
     REFUSAL,
     REPAIRED,
     REPEAT,
-    REPLY_KINDS,
     Ledger,
     read_releases,
 )
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
+from cipherdag.sites.record.session_log import Answered
 from cipherdag.sites.session.admission import (
     Admission,
     FolderLimits,
@@ -80,6 +77,7 @@ from cipherdag.sites.session.admission import (
 from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.handshake import Handshake, Keyring, SetUp, SiteProfile
 from cipherdag.sites.session.reading import ALONE, Reading
+from cipherdag.sites.session.replies import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 
@@ -154,11 +152,59 @@ class SiteRuntime:
         """
         return self.answer(open_message(operation, message, coordinator=self._profile.coordinator))
 
+    @property
+    def session(self) -> bytes:
+        """The session whose keys are held; empty where there is none."""
+        return self._current.session
+
+    def repeats(self, message: Incoming) -> bool:
+        """True if a message is the last one of its operation, which gets the same bytes again."""
+        last, _ = self._current.repeats.get(message.operation, (b"", b""))
+        return last == message.digest
+
+    def take_up(self, answered: Sequence[Answered]) -> None:
+        """Hold a session's keys again, by answering once more what was answered before a restart.
+
+        Nothing leaves: the answers left before and stand in the ledger, and no limit of a day
+        counts them twice.
+
+        Args:
+            answered: What `SessionLog` holds; of a run that ended the last answer alone.
+
+        Raises:
+            SessionLostError: This site answers otherwise now; the session is lost.
+        """
+        written, self.ledger = self.ledger, Ledger(self._profile.name, self._profile.identity)
+        limits = () if self._folder is None else (self._folder.daily, self._folder.budget)
+        try:
+            for each in limits:
+                each.counting = False
+            for said in answered:
+                self._answer_again(said)
+        finally:
+            self.ledger = written
+            for each in limits:
+                each.counting = True
+
+    def _answer_again(self, said: Answered) -> None:
+        coordinator = self._profile.coordinator
+        message = open_message(said.operation, said.message, coordinator=coordinator)
+        if message.operation == "finish":
+            self._current.repeats[message.operation] = message.digest, said.reply
+            return
+        if message.operation == "invite":
+            self._seen.discard(message.session)
+        with repeated(said.draws):
+            reply = self.answer(message)
+        if reply != said.reply:
+            self._current = SiteSession()
+            raise SessionLostError("what this site answered before does not come out any more")
+
     def answer(self, message: Incoming) -> bytes:
         """Answer a message that was opened under this site's coordinator; see `handle`."""
         held = self._current
-        last, reply = held.repeats.get(message.operation, (b"", b""))
-        if last == message.digest:
+        if self.repeats(message):
+            _, reply = held.repeats[message.operation]
             return recorded(self.ledger, reply, description(message, held, kind=REPEAT))
         try:
             body = self._answered(message)
@@ -306,65 +352,3 @@ class SiteRuntime:
         self._current = SiteSession()
         head = self.ledger.head
         return Closed(ledger_head=bytes.fromhex(head.hash), records=head.records, result=result)
-
-
-def recorded(ledger: Ledger, reply: bytes, described: Mapping[str, Any]) -> bytes:
-    """The reply, once it stands in the ledger; nothing where it cannot stand there."""
-    try:
-        ledger.append(content=reply, **described)
-    except OutputError as error:
-        log.error("nothing leaves: %s", error)  # noqa: TRY400 - its text is enough
-        return b""
-    return reply
-
-
-def refusal(operation: str, error: type[CipherdagError], text: str) -> Refusal:
-    """A refusal: with its reason in the set-up; in a round the same, whatever the reason."""
-    if operation not in REPLIES or operation in SET_UP:
-        return Refusal(error=error.__name__, message=text)
-    return Refusal(error=RefusedError.__name__, message="")
-
-
-def _shown(ready: Ready) -> tuple[int, str]:
-    """The number of values that the end of a set-up shows, and the kinds of them."""
-    parts = (
-        ("+label-positions", len(ready.labels)),
-        ("+relations", sum(len(each.columns) for each in ready.relations)),
-    )
-    return 1 + sum(n for _, n in parts), "".join(kind for kind, n in parts if n)
-
-
-def description(
-    message: Incoming, session: SiteSession, *, kind: str = "", ready: Ready | None = None
-) -> dict[str, Any]:
-    """The arguments of `Ledger.append` about a reply, without its bytes.
-
-    Args:
-        message: What is answered.
-        session: The session whose keys the site holds.
-        kind: What the reply is, if not the answer: ``refusal`` or ``repeat``.
-        ready: The reply, where it ends the set-up: it shows positions of labels and relations.
-    """
-    plan = message.content if isinstance(message.content, Plan) else session.plan
-    round_ = session.rounds.current if session.rounds is not None else None
-    if message.operation not in REPLIES or message.operation in SET_UP:
-        round_ = None
-    record = session.rounds.record if session.rounds is not None else None
-    closing = record is not None and not kind and message.operation == "finish"
-    answered = not kind and round_ is not None and message.operation in ("ask", "open")
-    values, shown = (0, "") if kind or ready is None else _shown(ready)
-    if not kind and round_ is not None and message.operation == "ask":
-        kind = round_.question.kind
-    kind = kind or REPLY_KINDS[message.operation] + shown
-    digest = round_.declared.digest if round_ is not None else b""
-    return {
-        "session": message.session,
-        "algorithm": plan.algorithm if plan is not None else "",
-        "protection": plan.protection if plan is not None else "",
-        "kind": kind,
-        "round_number": round_.ask.number if round_ is not None else 0,
-        "values": round_.declared.length if round_ is not None and answered else values,
-        "sites": len(round_.declared.sites) if round_ is not None else 0,
-        "digest": record.digest if record is not None and closing else digest,
-        "question": round_.question.label if round_ is not None and answered else "",
-    }

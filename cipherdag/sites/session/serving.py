@@ -23,8 +23,10 @@ from cipherdag.errors import (
     OutputError,
     PrivacyError,
     ReplayError,
+    SessionLostError,
     SiteNotReadyError,
 )
+from cipherdag.privacy.draws import recorded as recorded_draws
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.site_view import SiteView
@@ -36,6 +38,7 @@ from cipherdag.sites.private_files import LOCK_WAIT_S, lock
 from cipherdag.sites.program import Programs, installed_program
 from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
+from cipherdag.sites.record.session_log import Answered, SessionLog
 from cipherdag.sites.session.admission import (
     OPENED_BEFORE,
     FolderLimits,
@@ -44,7 +47,8 @@ from cipherdag.sites.session.admission import (
     open_message,
 )
 from cipherdag.sites.session.handshake import SiteProfile
-from cipherdag.sites.session.runtime import SiteRuntime, description, recorded, refusal
+from cipherdag.sites.session.replies import description, recorded, refusal
+from cipherdag.sites.session.runtime import SiteRuntime
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 from cipherdag.sites.table.schema import Schema
@@ -132,6 +136,8 @@ class KeptSite:
         folder: The site's folder.
         lock_wait_s: Seconds to wait for an earlier process to end.
         programs: As for `open_site`.
+        resumable: Whether a run outlasts this process; its keys then lie in the folder until the
+            run ends.
 
     Raises:
         SiteNotReadyError: Another process holds the folder, or the site was not activated.
@@ -144,8 +150,10 @@ class KeptSite:
         *,
         lock_wait_s: float = LOCK_WAIT_S,
         programs: Programs = installed_program,
+        resumable: bool = False,
     ) -> None:
         self._site = SiteFolder(folder)
+        self._log = SessionLog(self._site.session_path) if resumable else None
         self._programs = programs
         self._answering = threading.Lock()
         self._session = b""
@@ -159,6 +167,8 @@ class KeptSite:
         except BaseException:
             os.close(self.held)
             raise
+        if self._log is not None:
+            self._take_up(self._log)
 
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message, one at a time; see `SiteRuntime.handle`.
@@ -179,7 +189,57 @@ class KeptSite:
                 self._open = self._opened()
             if ended:
                 return self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
-            return self._open.answer(incoming)
+            return self._answered(self._open, incoming, message)
+
+    def _answered(self, site: SiteRuntime | RefusingSite, said: Incoming, message: bytes) -> bytes:
+        """The answer; where the run outlasts this process, once it is written down."""
+        if self._log is None or isinstance(site, RefusingSite):
+            return site.answer(said)
+        held, repeats, draws = site.session, site.repeats(said), list[bytes]()
+        with recorded_draws(draws):
+            reply = site.answer(said)
+        if said.signed and not repeats and said.session in {held, site.session} - {b""}:
+            answered = Answered(said.operation, message, tuple(draws), reply)
+            try:
+                self._write_down(
+                    self._log, answered, begun=held != site.session, ended=not site.session
+                )
+            except OutputError as error:
+                log.error("nothing leaves, and the run is lost: %s", error)  # noqa: TRY400
+                self._forget(b"")
+                return b""
+        return reply
+
+    def _write_down(
+        self, session_log: SessionLog, answered: Answered, *, begun: bool, ended: bool
+    ) -> None:
+        if ended:
+            session_log.end(self._read, answered)
+            return
+        if begun:
+            session_log.begin(self._read)
+        session_log.add(answered)
+
+    def _take_up(self, session_log: SessionLog) -> None:
+        """Hold the keys of the run that was under way, if nothing changed since it began."""
+        try:
+            files, answered = session_log.read()
+            if not answered:
+                return
+            self._read = self._files()
+            if list(files) != self._read:
+                raise SessionLostError("data, schema, settings, policy or study changed since")
+            site = self._opened()
+            if isinstance(site, RefusingSite):
+                raise SiteNotReadyError("the site is not ready")
+            site.take_up(answered)
+        except CipherdagError as error:
+            log.error("the run that was under way is lost: %s", error)  # noqa: TRY400
+            session_log.forget()
+            return
+        first = answered[0]
+        said = open_message(first.operation, first.message, coordinator=self._coordinator)
+        self._open, self._session = site, said.session
 
     def record_start(self, account: str) -> None:
         """Write to the ledger that the process which carries messages was started."""
@@ -209,6 +269,8 @@ class KeptSite:
         if self._began():
             self._ended.add(self._session)
         self._session, self._open = session, None
+        if self._log is not None:
+            self._log.forget()
 
     def _began(self) -> bool:
         """True if the session has begun: a plan alone may be sent again and again."""

@@ -62,14 +62,14 @@ def examine(
 
     Returns:
         One finding per check; checks that need an earlier one are left out where that failed, and
-        those of a PySyft Datasite are `cipherdag.deployment.engine_checks.datasite_checks`.
+        those of a PySyft Datasite or of a shared folder are `cipherdag.deployment`'s.
     """
     try:
         settings = site.settings()
     except CipherdagError as error:
         failed = CheckResult("site.toml", "fail", error.message, error.remedy)
         return [*_versions(flare=True), failed]
-    findings = list(_versions(flare=settings.datasite is None))
+    findings = list(_versions(flare=settings.engine == "flare"))
     findings.append(CheckResult("site.toml", "ok", f"site '{settings.name}'"))
     policy, results = _policy(site)
     findings += results
@@ -77,7 +77,7 @@ def examine(
     study, results = _study(site)
     findings += results
     findings += _clock(site, study, clock())
-    if settings.datasite is None:
+    if settings.engine == "flare":
         findings += _connection(site, settings, study, clock())
     findings += _data(site, settings, policy)
     findings += _rehearsal(policy, rehearse)

@@ -3,12 +3,14 @@
     site.toml           what the hospital fills in
     policy.toml         what the hospital allows
     keys/identity.pem   the key that signs; made here
-    transport/          with FLARE, key and certificate for the connection; the key is made here
+    transport/          with FLARE, key and certificate for the connection, over files the key that
+                        seals them; the private key is made here
     engine.json         the process that carries messages: when it started, what it refused
     study.json          the signed study, once activated
     ledger.jsonl        what left
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
+    session.jsonl       over files, the run under way, so that it outlasts the site's process
     runs/               plans that asked for a person's approval, and what they came to
     site.log            details that are not sent to anybody
 
@@ -35,7 +37,7 @@ from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import Inside, make_private_folder
 from cipherdag.sites.strict_toml import convert, parse
-from cipherdag.sites.study.study import SignedStudy, Study, check_study
+from cipherdag.sites.study.study import EngineName, SignedStudy, Study, check_study
 from cipherdag.sites.study.study_files import read_file
 from cipherdag.sites.study.study_names import (
     check_address,
@@ -61,6 +63,7 @@ _COMMENTS = {
     "port": "Its one port.",
     "data": f"The data: {READABLE}.",
     "schema": "The study's schema.toml; every site has the same one.",
+    "files": "Messages are files: this site's folder in the share, with to-site, to-coordinator.",
     "device": '"cpu", "cuda" or "auto".',
 }
 _NO_SOURCE = """
@@ -119,8 +122,9 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        files: Over files, the site's folder in the share; else empty.
         source: How the data's file is written, where it is not as usual.
-        datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
+        datasite: With PySyft, the site's Datasite.
     """
 
     name: str
@@ -131,6 +135,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     data: str = "data.csv"
     schema: str = "schema.toml"
     device: str = "auto"
+    files: str = ""
     source: FileDescription = AS_USUAL
     datasite: DatasiteSettings | None = None
 
@@ -142,12 +147,23 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             check_address(self.host, self.port)
         if self.device not in DEVICES:
             raise ParameterError(f"the device {self.device!r} is none of {', '.join(DEVICES)}")
+        if self.files and self.datasite is not None:
+            raise ParameterError("files and [datasite] name two engines: keep the study's")
+
+    @property
+    def engine(self) -> EngineName:
+        """What carries the site's messages."""
+        if self.datasite is not None:
+            return "syft"
+        return "files" if self.files else "flare"
 
     def dumps(self) -> str:
         """The settings as commented TOML."""
         lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]
         lines.append("# policy.toml.")
         for key, comment in _COMMENTS.items():
+            if key == "files" and not self.files:
+                continue
             lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
         datasite = self.datasite.dumps() if self.datasite is not None else ""
         return "\n".join(lines) + "\n" + (self.source.dumps() or _NO_SOURCE) + datasite
@@ -187,11 +203,15 @@ class SiteFolder:
     identity_path = Inside("keys", "identity.pem")
     tls_key = Inside("transport", "site.key")
     tls_chain = Inside("transport", "site.crt")
+    folder_key = Inside("transport", "folder.key")
+    folder_answer = Inside("transport", "folder.answer")
+    numbers_path = Inside(".numbers")
     engine_path = Inside("engine.json")
     study_path = Inside("study.json")
     ledger_path = Inside("ledger.jsonl")
     usage_path = Inside("usage.json")
     sums_path = Inside("sums.jsonl")
+    session_path = Inside("session.jsonl")
     runs = Inside("runs")
     log_path = Inside(SITE_LOG)
 
@@ -211,7 +231,8 @@ class SiteFolder:
     @property
     def private_keys(self) -> tuple[Path, ...]:
         """Every private key in the folder."""
-        return tuple(key for key in (self.identity_path, self.tls_key) if key.exists())
+        keys = (self.identity_path, self.tls_key, self.folder_key)
+        return tuple(key for key in keys if key.exists())
 
     def protected(self, settings: SiteSettings) -> tuple[Path, ...]:
         """The paths that only the site's process may open: its files, and the data."""

@@ -31,7 +31,7 @@ from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
-EngineName = Literal["flare", "syft"]
+EngineName = Literal["flare", "syft", "files"]
 
 FORMAT: Final = 1
 MAX_SITES: Final = 4096
@@ -53,7 +53,8 @@ class Request(_File, frozen=True):
         organisation: Whose site it is.
         study: The study it asks to join.
         identity: Its Ed25519 public key.
-        certificate_request: With FLARE a request for a certificate of the site's key, PEM.
+        certificate_request: With FLARE a request for a certificate of the site's key, PEM; over
+            files the public keys that its files are sealed by.
         versions: Versions of the packages that must fit together.
         proof: The site's signature over all of it.
         datasite: Address of the site's PySyft Datasite; empty with FLARE.
@@ -84,11 +85,11 @@ class Study(_File, frozen=True):
         name: Name of the study.
         version: 1 for the first; one more whenever it changes.
         issued: When, in UTC (ISO 8601).
-        host: Host name of the coordinator's server; empty with PySyft.
-        port: Its port; 0 with PySyft.
+        host: Host name of the coordinator's server; empty where it has none.
+        port: Its port; 0 where it has none.
         coordinator: The coordinator's Ed25519 public key.
-        root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, or with PySyft the
-            public key that signs the coordinator's calls.
+        root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, with PySyft the
+            public key that signs the coordinator's calls, over files its identity key again.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
         protections: What a run may use.
         sites: The sites in order.
@@ -137,7 +138,8 @@ class Approval(_File, frozen=True):
     Attributes:
         site: Whom it is for.
         signed: The signed study.
-        certificate: With FLARE the site's certificate and the authority's, PEM.
+        certificate: With FLARE the site's certificate and the authority's, PEM; over files the
+            coordinator's answer to the site's public keys.
         signature: The coordinator's signature over all of it.
     """
 
