@@ -247,7 +247,7 @@ class SessionLostError(SiteNotReadyError):
     """A site was restarted, or began another run, and no longer holds the keys of this one."""
 
     summary = "it was restarted, or began another run, and holds no keys of this one"
-    default_remedy = "Start a new run: the keys of a run are never written down (docs/adr/0005)."
+    default_remedy = "Start a new run: the keys of this one are gone (docs/adr/0005)."
 
 
 class SiteUnreachableError(CipherdagError):

@@ -69,11 +69,13 @@ coordinator.add_command(
 )
 @click.option(
     "--engine",
-    type=click.Choice(["flare", "syft"]),
+    type=click.Choice(["flare", "files", "syft"]),
     default="flare",
     show_default=True,
-    help="Sites connect here over FLARE, which needs --host; or this connects to PySyft Datasites.",
+    help="Sites connect here over FLARE, which needs --host; or messages are files in --files; or "
+    "this connects to PySyft Datasites.",
 )
+@click.option("--files", type=FOLDER, help="The shared folder, with --engine files.")
 @outside_a_run("no study was opened")
 def coordinator_new(
     folder: Path,
@@ -81,13 +83,18 @@ def coordinator_new(
     host: str,
     port: int,
     engine: EngineName,
+    files: Path | None,
     **settings: Any,
 ) -> None:
     """Open a study in a new folder: its keys, and with FLARE its certificates."""
     if (engine == "flare") != bool(host):
         raise click.UsageError("--host is needed with --engine flare, and with that alone")
+    if (engine == "files") != (files is not None):
+        raise click.UsageError("--files is needed with --engine files, and with that alone")
     if engine == "flare":
         settings |= {"host": host, "port": port}
+    if files is not None:
+        settings["files"] = str(files)
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 
     made = CoordinatorFolder.create(folder, protections=protections, engine=engine, **settings)
@@ -136,7 +143,7 @@ def coordinator_approve(
 
 @coordinator.command("sites")
 @in_coordinator
-@click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
+@click.option("--live", is_flag=True, help="Ask the server, or every site, who is there.")
 @as_json_option
 @outside_a_run("nothing was changed")
 def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
@@ -146,7 +153,7 @@ def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -
     from cipherdag.privacy.keys.pairing import pairing_code
 
     study = folder.study()
-    connected = connected_sites(folder.path, study) if live else None
+    connected = connected_sites(folder.path, study, folder.share) if live else None
     rows = [
         {
             "site": site.name,

@@ -68,6 +68,7 @@ def site() -> None:
 @click.option("--data", default="data.csv", show_default=True, help="Data, or a database's .toml.")
 @click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
+@click.option("--files", type=FOLDER, help="Over files: this site's folder in the share.")
 @click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
 @click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
 @click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
@@ -76,6 +77,7 @@ def site_new(
     name: str,
     folder: Path | None,
     algorithms: tuple[str, ...],
+    files: Path | None,
     url: str | None,
     datasite_port: int,
     pysyft: Path | None,
@@ -83,8 +85,9 @@ def site_new(
 ) -> None:
     """Make the folder of site NAME, with its key and commented settings.
 
-    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft. It takes part in runs
-    of the study's algorithm only, and in none before a person here has approved it.
+    It is made for NVIDIA FLARE, for a shared folder with --files, or for PySyft with --datasite and
+    --pysyft. It takes part in runs of the study's algorithm only, and in none before a person here
+    has approved it.
     """
     from cipherdag.algorithms.registry import algorithm_class
     from cipherdag.sites.policy.policy import Policy
@@ -96,6 +99,8 @@ def site_new(
         # absolute, and not resolved: an environment's interpreter is a link to another one
         python = str(pysyft.absolute())
         settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
+    if files is not None:
+        settings["files"] = str(files.absolute())
     for algorithm in algorithms:
         algorithm_class(algorithm)
     policy = Policy(algorithms=frozenset(algorithms))
@@ -117,13 +122,14 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     from cipherdag.cli.site_status import plan_in_words
     from cipherdag.deployment.engine_checks import datasite_checks, separation_checks
     from cipherdag.deployment.rehearsal import plan_checks, rehearse
+    from cipherdag.deployment.shared_folder import folder_checks
     from cipherdag.errors import CipherdagError, SiteNotReadyError
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.doctor import examine
 
     findings = examine(folder, rehearse=rehearse)
     if not any(finding.check == "site.toml" and finding.state == "fail" for finding in findings):
-        findings += datasite_checks(folder)
+        findings += [*datasite_checks(folder), *folder_checks(folder)]
     if folder.study_path.exists():
         findings += separation_checks(folder)
     account = []
@@ -195,7 +201,7 @@ def site_activate(approval: Path, code: str, study_code: str, folder: SiteFolder
 @in_site
 @outside_a_run("the site is not running; nothing left it")
 def site_start(folder: SiteFolder, door: Path | None) -> None:
-    """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
+    """Connect to the coordinator, or wait for its messages, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
 
     until_stopped(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 WAITS = "WAITS"
 _DENIED = "Denied because: "
 _WHO_AND_WHY = 2  # lines of an account
+_REACHED_BY = {"syft": "connects to this site", "files": "by files in the shared folder"}
 
 
 def site_state(folder: SiteFolder) -> dict[str, Any]:
@@ -121,12 +122,14 @@ def _engine_status(folder: SiteFolder) -> dict[str, Any]:
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
     record = EngineRecord.load(folder.engine_path)
-    if not record.started:
+    if not (record.started or record.news):
         return {}
     news = record.news or "not connected yet"
+    separation = record.separation or "NOTHING"
     return {
         "messages": news if is_locked(folder.path / START_LOCK) else f"when it last ran: {news}",
-        "files kept from the network by": record.separation or "NOTHING",
+        # over files no process of its own carries them
+        **({"files kept from the network by": separation} if record.started else {}),
         "refused": f"{record.refused} times, last {record.last_refused}" if record.refused else "",
     }
 
@@ -143,6 +146,6 @@ def _study_status(active: Study | None) -> dict[str, Any]:
         "study code": pairing_code(study_fingerprint(active), STUDY_WORDS),
         "study fingerprint": study_fingerprint(active),
         "engine": active.engine,
-        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
+        "coordinator": _REACHED_BY.get(active.engine, f"{active.host}:{active.port}"),
         "sites": sorted(active.pinned),
     }

@@ -2,10 +2,11 @@
 
     coordinator.toml    name of the study, address, minimum and protections
     keys/identity.pem   the key that signs studies and messages
-    authority/          key and certificate of the study's authority; not with PySyft, nor is
+    authority/          with FLARE, key and certificate of the study's authority; so is
     server/             key and certificate of the server that the sites connect to
     keys/datasites.pem  with PySyft, the key that signs calls to Datasites
-    root                fingerprint of the authority, or public half of that key
+    sites/NAME.key      over files, the key that seals those of a site
+    root                fingerprint of the authority, or public half of the key for Datasites
     tls/                with PySyft, what `study_engine` says
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
@@ -36,6 +37,7 @@ from cipherdag.deployment.certificates import (
     make_authority,
 )
 from cipherdag.deployment.packages import require_flare
+from cipherdag.deployment.shared_folder import answer_request, check_public_keys
 from cipherdag.deployment.study_engine import make_datasite_key
 from cipherdag.errors import (
     CohortError,
@@ -44,6 +46,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
+from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 from cipherdag.protocol.plan import COLLUDERS
@@ -53,7 +56,6 @@ from cipherdag.sites.private_files import (
     Inside,
     locked,
     make_private_folder,
-    write_private,
 )
 from cipherdag.sites.study.study import (
     FORMAT,
@@ -85,6 +87,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_sites: int
     protections: tuple[str, ...]
     engine: EngineName = "flare"
+    files: str = ""
     colluders: int | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -109,6 +112,7 @@ class CoordinatorFolder:
         min_sites: int = 3,
         protections: Sequence[str] = PROTECTING,
         engine: EngineName = "flare",
+        files: str = "",
         colluders: int | None = None,
     ) -> Self:
         """Make a coordinator: its keys and authority, and a study without sites.
@@ -120,13 +124,15 @@ class CoordinatorFolder:
             port: Its one port.
             min_sites: Fewest sites of a run.
             protections: What a run may use.
-            engine: ``syft`` connects to the sites' Datasites and takes no address of its own.
+            engine: ``syft`` connects to the sites' Datasites, ``files`` takes a shared folder;
+                neither takes an address.
+            files: The shared folder, of ``files`` alone.
             colluders: Sites that may side with the coordinator in any run and still see sums only;
                 by default one, or as many as runs of ``min_sites`` can bear.
 
         Raises:
-            ParameterError: A name, the address, the minimum, a protection or the number
-                of colluding sites cannot be used.
+            ParameterError: A name, the address, the shared folder, the minimum, a protection or
+                the number of colluding sites cannot be used.
             OutputError: The folder exists and is not empty.
             SiteNotReadyError: FLARE is not installed.
         """
@@ -134,6 +140,10 @@ class CoordinatorFolder:
         if engine == "flare":
             require_flare()
             check_address(host, port)
+        if engine == "files" and not Path(files).is_dir():
+            raise ParameterError(
+                f"the shared folder {files} is not there", remedy="Mount it first."
+            )
         if min_sites < 2:  # noqa: PLR2004
             raise ParameterError("the sum over one site is that site's own answer")
         if not protections or not set(protections) <= set(PROTECTIONS):
@@ -141,13 +151,16 @@ class CoordinatorFolder:
         used = tuple(sorted(set(protections)))
         most = min(COLLUDERS, min_sites - 2) if colluders is None else colluders
         check_colluders(most, min_sites=min_sites)
-        settings = _Settings(study, host, port, min_sites, used, engine, most)
+        share = str(Path(files).absolute()) if files else ""
+        settings = _Settings(study, host, port, min_sites, used, engine, share, most)
         folder = cls(path)
         folder._make_files(settings)
         if engine == "flare":
             root = make_authority(path, study=study, host=host)
-        else:
+        elif engine == "syft":
             root = make_datasite_key(path)
+        else:
+            root = folder.identity().public.hex()
         (path / "root").write_text(root + "\n", "utf-8")
         folder._issue(sites=(), revoked=(), version=1)
         return folder
@@ -157,6 +170,11 @@ class CoordinatorFolder:
         """The fingerprint of the coordinator, which sites learn over a second channel."""
         study = self.study()
         return coordinator_fingerprint(study.coordinator, study.root)
+
+    @property
+    def share(self) -> Path:
+        """Over files, the shared folder."""
+        return Path(self._settings().files)
 
     def identity(self) -> SigningIdentity:
         """The coordinator's signing key."""
@@ -201,6 +219,8 @@ class CoordinatorFolder:
             )
         if study.engine == "flare":
             check_certificate_request(request)
+        elif study.engine == "files":
+            check_public_keys(request)
         elif not request.datasite:
             raise ParameterError("the request names no Datasite", site=request.name)
         if request.name.lower() in {name.lower() for name in study.revoked}:
@@ -213,7 +233,7 @@ class CoordinatorFolder:
         return request
 
     def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
-        """Enrol the sites of some requests; known ones renew certificates or move their Datasites.
+        """Enrol the sites of some requests; known ones renew certificates, keys or addresses.
 
         Args:
             paths: Request files, whose senders were checked by another way.
@@ -232,8 +252,8 @@ class CoordinatorFolder:
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
             for request in requests:
-                if study.engine == "flare":
-                    self._certify(request, valid_days)
+                if study.engine != "syft":
+                    self._certify(request, study, valid_days)
                 write_file(self.path / "sites" / f"{request.name}.request", request)
             sites = (*study.sites, *(StudySite(r.name, r.identity) for r in new))
             if new:
@@ -265,7 +285,8 @@ class CoordinatorFolder:
                 revoked=(*study.revoked, name),
                 version=study.version + 1,
             )
-            (self.path / "approvals" / f"{name}.approval").unlink(missing_ok=True)
+            for gone in (f"approvals/{name}.approval", f"sites/{name}.key"):
+                (self.path / gone).unlink(missing_ok=True)
             return self._approvals()
 
     def start(self, *, stopped: Callable[[float], bool]) -> None:
@@ -275,14 +296,14 @@ class CoordinatorFolder:
             stopped: Waits for some seconds and says whether to stop.
 
         Raises:
-            ParameterError: The study's engine is PySyft, which has no server.
+            ParameterError: The study's engine has no server.
             SiteNotReadyError: It runs already.
             SiteUnreachableError: Its port is taken, or may not be bound.
         """
-        if self.study().engine == "syft":
+        if self.study().engine != "flare":
             raise ParameterError(
-                "a study over PySyft has no server to start",
-                remedy="Start the sites; `cipherdag coordinator run` then connects to them.",
+                "a study over PySyft or files has no server to start",
+                remedy="Start the sites; `cipherdag coordinator run` then reaches them.",
             )
         require_flare()
         from cipherdag.protocol.engines.channel import Credentials
@@ -354,10 +375,14 @@ class CoordinatorFolder:
         check_study(signed)
         write_file(self.study_path, signed)
 
-    def _certify(self, request: Request, valid_days: int) -> None:
-        asked = check_certificate_request(request)
-        chain = certify_site(self.path, asked, days=valid_days)
-        write_private(self.path / "sites" / f"{request.name}.crt", chain.decode("ascii"))
+    def _certify(self, request: Request, study: Study, valid_days: int) -> None:
+        """Issue a site's certificate, or over files answer its public keys."""
+        if study.engine == "files":
+            issued = answer_request(self.path, self.share, request, study)
+        else:
+            asked = check_certificate_request(request)
+            issued = certify_site(self.path, asked, days=valid_days)
+        write_whole(self.path / "sites" / f"{request.name}.crt", issued, mode=0o600)
 
     def _approvals(self) -> dict[str, Path]:
         signed = read_file(self.study_path, SignedStudy)
@@ -365,7 +390,7 @@ class CoordinatorFolder:
         written: dict[str, Path] = {}
         for site in signed.study.sites:
             chain = self.path / "sites" / f"{site.name}.crt"
-            certificate = chain.read_bytes() if signed.study.engine == "flare" else b""
+            certificate = chain.read_bytes() if signed.study.engine != "syft" else b""
             written[site.name] = self.path / "approvals" / f"{site.name}.approval"
             approval = approve(identity, site=site.name, signed=signed, certificate=certificate)
             write_file(written[site.name], approval)

@@ -189,7 +189,7 @@ def separation_checks(site: SiteFolder) -> list[CheckResult]:
 
     Of a started site it is what the running process found; else one is started to try it.
     """
-    if site.settings().datasite is not None:
+    if site.settings().engine != "flare":
         return []
     try:
         record = (

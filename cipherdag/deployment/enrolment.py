@@ -1,7 +1,8 @@
-"""A site's way into a study: request, activation, start, with either engine.
+"""A site's way into a study: request, activation, start, with each engine.
 
 With NVIDIA FLARE a request holds one for a certificate. With PySyft it names the address of the
-site's Datasite, and the signed study the key that signs the coordinator's calls.
+site's Datasite, and the signed study the key that signs the coordinator's calls. Over files it
+holds two public keys, to which the approval holds the answer.
 
 Leaks:
     The request: a name, an organisation, public keys, the Datasite's address, versions of packages.
@@ -24,6 +25,7 @@ from cipherdag.deployment.certificates import (
     request_certificate,
 )
 from cipherdag.deployment.packages import package_versions, require_flare
+from cipherdag.deployment.shared_folder import install_answer, public_keys
 from cipherdag.errors import (
     ReplayError,
     SignatureError,
@@ -34,7 +36,6 @@ from cipherdag.sites.private_files import START_LOCK, locked, write_private
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     Approval,
-    EngineName,
     Request,
     SignedStudy,
     Study,
@@ -79,7 +80,7 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
         name=settings.name,
         organisation=settings.organisation,
         study=settings.study,
-        certificate_request=b"" if datasite is not None else _certificate_request(site, settings),
+        certificate_request=_public_keys(site, settings),
         versions=package_versions(),
         datasite="" if datasite is None else datasite.url,
     )
@@ -109,7 +110,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     settings = site.settings()
     site.check_keys()
     identity = site.identity()
-    engine: EngineName = "flare" if settings.datasite is None else "syft"
+    engine = settings.engine
     approval = read_file(path, Approval)
     study = check_approval(
         approval,
@@ -123,7 +124,8 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     if study.engine != engine:
         raise SiteNotReadyError(
             f"the study's engine is '{study.engine}', site.toml is made for '{engine}'",
-            remedy="Make the site anew for the study's engine: with --datasite for 'syft'.",
+            remedy="Make the site anew for the study's engine: with --datasite for 'syft', with "
+            "--files for 'files'.",
         )
     if (
         engine == "flare"
@@ -139,6 +141,8 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     if engine == "flare":
         check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))
         _install(site, approval.certificate, study)
+    elif engine == "files":
+        install_answer(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
     old = set(before.pinned) if before is not None else set()
     return Activation(
@@ -198,8 +202,12 @@ def _check_names(before: Study, study: Study) -> None:
         )
 
 
-def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:
-    """A request whose key is made on the first call and kept."""
+def _public_keys(site: SiteFolder, settings: SiteSettings) -> bytes:
+    """What a request says of the keys that carry messages, made on the first call and kept."""
+    if settings.engine == "files":
+        return public_keys(site)
+    if settings.engine == "syft":
+        return b""
     require_flare()
     key = load_key(site.tls_key) if site.tls_key.exists() else make_key(site.tls_key)
     return request_certificate(key, site=settings.name, organisation=settings.organisation)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from cipherdag.deployment.engine_checks import CONSOLE, engine_address, recorder
 from cipherdag.deployment.packages import require_flare
+from cipherdag.deployment.shared_folder import site_key
 from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
+from cipherdag.protocol.engines.files_site import FilesSite
 from cipherdag.protocol.engines.syft_site import SyftSite
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
@@ -39,7 +41,7 @@ def start(
     """Run the site, and the process of FLARE or of PySyft's Datasite, until ``stopped`` says so.
 
     Data, keys and sessions stay in this process. The engine's process passes on messages; it can
-    neither open the site's files nor start a program.
+    neither open the site's files nor start a program. Over files there is none.
 
     Args:
         site: The site's folder, activated.
@@ -60,13 +62,15 @@ def start(
     with contextlib.ExitStack() as up:
         up.enter_context(locked(site.path / START_LOCK))
         log_into(site.log_path)
-        handler = KeptSite(site.path)
+        handler = KeptSite(site.path, resumable=study.engine == "files")
         up.callback(handler.close)
-        process, ended = (
-            _flare(site, study, handler, door, up)
-            if datasite is None
-            else _datasite(site, datasite, study, handler, up)
-        )
+        process: EngineProcess | EngineDoor | SyftSite | FilesSite
+        if study.engine == "files":
+            process, ended = _folder(site, study, handler, up)
+        elif datasite is not None:
+            process, ended = _datasite(site, datasite, study, handler, up)
+        else:
+            process, ended = _flare(site, study, handler, door, up)
         plans = waiting_plans(site.approvals())
         while not stopped(0.2):
             handler.forget_idle(IDLE_S)
@@ -156,5 +160,28 @@ def _datasite(
         "the PySyft Datasite has ended",
         site=name,
         remedy=f"Read {said}, then run `cipherdag site start` again.",
+    )
+    return up.enter_context(served), ended
+
+
+def _folder(
+    site: SiteFolder, study: Study, handler: KeptSite, up: contextlib.ExitStack
+) -> tuple[FilesSite, SiteUnreachableError]:
+    """What looks into the shared folder, and what to say if it ends by itself."""
+    settings = site.settings()
+    served = FilesSite(
+        site.path / settings.files,
+        handler.handle,
+        key=site_key(site, study),
+        study=study.name,
+        site=settings.name,
+        operations=OPERATIONS,
+        numbers=site.numbers_path,
+        record=recorder(site, handler.record_start),
+    )
+    ended = SiteUnreachableError(
+        "nothing looks into the shared folder any more",
+        site=settings.name,
+        remedy=f"Read {site.log_path}, then run `cipherdag site start` again.",
     )
     return up.enter_context(served), ended

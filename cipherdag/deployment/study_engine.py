@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cipherdag.deployment.packages import require_flare
+from cipherdag.deployment.shared_folder import files_engine
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
@@ -25,15 +26,17 @@ from cipherdag.sites.study.study import Request, Study
 from cipherdag.sites.study.study_files import read_file
 
 PORT_S = 2.0
+GREETING_S = 10.0
 
 
 @contextlib.contextmanager
-def study_engine(folder: Path, study: Study, *, start_s: float) -> Iterator[Engine]:
+def study_engine(folder: Path, study: Study, share: Path, *, start_s: float) -> Iterator[Engine]:
     """The engine that the study names, with a link to every site.
 
     Args:
         folder: The coordinator's folder.
         study: Its study.
+        share: Over files, the shared folder.
         start_s: Seconds that the server and its sites may take to come up.
 
     Raises:
@@ -43,6 +46,10 @@ def study_engine(folder: Path, study: Study, *, start_s: float) -> Iterator[Engi
     if study.engine == "syft":
         with contextlib.closing(open_datasite_engine(folder, study)) as datasites:
             yield datasites
+        return
+    if study.engine == "files":
+        with files_engine(folder, share, study) as files:
+            yield files
         return
     require_flare()
     from cipherdag.protocol.engines.flare_engine import FlareEngine
@@ -92,8 +99,11 @@ def open_datasite_engine(folder: Path, study: Study) -> SyftEngine:
     return SyftEngine(links, key=_key(folder))
 
 
-def connected_sites(folder: Path, study: Study) -> set[str]:
-    """The sites that are connected to the server, or whose Datasites answer, now."""
+def connected_sites(folder: Path, study: Study, share: Path) -> set[str]:
+    """The sites that are connected to the server, or answer a greeting, now."""
+    if study.engine == "files":
+        with files_engine(folder, share, study) as files:
+            return files.present(timeout_s=GREETING_S)
     if study.engine == "syft":
         with contextlib.closing(open_datasite_engine(folder, study)) as engine:
             return engine.present(timeout_s=PORT_S)

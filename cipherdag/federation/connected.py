@@ -286,7 +286,9 @@ class ConnectedFederation:
         """An engine that reaches the study's sites and transcribes what they send."""
         with (
             locked(self.folder.path / RUN_LOCK),
-            study_engine(self.folder.path, self.study, start_s=self.start_s) as engine,
+            study_engine(
+                self.folder.path, self.study, self.folder.share, start_s=self.start_s
+            ) as engine,
         ):
             yield TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
 

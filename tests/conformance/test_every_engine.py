@@ -1,5 +1,7 @@
 """What every engine does with messages, and what NVIDIA FLARE's does besides.
 
+What the files engine does besides is in ``tests/protocol/test_files_engine.py``.
+
 The FLARE cases run real processes over mutual TLS on the loopback interface. They are skipped
 where the extra is not installed, unless CIPHERDAG_REQUIRE_FLARE is set.
 """
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from files_share import Share
 from waiting import wait_until
 
 from cipherdag.errors import CohortError, SiteUnreachableError
@@ -77,8 +80,16 @@ def flare(tmp_path_factory):
         yield made
 
 
-@pytest.fixture(params=["local", "nvflare"])
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    with contextlib.ExitStack() as up:
+        yield Share(tmp_path_factory.mktemp("files"), up, SITES)
+
+
+@pytest.fixture(params=["local", "nvflare", "files"])
 def engine(request):
+    if request.param == "files":
+        return request.getfixturevalue("files").engine
     if request.param == "nvflare":
         return request.getfixturevalue("flare").engine
     return LocalEngine({site: echo(site) for site in SITES})

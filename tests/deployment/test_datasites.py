@@ -269,8 +269,8 @@ def test_a_site_behind_a_datasite_forgets_the_keys_of_an_idle_run(tmp_path, monk
     kept = []
 
     class Kept(KeptSite):
-        def __init__(self, path):
-            super().__init__(path)
+        def __init__(self, path, **options):
+            super().__init__(path, **options)
             self._open = self._opened()
             kept.append(self)
 

@@ -188,7 +188,7 @@ def serve(connection: Connection, handler: Handler, record: Record) -> None:
                 record(said)
                 time.sleep(NOTICE_PAUSE_S)  # a process that says more waits, and fills no disk
             elif isinstance(said, Call):
-                connection.send_bytes(encode(_answered(said, handler)))
+                connection.send_bytes(encode(answered(said, handler)))
     except (EOFError, OSError):
         pass
     except Exception:  # what it said is malformed, or cannot be recorded
@@ -197,7 +197,8 @@ def serve(connection: Connection, handler: Handler, record: Record) -> None:
         connection.close()
 
 
-def _answered(call: Call, handler: Handler) -> Reply:
+def answered(call: Call, handler: Handler) -> Reply:
+    """The handler's reply to a call; of an exception, that it failed."""
     outcome: Outcome = "failed"
     try:
         reply: object = handler(call.operation, call.message)

@@ -1,0 +1,156 @@
+"""The files engine at the coordinator: every message to a site is a file, and every reply.
+
+Each site has a folder in the share, with one for what goes to it and one for what comes back
+(`folder`). There is no server and no open port: both ends look into the folder. What the share does
+not bring, such as while it is not mounted, is waited for until the step's time is over.
+
+Leaks:
+    As `folder`: to whoever reads the share, numbers, times and lengths of messages, sites' names.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from cipherdag.errors import MalformedMessageError, ParameterError
+from cipherdag.privacy.keys.pairkeys import PairKey
+from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES, encode
+from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Reply, read
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.engines.folder import (
+    TO_COORDINATOR,
+    TO_SITE,
+    DirectionKey,
+    Receiver,
+    Sender,
+)
+
+GREETING: Final = "greeting"
+"""An operation that every started site answers with nothing."""
+FIRST_PAUSE_S: Final = 0.01
+LONGEST_PAUSE_S: Final = 0.5
+REASONS: Final = {"busy": "timeout"}
+
+log = logging.getLogger("cipherdag.engine")
+
+
+class FilesEngine:
+    """Carries messages to the sites of a study through a shared folder; see `Engine`.
+
+    Args:
+        share: The folder with one folder for every site.
+        keys: The key that the coordinator shares with each site, by the site's name.
+        study: Name of the study.
+        numbers: A file of the coordinator's own with the last number that was used.
+    """
+
+    def __init__(
+        self, share: Path, keys: Mapping[str, PairKey], *, study: str, numbers: Path
+    ) -> None:
+        self._numbers = numbers
+        self._links = {
+            site: _Link(share / site, key, study=study, site=site) for site, key in keys.items()
+        }
+
+    def call(
+        self, operation: str, messages: Mapping[str, bytes], *, timeout_s: float
+    ) -> dict[str, bytes | SiteFailure]:
+        """Sends each site its message, all at once; see `Engine.call`.
+
+        Raises:
+            ParameterError: A message or the operation's name is too long; nothing is sent then.
+            OutputError: The number of the message cannot be written down.
+        """
+        if len(operation.encode()) > MAX_OPERATION_BYTES:
+            raise ParameterError("the operation's name is longer than 64 bytes")
+        for site, message in messages.items():
+            if len(message) > MAX_MESSAGE_BYTES:
+                raise ParameterError("a message is longer than an engine carries", site=site)
+        deadline = time.monotonic() + timeout_s
+        replies: dict[str, bytes | SiteFailure] = {
+            site: SiteFailure("unreachable") for site in messages
+        }
+        number = self._next_number()
+        waiting = {site: link for site, link in self._links.items() if site in messages}
+        pause = FIRST_PAUSE_S
+        while True:
+            for site, link in [*waiting.items()]:
+                reply = link.exchange(number, operation, messages[site])
+                if reply is not None:
+                    replies[site] = _outcome(reply)
+                    del waiting[site]
+                    pause = FIRST_PAUSE_S
+            if not waiting or time.monotonic() >= deadline:
+                break
+            time.sleep(min(pause, max(0.0, deadline - time.monotonic())))
+            pause = min(1.5 * pause, LONGEST_PAUSE_S)
+        for site, link in waiting.items():
+            replies[site] = SiteFailure("timeout" if link.sent == number else "unreachable")
+        return replies
+
+    def present(self, *, timeout_s: float) -> set[str]:
+        """The sites that answer a greeting."""
+        replies = self.call(GREETING, dict.fromkeys(self._links, b""), timeout_s=timeout_s)
+        return {site for site, reply in replies.items() if isinstance(reply, bytes)}
+
+    def _next_number(self) -> int:
+        """A number above all before, also where the file was lost: the clock's milliseconds."""
+        from cipherdag.pages.whole_file import write_whole
+
+        try:
+            last = int(self._numbers.read_text("ascii"))
+        except (OSError, ValueError):
+            last = 0
+        number = max(last + 1, time.time_ns() // 1_000_000)
+        write_whole(self._numbers, f"{number}\n", mode=0o600)
+        return number
+
+
+class _Link:
+    """The two folders of one site, and the number that was sent last; 0 before."""
+
+    def __init__(self, folder: Path, key: PairKey, *, study: str, site: str) -> None:
+        self._site = site
+        self._sender = Sender(folder / TO_SITE, DirectionKey(key, TO_SITE, study=study, site=site))
+        self._receiver = Receiver(
+            folder / TO_COORDINATOR,
+            DirectionKey(key, TO_COORDINATOR, study=study, site=site),
+            lambda why, name: log.warning("refused, of site '%s', %s: %s", site, why, name),
+        )
+        self._said = ""
+        self.sent = 0
+
+    def exchange(self, number: int, operation: str, message: bytes) -> Reply | None:
+        """Send a message once, and look for its reply."""
+        ticket = number.to_bytes(TICKET_BYTES, "big")
+        try:
+            if self.sent != number:
+                self._sender.send(number, encode(Call(ticket, operation, message)))
+                self.sent = number
+            received = self._receiver.next(number - 1)
+        except OSError as error:
+            self._note(f"{error.strerror}")
+            return None
+        if received is None or received[0] != number:
+            return None
+        try:
+            reply = read(received[1], Reply)
+        except MalformedMessageError:
+            reply = None
+        return reply if reply is not None and reply.ticket == ticket else Reply(ticket, "failed")
+
+    def _note(self, why: str) -> None:
+        """Say why the folder cannot be used, once while the reason is the same."""
+        if why != self._said:
+            log.warning("the shared folder of '%s' cannot be used, waiting: %s", self._site, why)
+        self._said = why
+
+
+def _outcome(reply: Reply) -> bytes | SiteFailure:
+    if reply.outcome == "reply":
+        return reply.reply
+    return SiteFailure(REASONS.get(reply.outcome, "failed"))
