@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cipherdag.arrays import FloatArray, FloatVector
+from cipherdag.arrays import FloatVector
+from cipherdag.statistics.array_functions import Array, at_least, full
 
 if TYPE_CHECKING:
     import torch
@@ -112,9 +113,9 @@ class TableForms(NamedTuple):
         variance: A bound of its variance.
     """
 
-    form: FloatVector
-    mean: FloatVector
-    variance: FloatVector
+    form: Array
+    mean: Array
+    variance: Array
 
     def scaled(self) -> tuple[FloatVector, FloatVector]:
         """Scale T to a chi-square with its moments; return that and its degrees of freedom.
@@ -127,7 +128,7 @@ class TableForms(NamedTuple):
         return self.form * dof / mean, dof
 
 
-def table_forms(differences: FloatArray, variances: FloatArray, expected: FloatArray) -> TableForms:
+def table_forms(differences: Array, variances: Array, expected: Array) -> TableForms:
     """Sum the weighted squares of all cells, and compute the moments of the sums.
 
     Args:
@@ -136,15 +137,15 @@ def table_forms(differences: FloatArray, variances: FloatArray, expected: FloatA
         expected: E, likewise; of a side of which one category is given, times its share of the
             other, so that V is at most E.
     """
-    weight = np.maximum(expected, LEAST_EXPECTED)
+    weight = at_least(expected, LEAST_EXPECTED)
     share = variances / weight
     terms = (differences * differences / weight, share, share * (2.0 * expected + 1.0) / weight)
     return TableForms(*(_over_cells(term) for term in terms))
 
 
-def _over_cells(values: FloatArray) -> FloatVector:
+def _over_cells(values: Array) -> Array:
     """Sum over rows and columns in an order that does not depend on how many tables there are."""
-    total = np.zeros(values.shape[2])
+    total = full(values.shape[2:], 0.0, values)
     for cell in values.reshape(-1, values.shape[2]):
         total += cell
     return total

@@ -67,7 +67,7 @@ def moments(question: Moments, view: SiteView) -> FloatVector:
     view.spend(len(positions) * (len(positions) + 1) // 2)
     weighted = question.centred and view.min_cell_size > 1
     weights = view.cell_keys.weights(view.rows) if weighted else None
-    return moments_of(question, view.values, weights)
+    return moments_of(question, view.values, weights, view.device)
 
 
 @answers(SmallCells)
@@ -131,5 +131,6 @@ def differences(question: SiteDifferences, view: SiteView) -> FloatVector:
         view.cell_keys,
         min_rows=max(view.min_cell_size, LEAST_STRATUM),
         given=view.min_cell_size <= 1,
+        device=view.device,
         tables=view.counts.whole_tables if view.discrete else None,
     )

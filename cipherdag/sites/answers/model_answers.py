@@ -39,10 +39,10 @@ def steps(question: RegressionSteps, view: SiteView) -> FloatVector:
     if view.parent is None:
         key = question.origins, question.units
         expand = view.remember(
-            "expansions", key, lambda: Expansion.of_question(question, view.column)
+            "expansions", key, lambda: Expansion.of_question(question, view.column, view.device)
         )
     else:
-        expand = Expansion.of_question(question, view.column)
+        expand = Expansion.of_question(question, view.column, view.device)
     answer = regression_steps(question, expand)
     expand.forget_columns()
     return answer
@@ -66,7 +66,7 @@ def scores(question: ScoreSums, view: SiteView) -> FloatVector:
     site_scores = view.remember(
         "scores",
         None,
-        lambda: SiteScores(view.categories, view.raw_column, lambda: view.all_counts),
+        lambda: SiteScores(view.categories, view.raw_column, lambda: view.all_counts, view.device),
     )
     return site_scores.answer(question)
 
@@ -110,7 +110,9 @@ def effects(question: EffectSums, view: SiteView) -> FloatVector:
     view.spend(1)
     every = isinstance(question.stage, Missing)
     rows = (view.all_codes, view.all_values) if every else (view.codes, view.values)
-    return effect_answer(question, *rows, min_cell_size=view.min_cell_size, blur=view.cell_keys)
+    return effect_answer(
+        question, *rows, min_cell_size=view.min_cell_size, blur=view.cell_keys, device=view.device
+    )
 
 
 @answers(SurvivalCounts)

@@ -289,10 +289,10 @@ class SiteView:
 
     def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
         from cipherdag.sites.compute.counting.counter import DiscreteColumns
-        from cipherdag.sites.compute.device import DEFAULT_MEMORY
+        from cipherdag.sites.compute.device import batch_bytes
 
         assert codes is not None, "only discrete columns are counted"
-        half = DEFAULT_MEMORY // 2
+        half = batch_bytes(self.device) // 2
         return DiscreteColumns(codes, self.device, memory_bytes=half, levels=self.sides)
 
     @cached_property

@@ -1,14 +1,31 @@
-"""Where a site's tensors live, and how much memory and how many rows they take at a time."""
+"""Where a site's arrays live, and how much memory and how many rows they take at a time.
+
+On a processor arrays are numpy's, or torch's where that is faster. On another device all of them
+are tensors there, from the columns to the sums, and batches are as large as its free memory allows.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from cipherdag.errors import ParameterError
+from cipherdag.statistics.array_functions import Array
 
 DEFAULT_MEMORY = 256 * 2**20
 ROW_BLOCK = 8192
 """Rows that are summed at a time, the same however much memory there is."""
+DEVICES = ("cpu", "cuda")
+PROCESSOR = torch.device("cpu")
+BATCH_SHARE = 8
+"""Of a card's free memory a batch takes one part in so many: its temporaries need others."""
+MOST_INDEXED = 2**30
+"""Elements of a tensor that every kernel of a card addresses."""
+LEAST_BATCH = 2**24
+"""Bytes of a batch on a card whose memory others fill."""
 
 
 def resolve_device(name: str) -> torch.device:
@@ -23,8 +40,28 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ParameterError("device must be 'auto', 'cpu', 'cuda' or 'cuda:N'") from error
-    if device.type not in ("cpu", "cuda"):
+    if device.type not in DEVICES:
         raise ParameterError("device must be 'auto', 'cpu', 'cuda' or 'cuda:N'")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ParameterError(f"device '{name}' does not exist on this machine")
     return device
+
+
+def placed(values: NDArray[Any], device: torch.device) -> Array:
+    """The values on a device: themselves on a processor, a tensor elsewhere."""
+    if device.type == "cpu":
+        return values
+    return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+
+
+def most_elements(device: torch.device, affordable: int, on_processor: int) -> int:
+    """Elements of a batch: so many as memory affords, on a processor no more than are fast."""
+    return min(affordable, on_processor if device.type == "cpu" else MOST_INDEXED)
+
+
+def batch_bytes(device: torch.device) -> int:
+    """Bytes of a batch: by the free memory of a card, `DEFAULT_MEMORY` elsewhere."""
+    if device.type != "cuda":
+        return DEFAULT_MEMORY
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(free // BATCH_SHARE, LEAST_BATCH)

@@ -32,6 +32,7 @@ from cipherdag.questions.estimation.effect_sums import FOLDS, EffectSums
 from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.run import Run
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.effects.answer import effect_answer
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
@@ -460,7 +461,7 @@ def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least,
     blur = CellKeys(codes, values)
     whole, rest = (
         effect_answer(msgspec.structs.replace(question, **own), codes, values,
-                      min_cell_size=least, blur=blur)
+                      min_cell_size=least, blur=blur, device=PROCESSOR)
         for own in ({}, {"refutation": "subset", "fold": part})
     )  # fmt: skip
     if not rest.any():

@@ -32,7 +32,7 @@ from cipherdag.sites.compute.counting.counter import (
     DiscreteColumns,
     PairCounts,
 )
-from cipherdag.sites.compute.device import DEFAULT_MEMORY, resolve_device
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, resolve_device
 from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
 from cipherdag.statistics.chi_square_moments import moment_matched
 from cipherdag.statistics.contingency import (
@@ -83,7 +83,8 @@ class DiscreteTest(CachedCITest):
         constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
-            the other half bounds the cache of outcomes.
+            the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch by
+            its free memory.
 
     Raises:
         ParameterError: Codes are not an integer matrix with a row and a column, a code is larger
@@ -99,12 +100,14 @@ class DiscreteTest(CachedCITest):
         min_rows_per_cell: float = 5.0,
         constant: Constant = "independent",
         device: str = "cpu",
-        memory_bytes: int = DEFAULT_MEMORY,
+        memory_bytes: int | None = None,
     ) -> None:
         _check(codes, statistic, dof, min_rows_per_cell)
-        self._memory = half(memory_bytes)
-        super().__init__(codes.shape[1], cache_bytes=self._memory)
-        self._columns = DiscreteColumns(codes, resolve_device(device), memory_bytes=self._memory)
+        memory = DEFAULT_MEMORY if memory_bytes is None else memory_bytes
+        where = resolve_device(device)
+        super().__init__(codes.shape[1], cache_bytes=half(memory))
+        self._memory = half(memory_bytes or batch_bytes(where))
+        self._columns = DiscreteColumns(codes, where, memory_bytes=self._memory)
         self._adjusted = dof == "adjusted"
         self._min_rows_per_cell = min_rows_per_cell
         self._testable = _varies(codes) if constant == "untestable" else None

@@ -26,7 +26,13 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.device import DEFAULT_MEMORY, ROW_BLOCK, resolve_device
+from cipherdag.sites.compute.device import (
+    DEFAULT_MEMORY,
+    ROW_BLOCK,
+    batch_bytes,
+    most_elements,
+    resolve_device,
+)
 from cipherdag.statistics.outcome_cache import position_keys
 from cipherdag.statistics.partial_correlation import (
     correlation_matrices,
@@ -37,7 +43,7 @@ from cipherdag.statistics.partial_correlation import (
 BYTES_PER_ELEMENT = 40
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
 # another at every small step are slower, and many times so where several sites share a machine
-CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
+CHUNK_ELEMENTS = 2**15 - 1
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
 FULL_UP_TO = 4096
@@ -195,7 +201,8 @@ class FisherZTest(CachedCITest):
         values: Numbers, float64 of shape (n, p); NaN where missing.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
-            the other half bounds the cache of outcomes. The correlations come on top: 8 p**2 bytes,
+            the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch by
+            its free memory. The correlations come on top: 8 p**2 bytes,
             and half as many where variables are more than `FULL_UP_TO`.
 
     Raises:
@@ -209,10 +216,10 @@ class FisherZTest(CachedCITest):
         values: NDArray[np.float64],
         *,
         device: str = "cpu",
-        memory_bytes: int = DEFAULT_MEMORY,
+        memory_bytes: int | None = None,
     ) -> None:
         check_numbers(values)
-        memory = half(memory_bytes)
+        memory = half(DEFAULT_MEMORY if memory_bytes is None else memory_bytes)
         missing = np.isnan(values)
         self._incomplete: BoolVector = np.any(missing, axis=0)
         complete = not self._incomplete.any()
@@ -220,7 +227,8 @@ class FisherZTest(CachedCITest):
         super().__init__(values.shape[1], cache_bytes=None if complete else memory)
         self._n_rows = len(values)
         self._device = resolve_device(device)
-        self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
+        affordable = half(memory_bytes or batch_bytes(self._device)) // BYTES_PER_ELEMENT
+        self._most = most_elements(self._device, affordable, CHUNK_ELEMENTS)
         # subtracting an observed value makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
         standard = StandardColumns(values, scale, origin)

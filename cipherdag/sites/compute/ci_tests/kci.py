@@ -35,9 +35,9 @@ from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
 from cipherdag.sites.compute.ci_tests.kernel_matrices import FullKernels
 from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
-from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.device import batch_bytes, resolve_device
 
-MEMORY = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
+MEMORY = 512 * 2**20
 CACHE_MEMORY = 64 * 2**20
 
 log = logging.getLogger("cipherdag.site")
@@ -68,7 +68,7 @@ class KernelTest(CachedCITest):
         max_rows: Most rows of a test, 10 to 20000; time grows with its square to its cube.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Bounds the kernel matrices of a batch, unless one test needs more; None for
-            512 MiB, or 8 GiB on CUDA.
+            512 MiB, or on a card a part of its free memory.
         full_matrices: Multiply full matrices on a CPU too: p-values agree within 1e-6, several
             times slower.
 
@@ -94,7 +94,8 @@ class KernelTest(CachedCITest):
             raise ParameterError("memory_bytes must be positive")
         super().__init__(values.shape[1], cache_bytes=CACHE_MEMORY)
         self._device = resolve_device(device)
-        self._memory = memory_bytes or MEMORY[self._device.type]
+        on_processor = self._device.type == "cpu"
+        self._memory = memory_bytes or (MEMORY if on_processor else batch_bytes(self._device))
         self._factored = self._device.type == "cpu" and not full_matrices
         self._max_rows = max_rows
         self._values = values

@@ -25,7 +25,12 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.device import DEFAULT_MEMORY, resolve_device
+from cipherdag.sites.compute.device import (
+    DEFAULT_MEMORY,
+    batch_bytes,
+    most_elements,
+    resolve_device,
+)
 from cipherdag.statistics.newton import HALVINGS
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, LEAST_REST
 from cipherdag.statistics.threads import threads_for
@@ -35,7 +40,7 @@ ITERATIONS = 50
 CONVERGED = 1e-7  # after a Newton step of so small a gain, the remaining gain is about its square
 RIDGE = 1e-9
 BYTES_PER_ELEMENT = 48
-CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
+CHUNK_ELEMENTS = 2**18
 
 
 @computes("likelihood-ratio")
@@ -62,7 +67,8 @@ class LikelihoodRatioTest(CachedCITest):
         binary: Which columns hold 0 and 1 only, shape (p,).
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
-            the other half bounds the cache of outcomes.
+            the other half bounds the cache of outcomes; None for 256 MiB, and on a card a batch by
+            its free memory.
 
     Raises:
         ParameterError: The shapes or types do not fit, or a binary column holds other numbers.
@@ -74,7 +80,7 @@ class LikelihoodRatioTest(CachedCITest):
         binary: NDArray[np.bool_],
         *,
         device: str = "cpu",
-        memory_bytes: int = DEFAULT_MEMORY,
+        memory_bytes: int | None = None,
     ) -> None:
         check_numbers(values)
         if binary.shape != (values.shape[1],):
@@ -83,12 +89,13 @@ class LikelihoodRatioTest(CachedCITest):
         if not (missing | (values == 0) | (values == 1))[:, binary].all():
             raise ParameterError("a binary column holds other numbers than 0 and 1")
         self._device = resolve_device(device)
-        memory = half(memory_bytes)
+        memory = half(DEFAULT_MEMORY if memory_bytes is None else memory_bytes)
         super().__init__(values.shape[1], cache_bytes=memory)
         self._binary = binary
         self._complete = not missing.any()
         self._n_rows = len(values)
-        self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
+        affordable = half(memory_bytes or batch_bytes(self._device)) // BYTES_PER_ELEMENT
+        self._most = most_elements(self._device, affordable, CHUNK_ELEMENTS)
         self._columns = torch.from_numpy(_standard(values, missing, binary)).to(self._device)
         self._observed = torch.from_numpy((~missing).T.astype(np.float64)).to(self._device)
 
@@ -185,7 +192,7 @@ def _standard(
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Multiplies matrices one by one, (B, i, j) by (B, j, k)."""
-    if left.device.type == "cuda":
+    if left.device.type != "cpu":
         return left @ right
     # one product per test: a product of many tests may sum in another order than one test's
     return torch.from_numpy(left.numpy() @ right.numpy())

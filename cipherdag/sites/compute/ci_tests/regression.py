@@ -8,6 +8,7 @@ from functools import partial
 from typing import Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix
@@ -20,7 +21,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.device import DEFAULT_MEMORY
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, PROCESSOR, resolve_device
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.steps import site_fit, whole_step
 from cipherdag.statistics.contingency import chi_square_tail
@@ -42,6 +43,7 @@ class RegressionTest(CachedCITest):
         ordered: Variables with three or more categories in an order.
         interactions: Whether the variables of the conditioning set interact.
         fewest: Rows per coefficient below which a test is not done.
+        device: Where to compute.
     """
 
     def __init__(
@@ -52,17 +54,17 @@ class RegressionTest(CachedCITest):
         *,
         interactions: bool = False,
         fewest: float = FEWEST_PER_COEFFICIENT,
+        device: torch.device = PROCESSOR,
     ) -> None:
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
         self._interactions, self._fewest = interactions, fewest
-        self._expand = Expansion.of_site(categories, column)
+        self._expand = Expansion.of_site(categories, column, device)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
-        del device
         numbers = table.numbers()
         return cls(
             table.cardinalities,
@@ -70,6 +72,7 @@ class RegressionTest(CachedCITest):
             table.ordered,
             interactions=name == "regression-interactions",
             fewest=spec.min_rows_per_cell,
+            device=resolve_device(device),
         )
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:

@@ -17,16 +17,19 @@ from numpy.typing import NDArray
 from cipherdag.arrays import IndexArray
 from cipherdag.sites.compute.counting import bitmaps
 from cipherdag.sites.compute.counting.joint_codes import joint_counts
+from cipherdag.sites.compute.device import most_elements
 from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
+from cipherdag.statistics.array_functions import Array, host
 from cipherdag.statistics.contingency import SparseTable, TableShape
 
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
 MAX_CODE = 2**31 - 1
-PIECE_CELLS = 2**20  # counted at a time
+PIECE_CELLS = 2**20  # counted at a time on a processor
+BYTES_PER_TABLE_CELL = 256  # on a card: the count, and what scores are made of
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
 # another at every small step are slower, and many times so where several sites share a machine
-CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**27}
+CHUNK_ELEMENTS = 2**15 - 1
 BYTES_PER_CODE = 12
 BYTES_PER_WORD = 32
 BYTES_PER_LEVEL = 16  # of one row's one-hot codes
@@ -71,6 +74,8 @@ class DiscreteColumns:
     ) -> None:
         self.device = device
         self._memory = memory_bytes
+        on_card = max(memory_bytes // BYTES_PER_TABLE_CELL, PIECE_CELLS)
+        self._piece_cells = PIECE_CELLS if device.type == "cpu" else on_card
         self.n_rows = len(codes)
         least = 1 if levels is None else np.maximum(levels, 1)
         self.levels: IndexArray = np.maximum(
@@ -80,7 +85,7 @@ class DiscreteColumns:
         gaps = any((column < 0).any() for column in columns)
         self._words = _pack_rows(columns).to(device) if gaps else None
         self._columns = torch.from_numpy(columns).to(device)
-        self._many = device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS["cpu"]
+        self._many = device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS
         self._bitmaps: bitmaps.Bitmaps | None = None
         if device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows:
             cost = bitmaps.WORDS_PER_ROW_OF_MANY if self._many else bitmaps.WORDS_PER_ROW
@@ -128,18 +133,26 @@ class DiscreteColumns:
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
     def whole_tables(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
+        """Yields what `tables_here` does, as numpy has it."""
+        for piece, counts in self.tables_here(sets):
+            yield piece, host(counts)
+
+    def tables_here(self, sets: IndexArray) -> Iterator[tuple[slice, Array]]:
         """Yields slices of C sets with the counts of their tables, one after the other.
+
+        On a card the counts stay there.
 
         Args:
             sets: Positions, shape (C, k), k at least 1; of a table the last variable is fastest.
         """
         bases = self.levels[sets.T]
         cells = bases.prod(axis=0)
-        starts = np.flatnonzero(np.diff(np.cumsum(cells) // PIECE_CELLS, prepend=-1))
+        starts = np.flatnonzero(np.diff(np.cumsum(cells) // self._piece_cells, prepend=-1))
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
             counts = self._once if self._many else self._counts
-            yield piece, counts(sets[piece].T, bases[:, piece], cells[piece]).cpu().numpy()
+            tables = counts(sets[piece].T, bases[:, piece], cells[piece])
+            yield piece, tables.numpy() if self.device.type == "cpu" else tables
 
     def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """Counts as `_counts`, but tables of the same variables in several orders only once.
@@ -209,7 +222,7 @@ class DiscreteColumns:
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """Returns how many tests of so many elements each are computed at a time."""
-        most = min(CHUNK_ELEMENTS[self.device.type], self._memory // bytes_per_element)
+        most = most_elements(self.device, self._memory // bytes_per_element, CHUNK_ELEMENTS)
         return max(most // max(elements, 1), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:

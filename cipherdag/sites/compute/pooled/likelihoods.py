@@ -15,19 +15,29 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
-from cipherdag.sites.compute.device import DEFAULT_MEMORY
+from cipherdag.sites.compute.device import batch_bytes, placed
 from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.described import missing_in
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    functions_of,
+    host,
+    like,
+    repeated,
+    segment_sums,
+)
 
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
 DIAGONAL_RIDGE = 1e-9
 """Added to variances of 1 where categories may determine each other; larger than rounding."""
-BATCH = 4096
+BATCH, BATCH_ON_CARD = 2**12, 2**16
 LOGLIK_NOISE_NATS = 1.0
 """Largest noise, either way, that a site which restricts small counts adds to a log likelihood."""
 ROUNDED_BITS = 20
@@ -118,11 +128,11 @@ class SetLikelihoods:
                     codes, codes if parent is None else parent, categories, min_cell_size
                 )
             self._tables = DiscreteColumns(
-                codes, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
+                codes, device, memory_bytes=batch_bytes(device) // 2, levels=categories
             )
         if values is not None:
             self._numbers = NumberLikelihoods(
-                codes, np.where(categories > 0, 0.0, values[complete]), categories
+                codes, np.where(categories > 0, 0.0, values[complete]), categories, device
             )
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
@@ -151,7 +161,7 @@ class SetLikelihoods:
         return np.concatenate(
             [
                 of_tables(counts, sizes[piece], discount)
-                for piece, counts in self._tables.whole_tables(rows)
+                for piece, counts in self._tables.tables_here(rows)
             ]
         )
 
@@ -163,10 +173,15 @@ class NumberLikelihoods:
         codes: Codes of rows without gaps, shape (n, p); None where all columns are numbers.
         values: Numbers of the same rows, shape (n, p).
         categories: Number of categories of every variable, 0 for a number, shape (p,).
+        device: Where to compute.
     """
 
     def __init__(
-        self, codes: NDArray[np.integer] | None, values: NDArray[np.float64], categories: IndexArray
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64],
+        categories: IndexArray,
+        device: torch.device,
     ) -> None:
         self._rows = len(values)
         design = [
@@ -175,10 +190,12 @@ class NumberLikelihoods:
         ]
         self._widths = np.array([columns.shape[1] for columns in design])
         self._starts = np.cumsum(self._widths) - self._widths
-        self._correlations = _correlations(np.concatenate(design, axis=1))
-        if codes is not None:
-            # what is singular without a set's numbers is so with them, and cancels
-            np.fill_diagonal(self._correlations, 1.0 + DIAGONAL_RIDGE)
+        # what is singular without a set's numbers is so with them, and cancels
+        diagonal = 1.0 if codes is None else 1.0 + DIAGONAL_RIDGE
+        correlations = _correlations(placed(np.concatenate(design, axis=1), device))
+        np.fill_diagonal(correlations, diagonal)
+        self._correlations = placed(correlations, device)
+        self._batch = BATCH if device.type == "cpu" else BATCH_ON_CARD
 
     def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
         """-n / 2 times the log determinant of the residual correlations, less the discount.
@@ -218,10 +235,10 @@ class NumberLikelihoods:
     def _log_determinants(self, columns: IndexArray) -> FloatVector:
         """Of the correlations of each set of columns, shape (B,)."""
         batches = [np.zeros(0)]
-        for start in range(0, len(columns), BATCH):
-            batch = columns[start : start + BATCH]
+        for start in range(0, len(columns), self._batch):
+            batch = like(columns[start : start + self._batch], self._correlations)
             matrices = self._correlations[batch[:, :, None], batch[:, None]]
-            batches.append(np.linalg.slogdet(matrices)[1])
+            batches.append(host(functions_of(matrices).linalg.slogdet(matrices)[1]))
         return np.concatenate(batches)
 
 
@@ -264,7 +281,7 @@ def collapse_rare_codes(
         ]
 
 
-def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVector:
+def of_tables(counts: Array, sizes: IndexArray, discount: int) -> FloatVector:
     """Log likelihoods of tables, corrected for chance, shape (B,).
 
     Args:
@@ -272,23 +289,22 @@ def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVect
         sizes: How many of these every table has, shape (B,).
         discount: See `LogLikelihoods`.
     """
-    starts = np.cumsum(sizes) - sizes
-    numbers = counts.astype(np.float64)
-    rows = np.maximum(np.add.reduceat(numbers, starts), 1.0)
-    terms = numbers * np.log(np.maximum(numbers, 1.0) / np.repeat(rows, sizes))
-    filled = np.add.reduceat((counts > 0).astype(np.float64), starts)
+    numbers, xp = floats(counts), functions_of(counts)
+    rows = at_least(segment_sums(numbers, sizes), 1.0)
+    terms = numbers * xp.log(at_least(numbers, 1.0) / repeated(rows, sizes))
+    filled = host(segment_sums(floats(counts > 0), sizes))
     chance = discount * np.maximum(filled - 1.0, 0.0) / 2.0
-    return np.add.reduceat(terms, starts) - chance
+    return host(segment_sums(terms, sizes)) - chance
 
 
-def _correlations(values: NDArray[np.float64]) -> FloatVector:
-    """Correlations, shape (p, p); 0 with a column that does not vary."""
+def _correlations(values: Array) -> FloatMatrix:
+    """Correlations but for the diagonal, shape (p, p); 0 with a column that does not vary."""
+    xp = functions_of(values)
     centred = values - values.mean(axis=0) if len(values) else values
-    deviation = np.sqrt((centred**2).sum(axis=0))
+    deviation = xp.sqrt((centred**2).sum(axis=0))
     varies = deviation > 0.0
-    scaled = np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
-    matrix: FloatVector = scaled.T @ scaled
-    np.fill_diagonal(matrix, 1.0)
+    scaled = xp.where(varies, centred / xp.where(varies, deviation, 1.0), 0.0)
+    matrix: FloatMatrix = host(scaled.T @ scaled)
     return matrix
 
 

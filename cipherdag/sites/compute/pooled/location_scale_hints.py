@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import LOCATION_EXPONENT, Moments
-from cipherdag.sites.compute.device import ROW_BLOCK
+from cipherdag.sites.compute.device import ROW_BLOCK, placed
+from cipherdag.statistics.array_functions import average, functions_of, host, in_units, like
+
+if TYPE_CHECKING:
+    import torch
 
 LARGEST_LOCATION = 2.0**900  # beyond it a hint of location no longer grows
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
@@ -154,34 +159,40 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
     ]
 
 
-def moments_of(question: Moments, values: FloatMatrix, weights: FloatVector | None) -> FloatVector:
+def moments_of(
+    question: Moments, values: FloatMatrix, weights: FloatVector | None, device: torch.device
+) -> FloatVector:
     """Rows, sums and products of columns, as `Moments` has them.
 
     Args:
         question: Which columns, and in which units from where.
         values: All numbers of the site, shape (n, p).
         weights: What each row counts, shape (n,); given for centred moments alone.
+        device: Where to add them up.
 
     Raises:
         MalformedMessageError: A column misses values.
     """
     positions, rows = question.positions(), len(values)
-    sums = np.zeros(len(positions))
-    products = np.zeros((len(positions),) * 2)
+    sums, products = np.zeros(len(positions)), np.zeros((len(positions),) * 2)
     origin, roots = question.origin_array(), None
+    columns: Any = positions
+    if device.type != "cpu":
+        values, columns = placed(values[:, positions], device), slice(None)
+        sums, products, origin = (like(array, values) for array in (sums, products, origin))
+        weights = None if weights is None else like(weights, values)
     if question.centred and rows:
-        origin = np.average(values[:, positions], axis=0, weights=weights)
-        roots = None if weights is None else np.sqrt(weights)[:, None]
+        origin = average(values[:, columns], weights)
+        roots = None if weights is None else functions_of(weights).sqrt(weights)[:, None]
     for start in range(0, rows, ROW_BLOCK):
         taken = slice(start, start + ROW_BLOCK)
-        block = values[taken, positions] - origin
-        block = np.ldexp(block, -question.unit_array())
-        if np.isnan(block).any():
+        block = in_units(values[taken, columns] - origin, question.unit_array())
+        if functions_of(block).isnan(block).any():
             raise MalformedMessageError("moments of a column in which the site misses values")
         if roots is None:
             sums += block.sum(axis=0)
         else:  # about a weighted mean the weighted sum is 0
             block *= roots[taken]
         products += block.T @ block
-    upper = products[np.triu_indices(len(positions))]
-    return np.concatenate([[float(rows)], sums, upper])
+    upper = host(products)[np.triu_indices(len(positions))]
+    return np.concatenate([[float(rows)], host(sums), upper])

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.site_differences import ANGLE_NOISE_SE, SiteDifferences
+from cipherdag.sites.compute.device import PROCESSOR, placed
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.location_scale_hints import column_blocks
+from cipherdag.statistics.array_functions import (
+    Array,
+    extremes,
+    functions_of,
+    host,
+    indices,
+    like,
+)
+
+if TYPE_CHECKING:
+    import torch
 
 FENCE = 5.0
 FEWEST_REPEATS = 3
@@ -27,6 +39,7 @@ def share_summands(
     *,
     min_rows: int,
     given: bool = True,
+    device: torch.device = PROCESSOR,
     tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None = None,
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
@@ -37,17 +50,23 @@ def share_summands(
         cell_keys: That of the site's rows.
         min_rows: Rows below which a stratum adds nothing, at least 2.
         given: Whether strata of given variables contribute: their sizes are counts.
+        device: Where to count.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
+
+    def on_device(variable: int) -> Array:
+        return placed(column(variable), device)
+
+    here = column if device.type == "cpu" else cache(on_device)
     marks = question.marks()
     each_set: list[_Shares] = []
     for rows in question.sets():
         if rows.shape[1] == 1 and not any(question.categories[v] for v in rows[:, 0]):
-            each_set.append(_of_numbers(rows[:, 0], column, marks, cell_keys))
+            each_set.append(_of_numbers(rows[:, 0], column, marks, cell_keys, device))
             continue
         each = zip(rows.tolist(), _counted(rows, tables), strict=True)
         each_set += [
-            _shares(question, variables, column, marks[variables[0]], cell_keys, table)
+            _shares(question, variables, (column, here), marks[variables[0]], cell_keys, table)
             for variables, table in each
         ]
     if not each_set:
@@ -89,7 +108,7 @@ class _Shares(NamedTuple):
 def _shares(
     question: SiteDifferences,
     variables: list[int],
-    column: Callable[[int], FloatVector],
+    columns: tuple[Callable[[int], FloatVector], Callable[[int], Array]],
     marks: FloatVector,
     cell_keys: CellKeys,
     counted: IndexArray | None,
@@ -99,13 +118,14 @@ def _shares(
     Args:
         question: What is compared.
         variables: The compared one, and those given.
-        column: Codes or values of a variable, shape (n,), NaN where missing.
+        columns: Codes or values of a variable, shape (n,), NaN where missing; and on the device.
         marks: Where the variable is looked at if it is a number, shape (13,).
         cell_keys: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
     """
     sides, number = question.categories, question.categories[variables[0]] == 0
-    held = [column(position) for position in variables] if counted is None else []
+    column, here = columns
+    held = [here(position) for position in variables] if counted is None else []
     table = (
         _table(question, variables, held, marks)
         if counted is None
@@ -116,7 +136,7 @@ def _shares(
         counts = table[:, :-1].cumsum(axis=1)
     else:
         counts = table[:, :1] if table.shape[1] == 2 else table  # noqa: PLR2004
-    coded = number and len(variables) == 1 and code_in(held[0]) is not None
+    coded = number and len(variables) == 1 and code_in(column(variables[0])) is not None
     return _Shares(
         counts.ravel(),
         n,
@@ -131,17 +151,22 @@ def _of_numbers(
     column: Callable[[int], FloatVector],
     marks: FloatVector,
     cell_keys: CellKeys,
+    device: torch.device,
 ) -> _Shares:
     """Count the shares of continuous variables that nothing is given for."""
     shares, marks_of_each = marks.shape[1], iter(marks[variables])
     n, coded, up_to = [], [], []
     for block in column_blocks(map(column, variables.tolist())):
-        held = np.stack(block)
-        n += np.count_nonzero(~np.isnan(held), axis=1).tolist()
-        coded += _coded(held)
+        held = placed(np.stack(block), device)
+        xp = functions_of(held)
+        n += host(xp.count_nonzero(~xp.isnan(held), axis=1)).tolist()
+        coded += _coded(held, block)
         # what is missing stands beyond all marks
-        positions = (np.searchsorted(row, of) for of, row in zip(held, marks_of_each, strict=False))
-        up_to += [np.bincount(row, minlength=shares)[:shares] for row in positions]
+        positions = (
+            xp.searchsorted(like(row, held), of)
+            for of, row in zip(held, marks_of_each, strict=False)
+        )
+        up_to += [host(xp.bincount(row, minlength=shares))[:shares] for row in positions]
     counts = np.array(up_to, dtype=np.int64).reshape(-1, shares).cumsum(axis=1)
     drawn = np.zeros(counts.shape)
     for index, v in enumerate(variables.tolist()):
@@ -158,7 +183,7 @@ def _of_numbers(
 
 
 def _table(
-    question: SiteDifferences, variables: list[int], held: list[FloatVector], marks: FloatVector
+    question: SiteDifferences, variables: list[int], held: list[Array], marks: FloatVector
 ) -> IndexArray:
     """Rows of every stratum by the variable's category, or by a number's interval between marks.
 
@@ -169,32 +194,32 @@ def _table(
         marks: Those of the variable.
     """
     variable, *given = variables
-    sides = question.categories
-    complete = ~np.isnan(held[0])
+    sides, xp = question.categories, functions_of(held[0])
+    complete = ~xp.isnan(held[0])
     for other in held[1:]:
-        complete &= ~np.isnan(other)
+        complete &= ~xp.isnan(other)
     values = held[0][complete]
     if sides[variable]:
-        kinds, code = sides[variable], values.astype(np.int64)
+        kinds, code = sides[variable], indices(values)
     else:
-        kinds, code = len(marks) + 1, np.searchsorted(marks, values)
-    strata, stratum = 1, np.zeros(len(values), dtype=np.int64)
+        kinds, code = len(marks) + 1, xp.searchsorted(like(marks, values), values)
+    strata, stratum = 1, indices(xp.zeros_like(values))
     for position, other in zip(given, held[1:], strict=True):
-        stratum = stratum * sides[position] + other[complete].astype(np.int64)
+        stratum = stratum * sides[position] + indices(other[complete])
         strata *= sides[position]
-    table = np.bincount(stratum * kinds + code, minlength=strata * kinds)
+    table: IndexArray = host(xp.bincount(stratum * kinds + code, minlength=strata * kinds))
     return table.reshape(strata, kinds)
 
 
-def _coded(columns: NDArray[np.float64]) -> list[bool]:
-    """Whether `code_in` finds a value in each column, shape (k, n)."""
-    low = np.fmin.reduce(columns, axis=1, initial=np.inf, keepdims=True)
-    high = np.fmax.reduce(columns, axis=1, initial=-np.inf, keepdims=True)
-    repeats = np.maximum(*(np.count_nonzero(columns == end, axis=1) for end in (low, high)))
-    often = (repeats >= FEWEST_REPEATS).tolist()  # looked at together, as nearly none has any
+def _coded(columns: Array, held: list[FloatVector]) -> list[bool]:
+    """Whether `code_in` finds a value in each column, shape (k, n), those that are held."""
+    xp = functions_of(columns)
+    ends = (end[:, None] for end in extremes(columns))
+    repeats = xp.maximum(*(xp.count_nonzero(columns == end, axis=1) for end in ends))
+    often = host(repeats >= FEWEST_REPEATS).tolist()  # looked at together, as nearly none has any
     return [
-        repeated and code_in(held) is not None
-        for repeated, held in zip(often, columns, strict=True)
+        repeated and code_in(values) is not None
+        for repeated, values in zip(often, held, strict=True)
     ]
 
 

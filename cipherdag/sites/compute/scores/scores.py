@@ -182,7 +182,7 @@ class DiscreteBic:
         """Computes the score of every family, shape (F,)."""
         scores = np.empty(len(families))
         for _, index, order in by_size(families):
-            most = CHUNK_ELEMENTS if self._device.type == "cuda" else FEWEST_SHARED
+            most = FEWEST_SHARED if self._device.type == "cpu" else CHUNK_ELEMENTS
             chunk = max(1, (most - 1) // max(self._rows, LARGEST_TABLE))
             for start in range(0, len(index), chunk):
                 part = order[start : start + chunk]

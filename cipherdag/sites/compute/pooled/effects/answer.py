@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -23,6 +24,9 @@ from cipherdag.sites.compute.pooled.effects.refuted_rows import (
     refuted_answer,
 )
 
+if TYPE_CHECKING:
+    import torch
+
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
 """A weight, and an effect in common units, beyond which a site does not contribute its own."""
@@ -41,6 +45,7 @@ def effect_answer(
     *,
     min_cell_size: int,
     blur: CellKeys,
+    device: torch.device,
 ) -> FloatVector:
     """The answer to `EffectSums`.
 
@@ -53,6 +58,7 @@ def effect_answer(
             value are left out, so that two questions are of the same ones.
         blur: That of the site's rows, by which it changes them, and where small counts may not
             leave perturbs the effect that they determine alone.
+        device: Where to compute.
     """
     rows = EffectRows(codes, values)
     if isinstance(question.stage, Missing):
@@ -68,7 +74,7 @@ def effect_answer(
         rows = replace(rows, weights=blur.weights(rows.count))
 
     def answer(asked: EffectSums, changed: EffectRows = rows) -> FloatVector:
-        return summed_functions(asked, changed, min_cell_size)
+        return summed_functions(asked, changed, min_cell_size, device)
 
     if isinstance(question.stage, PerSite):
         return _per_site(question, question.stage.reference, answer, blur if restricted else None)

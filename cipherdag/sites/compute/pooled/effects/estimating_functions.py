@@ -8,13 +8,15 @@ Davidian, Statistics in Medicine 23 (2004) 2937-2960 (Hajek's ratio of weighted 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
+from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IntegerVector
 from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, Variance
 from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
+from cipherdag.sites.compute.device import placed
 from cipherdag.sites.compute.pooled.described import suppress_small_counts
 from cipherdag.sites.compute.pooled.effects.refuted_rows import EffectRows, no_contribution
 from cipherdag.sites.compute.pooled.regression.design import Expansion
@@ -30,7 +32,21 @@ from cipherdag.sites.compute.pooled.regression.site_intercepts import (
     with_site_intercepts,
 )
 from cipherdag.sites.compute.pooled.regression.steps import model_step
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    full,
+    functions_of,
+    host,
+    indices,
+    like,
+    maxima,
+)
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
+
+if TYPE_CHECKING:
+    import torch
 
 LEAST_WEIGHT = 0.5
 """Below that of one row."""
@@ -54,31 +70,34 @@ class _Arm:
     """
 
     arm: int
-    in_arm: FloatVector
-    weight: FloatVector
-    slope: FloatMatrix
-    fitted: FloatVector
-    change: FloatVector
-    residual: FloatVector
-    denominator: FloatVector
+    in_arm: Array
+    weight: Array
+    slope: Array
+    fitted: Array
+    change: Array
+    residual: Array
+    denominator: Array
 
     @property
-    def numerator(self) -> FloatVector:
+    def numerator(self) -> Array:
         """The sum's terms m + w (y - m), shape (n,)."""
         return self.fitted + self.weight * self.residual
 
 
-def summed_functions(question: EffectSums, rows: EffectRows, min_cell_size: int) -> FloatVector:
+def summed_functions(
+    question: EffectSums, rows: EffectRows, min_cell_size: int, device: torch.device
+) -> FloatVector:
     """The answer of a site's rows to a stage of all rows; zeros where it does not contribute.
 
     Args:
         question: Stage and coefficients.
         rows: The rows.
         min_cell_size: Smallest count of propensities that may leave, but for 0.
+        device: Where to compute.
     """
-    functions = _EstimatingFunctions(question, rows)
+    functions = _EstimatingFunctions(question, rows, device)
     present = [float((functions.arm == a).any()) for a in range(question.arms)]
-    if question.site_effect and not (min(present) and functions.comparable.any()):
+    if question.site_effect and not (min(present) and bool(functions.comparable.any())):
         return no_contribution(question)
     sums = np.zeros(0)
     if isinstance(question.stage, ModelSteps):
@@ -91,28 +110,33 @@ def summed_functions(question: EffectSums, rows: EffectRows, min_cell_size: int)
 
 
 class _EstimatingFunctions:
-    def __init__(self, question: EffectSums, rows: EffectRows) -> None:
+    def __init__(self, question: EffectSums, rows: EffectRows, device: torch.device) -> None:
+        @cache
         def column(variable: int) -> FloatVector:
             return rows.column(question, variable)
 
-        self._question, self._column = question, column
+        self._question = question
         origins, units = question.origin_array(), question.unit_array()
-        expand = Expansion(question.categories, origins, units, column)
+        expand = Expansion(question.categories, origins, units, column, device)
         predictors, named = question.regression(0).predictors, question.named
         self._design, self.arm = expand.rows(Regression(question.treatment, predictors, named))
         _, self._outcome = expand.rows(Regression(question.outcome, (), named))
         if not question.categories[question.treatment]:
-            self.arm = np.zeros(len(self._outcome))
-        self._complete = ~np.logical_or.reduce([np.isnan(column(v)) for v in named])
-        weights = None if rows.weights is None else rows.weights[self._complete]
+            self.arm = self._constant(0.0)
+        complete = ~np.logical_or.reduce([np.isnan(column(v)) for v in named])
+        self._adjusted = (placed(column(v)[complete], device) for v in question.adjust)
+        weights = None if rows.weights is None else placed(rows.weights[complete], device)
         if weights is not None:
             weights = weights * (len(weights) / max(float(weights.sum()), 1.0))
-        self._weights = np.ones(len(self._outcome)) if weights is None else weights
+        self._weights = self._constant(1.0) if weights is None else weights
         if question.site_effect and question.linear:
             self._design, self._outcome = centred(self._design, self._outcome, weights)
         self._coefficients = question.by_model()
         if question.site_effect and not isinstance(question.stage, ModelSteps):
             self._coefficients = {m: self._at_site(m, c) for m, c in self._coefficients.items()}
+
+    def _constant(self, value: float) -> Array:
+        return full((len(self._outcome),), value, self._outcome)
 
     def _at_site(self, model: int, coefficients: FloatVector) -> FloatVector:
         question = self._question
@@ -127,10 +151,10 @@ class _EstimatingFunctions:
             self._weights[used],
         ).ravel()
 
-    def _response(self, model: int) -> tuple[BoolVector, FloatVector, int]:
+    def _response(self, model: int) -> tuple[Array, Array, int]:
         """The rows, response and number of categories of a model."""
         question = self._question
-        every = np.ones(len(self.arm), dtype=bool)
+        every = self._constant(1.0) > 0.0
         if model == TREATMENT:
             return every, self.arm, question.arms
         if question.linear:
@@ -138,23 +162,24 @@ class _EstimatingFunctions:
         return self.arm == model, self._outcome, question.categories[question.outcome]
 
     @cached_property
-    def _strata(self) -> tuple[IndexArray, FloatMatrix]:
+    def _strata(self) -> tuple[Array, Array]:
         """The stratum of every row, and the summed weights by stratum and arm."""
-        question, cell = self._question, np.zeros(len(self.arm))
-        for v in question.adjust:
-            cell = cell * question.categories[v] + self._column(v)[self._complete]
-        cells, stratum = np.unique(cell, return_inverse=True)
-        by_arm = (stratum * question.arms + self.arm).astype(np.int64)
-        weights = np.bincount(by_arm, self._weights, len(cells) * question.arms)
-        return stratum.astype(np.int64), weights.reshape(-1, question.arms).astype(np.float64)
+        question, cell = self._question, self._constant(0.0)
+        xp = functions_of(cell)
+        for v, column in zip(question.adjust, self._adjusted, strict=True):
+            cell = cell * question.categories[v] + column
+        cells, stratum = xp.unique(cell, return_inverse=True)
+        by_arm = indices(stratum * question.arms + self.arm)
+        weights = xp.bincount(by_arm, self._weights, len(cells) * question.arms)
+        return indices(stratum), floats(weights.reshape(-1, question.arms))
 
     @cached_property
-    def comparable(self) -> FloatVector:
+    def comparable(self) -> Array:
         """Indicators of rows in strata where the site has rows of every arm, shape (n,)."""
         if not self._question.stratified:
-            return np.ones(len(self.arm))
+            return self._constant(1.0)
         stratum, weights = self._strata
-        return np.asarray(weights.min(axis=1) > 0.0, dtype=np.float64)[stratum]
+        return floats(functions_of(weights).amin(weights, 1) > 0.0)[stratum]
 
     def steps(self) -> FloatVector:
         """Log likelihood, score and minus the Hessian of every model that is stepped."""
@@ -174,8 +199,9 @@ class _EstimatingFunctions:
         sums = []
         for terms in self._arms:
             summands = [terms.numerator, terms.denominator, terms.weight, terms.weight**2]
-            weighted = [self._weights @ summand for summand in summands]
-            sums += [np.array([terms.in_arm.sum(), *weighted]), *self._derivatives(terms)]
+            weighted = [float(self._weights @ summand) for summand in summands]
+            rows = float(terms.in_arm.sum())
+            sums += [np.array([rows, *weighted]), *self._derivatives(terms)]
         return sums
 
     def _derivatives(self, terms: _Arm) -> list[FloatVector]:
@@ -195,11 +221,11 @@ class _EstimatingFunctions:
         question, slopes = self._question, [np.zeros(0)]
         if 0 in question.needed:
             by_fit = (1.0 - terms.weight) * terms.change
-            slopes = [(self._weights * by_fit) @ self._design]
+            slopes = [host((self._weights * by_fit) @ self._design)]
         if TREATMENT in question.needed:
             hajek = float(question.estimator == "ipw")
             for factor in (terms.residual * self._weights, self._weights * hajek):
-                slopes.append(((terms.slope * factor[:, None]).T @ self._design).ravel())
+                slopes.append(host((terms.slope * factor[:, None]).T @ self._design).ravel())
         return slopes
 
     def _information(self, model: int) -> FloatMatrix:
@@ -207,33 +233,38 @@ class _EstimatingFunctions:
         used, _, categories = self._response(model)
         design, weights = self._design[used], self._weights[used]
         if not categories:
-            return by_pieces(design.T * weights, design.T)
+            return host(by_pieces(design.T * weights, design.T))
         if model == TREATMENT:
             chance = self._propensities[:, 1:]
         else:
             chance = self._arms[model].fitted[used, None]
-        square = information(design, chance, weights)
+        square: FloatMatrix = host(information(design, chance, weights))
         return square.reshape(-1, chance.shape[1] * design.shape[1])
 
     def variance(self) -> FloatVector:
         """Sums of influence functions, and of their products."""
         influence = self._linear_influence() if self._question.linear else self._influence()
-        products = influence.T @ influence
-        return np.concatenate([influence.sum(axis=0), products[np.triu_indices(len(products))]])
+        products = host(influence.T @ influence)
+        upper = products[np.triu_indices(len(products))]
+        return np.concatenate([host(influence.sum(axis=0)), upper])
 
-    def _linear_influence(self) -> FloatMatrix:
+    def _linear_influence(self) -> Array:
         """Influence function of each coefficient, with HC3 residuals, shape (n, estimates)."""
         design, inverse = self._design, self._question.inverse(0)
-        level = np.zeros(len(design))
+        level = self._constant(0.0)
         if self._question.site_effect:
             # the position of the intercept is that of all sites' one
             inverse[0, 0], level = 0.0, self._weights / max(float(self._weights.sum()), 1.0)
-        leverage = level + ((design @ inverse) * design).sum(axis=1)
-        leverage = np.clip(leverage, 0.0, LARGEST_LEVERAGE)
-        residual = (self._outcome - design @ self._coefficients[0]) / (1.0 - leverage)
-        return (self._design @ self._question.influences().T) * residual[:, None]
+        leverage = level + ((design @ self._like(inverse)) * design).sum(axis=1)
+        leverage = functions_of(leverage).clip(leverage, 0.0, LARGEST_LEVERAGE)
+        fitted = design @ self._like(self._coefficients[0])
+        residual = (self._outcome - fitted) / (1.0 - leverage)
+        return (design @ self._like(self._question.influences().T)) * residual[:, None]
 
-    def _influence(self) -> FloatMatrix:
+    def _like(self, values: FloatArray | IntegerVector) -> Array:
+        return like(values, self._design)
+
+    def _influence(self) -> Array:
         """Influence function of each arm's mean times its denominator, shape (n, arms)."""
         question, columns = self._question, []
         for terms, influence in zip(self._arms, question.influences(), strict=True):
@@ -241,32 +272,33 @@ class _EstimatingFunctions:
             fitted, treated = self._scores(terms, influence[0], influence[1:])
             if question.estimator != "ipw":
                 residual = terms.in_arm * terms.residual
-                pull = self._design @ fitted if len(fitted) else np.zeros(len(residual))
+                pull = self._design @ self._like(fitted) if len(fitted) else self._constant(0.0)
                 leverage = self._leverage(terms)
                 raised = leverage / (1.0 - leverage) * (pull + terms.weight)
                 total = total + residual * (pull + raised)
             if len(treated):
                 total = total + self._treatment_scores(treated)
             columns.append(total * self._weights)
-        return np.column_stack(columns)
+        return functions_of(self._design).column_stack(columns)
 
-    def _leverage(self, terms: _Arm) -> FloatVector:
+    def _leverage(self, terms: _Arm) -> Array:
         """The leverage of each row's outcome among the rows of an arm, shape (n,).
 
         Source: MacKinnon and White, Journal of Econometrics 29 (1985) 305-325 (HC3).
         """
         question, strength = self._question, self._weights * terms.in_arm * terms.change
+        xp = functions_of(strength)
         if question.stratified:
             stratum, by_arm = self._strata
-            total = np.maximum(by_arm[stratum, terms.arm], LEAST_WEIGHT)
+            total = at_least(by_arm[stratum, terms.arm], LEAST_WEIGHT)
             share = self._weights * terms.in_arm / total
-            return np.asarray(np.clip(share, 0.0, LARGEST_LEVERAGE))
+            return xp.clip(share, 0.0, LARGEST_LEVERAGE)
         design, inverse = self._design, question.inverse(terms.arm)
         total, level = float(strength.sum()), 0.0
         if question.site_effect and total > 0.0:
             design, level = design - strength @ design / total, 1.0 / total
-        share = strength * (level + ((design @ inverse) * design).sum(axis=1))
-        return np.asarray(np.clip(share, 0.0, LARGEST_LEVERAGE))
+        share = strength * (level + ((design @ self._like(inverse)) * design).sum(axis=1))
+        return xp.clip(share, 0.0, LARGEST_LEVERAGE)
 
     def _scores(
         self, terms: _Arm, mean: float, weights: FloatVector
@@ -284,11 +316,10 @@ class _EstimatingFunctions:
                 treated = full_scores(treated, slope, square, question.arms - 1)
         return fitted, treated
 
-    def _treatment_scores(self, weights: FloatVector) -> FloatVector:
+    def _treatment_scores(self, weights: FloatVector) -> Array:
         """The weighted scores of the treatment's model, shape (n,)."""
-        by_output = self._design @ weights.reshape(self._question.arms - 1, -1).T
-        levels = np.arange(1, self._question.arms)
-        treated = (self.arm[:, None] == levels).astype(np.float64)
+        by_output = self._design @ self._like(weights.reshape(self._question.arms - 1, -1).T)
+        treated = floats(self.arm[:, None] == self._like(np.arange(1, self._question.arms)))
         return ((treated - self._propensities[:, 1:]) * by_output).sum(axis=1)
 
     @cached_property
@@ -296,38 +327,39 @@ class _EstimatingFunctions:
         return [self._terms(arm) for arm in range(self._question.arms)]
 
     def _terms(self, arm: int) -> _Arm:
-        question, rows = self._question, len(self.arm)
-        in_arm = (self.arm == arm).astype(np.float64)
-        weight, slope = np.zeros(rows), np.zeros((rows, question.arms - 1))
-        fitted, change = np.zeros(rows), np.ones(rows)
+        question, xp = self._question, functions_of(self.arm)
+        in_arm = floats(self.arm == arm)
+        weight, fitted, change = (self._constant(value) for value in (0.0, 0.0, 1.0))
+        slope = full((len(in_arm), question.arms - 1), 0.0, in_arm)
         if TREATMENT in question.needed:
             chance, least = self._propensities, question.truncate
-            truncated = np.clip(chance[:, arm], least, 1.0 - least)
+            truncated = xp.clip(chance[:, arm], least, 1.0 - least)
             weight = in_arm / truncated
-            by_logit = (np.arange(1, question.arms) == arm) - chance[:, 1:]
+            by_logit = self._like((np.arange(1, question.arms) == arm) * 1.0) - chance[:, 1:]
             slope = -(weight * (truncated == chance[:, arm]))[:, None] * by_logit
         if question.stratified:
             stratum, by_arm = self._strata
-            total = np.bincount(stratum, self._weights * in_arm * self._outcome, len(by_arm))
-            share = np.where(self.comparable > 0.0, by_arm[stratum, arm], np.inf)
+            total = xp.bincount(stratum, self._weights * in_arm * self._outcome, len(by_arm))
+            share = xp.where(self.comparable > 0.0, by_arm[stratum, arm], np.inf)
             fitted, weight = total[stratum] / share, in_arm * by_arm.sum(axis=1)[stratum] / share
         elif arm in question.needed:
-            fitted = self._design @ self._coefficients[arm]
+            fitted = self._design @ self._like(self._coefficients[arm])
             if question.categories[question.outcome]:
-                fitted = 0.5 + 0.5 * np.tanh(bounded_logits(fitted) / 2.0)
+                fitted = 0.5 + 0.5 * xp.tanh(bounded_logits(fitted) / 2.0)
                 change = fitted * (1.0 - fitted)
         denominator = weight if question.estimator == "ipw" else self.comparable
         residual = self._outcome - fitted
         return _Arm(arm, in_arm, weight, slope, fitted, change, residual, denominator)
 
     @cached_property
-    def _propensities(self) -> FloatMatrix:
+    def _propensities(self) -> Array:
         """Multinomial probabilities of the arms, shape (n, arms)."""
         coefficients = self._coefficients[TREATMENT].reshape(self._question.arms - 1, -1)
-        logits = bounded_logits(self._design @ coefficients.T)
-        every = np.column_stack([np.zeros(len(logits)), logits])
-        weights = np.exp(every - every.max(axis=1, keepdims=True))
-        return weights / weights.sum(axis=1, keepdims=True)
+        logits = bounded_logits(self._design @ self._like(coefficients.T))
+        xp = functions_of(logits)
+        every = xp.column_stack([self._constant(0.0), logits])
+        weights = xp.exp(every - maxima(every, 1)[:, None])
+        return weights / weights.sum(axis=1)[:, None]
 
     def overlap(self, min_cell_size: int) -> FloatVector:
         """Counts of propensities, of which small ones are suppressed, shape (bins,).
@@ -338,8 +370,8 @@ class _EstimatingFunctions:
         if counts.size:
             for category, arm in np.ndindex(counts.shape[:2]):
                 chance = self._propensities[self.arm == arm, category + 1]
-                bins = np.searchsorted(PROPENSITY_EDGES, chance, side="right") - 1
-                counts[category, arm] = suppress_small_counts(
-                    np.bincount(bins, minlength=len(PROPENSITY_EDGES)), min_cell_size
-                )
+                xp, edges = functions_of(chance), self._like(np.array(PROPENSITY_EDGES))
+                bins = xp.searchsorted(edges, chance, side="right") - 1
+                counted = host(xp.bincount(bins, minlength=len(PROPENSITY_EDGES)))
+                counts[category, arm] = suppress_small_counts(counted, min_cell_size)
         return counts.ravel()

@@ -16,9 +16,10 @@ import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IndexArray
 from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows, Patterns
+from cipherdag.statistics.array_functions import Array, at_least, full, functions_of, like, maxima
 
-Parts = tuple[float, FloatVector, FloatMatrix]
-"""Value, gradient and square matrix of a step."""
+Parts = tuple[Array, Array, Array]
+"""Value, gradient and square matrix of a step, where the rows are."""
 
 LARGEST_LOGIT = 2.0**30
 """Only a hostile question asks about larger ones: a row's likelihood stays in an answer's bound."""
@@ -36,8 +37,13 @@ SAFE_LOGIT = 64.0
 """Of smaller ones so many totals have a product."""
 
 
-def by_pieces(left: FloatArray, right: FloatArray) -> FloatArray:
-    """``left @ right.T`` of shapes (a, n) and (b, n), added up over pieces of the n rows."""
+def by_pieces(left: Array, right: Array) -> Array:
+    """``left @ right.T`` of shapes (a, n) and (b, n), added up over pieces of the n rows.
+
+    On a card it is one product.
+    """
+    if not isinstance(left, np.ndarray):
+        return left @ right.T
     whole = left.shape[1] // PIECE_ROWS * PIECE_ROWS
     total: FloatArray = left[:, whole:] @ right[:, whole:].T
     if whole:
@@ -46,8 +52,13 @@ def by_pieces(left: FloatArray, right: FloatArray) -> FloatArray:
     return total
 
 
-def linear_parts(coefficients: FloatArray, columns: FloatArray) -> FloatArray:
-    """``coefficients @ columns`` of shapes (c, d) and (d, n), made piece by piece."""
+def linear_parts(coefficients: Array, columns: Array) -> Array:
+    """``coefficients @ columns`` of shapes (c, d) and (d, n), made piece by piece.
+
+    On a card it is one product.
+    """
+    if not isinstance(columns, np.ndarray):
+        return coefficients @ columns
     whole = columns.shape[1] // PIECE_ROWS * PIECE_ROWS
     linear = np.empty((len(coefficients), columns.shape[1]))
     np.matmul(coefficients, columns[:, whole:], out=linear[:, whole:])
@@ -61,16 +72,15 @@ def _pieces(columns: FloatArray, whole: int) -> FloatArray:
     return columns[:, :whole].reshape(len(columns), -1, PIECE_ROWS).swapaxes(0, 1)
 
 
-def bounded_logits(logits: FloatArray) -> FloatArray:
+def bounded_logits(logits: Array) -> Array:
     """Logits clipped to magnitudes that only a hostile question exceeds, shape as given."""
-    if np.abs(logits).max(initial=0.0) <= LARGEST_LOGIT:
+    if isinstance(logits, np.ndarray) and np.abs(logits).max(initial=0.0) <= LARGEST_LOGIT:
         return logits
-    return np.clip(np.nan_to_num(logits), -LARGEST_LOGIT, LARGEST_LOGIT)
+    xp = functions_of(logits)
+    return xp.clip(xp.nan_to_num(logits), -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
-def information(
-    design: FloatArray, chance: FloatArray, rows: FloatArray | float = 1.0
-) -> FloatArray:
+def information(design: Array, chance: Array, rows: Array | float = 1.0) -> Array:
     """Minus the second derivative of a multinomial log likelihood by the coefficients.
 
     Args:
@@ -82,7 +92,7 @@ def information(
         Shape (c, d, c, d).
     """
     count, columns = chance.shape[1], design.T
-    square = np.zeros((count, len(columns), count, len(columns)))
+    square = full((count, len(columns), count, len(columns)), 0.0, design)
     for first in range(count):
         for second in range(first, count):
             share = float(first == second) - chance[:, second]
@@ -92,18 +102,15 @@ def information(
     return square
 
 
-def linear_step(design: FloatMatrix, response: FloatVector) -> Parts:
+def linear_step(design: Array, response: Array) -> Parts:
     """Sums of y y, of x y and of x x', of a design of shape (n, d)."""
     columns, rows = design.T, response[None]
     square = by_pieces(columns, columns)
-    return float(by_pieces(rows, rows)[0, 0]), by_pieces(columns, rows)[:, 0], square
+    return by_pieces(rows, rows)[0, 0], by_pieces(columns, rows)[:, 0], square
 
 
 def logit_step(
-    design: FloatMatrix,
-    observed: FloatVector,
-    coefficients: FloatVector,
-    rows: FloatVector | float = 1.0,
+    design: Array, observed: Array, coefficients: FloatVector, rows: Array | float = 1.0
 ) -> Parts:
     """A step of a multinomial logistic model.
 
@@ -114,13 +121,14 @@ def logit_step(
         rows: Frequency weight of every row, shape (n,), or the same for all.
     """
     count, columns = len(observed), design.T
-    logits = bounded_logits(linear_parts(coefficients.reshape(count, -1), columns))
-    largest = logits.max(axis=0, initial=0.0)
-    weights = np.exp(logits - largest)
-    rest = np.exp(-largest)
+    by_output, xp = like(coefficients.reshape(count, -1), design), functions_of(design)
+    logits = bounded_logits(linear_parts(by_output, columns))
+    largest = at_least(maxima(logits, 0), 0.0)
+    weights = xp.exp(logits - largest)
+    rest = xp.exp(-largest)
     total = weights.sum(axis=0) + rest
     chance = weights / total
-    likelihood = float((observed * logits).sum() - (rows * (largest + np.log(total))).sum())
+    likelihood = (observed * logits).sum() - (rows * (largest + xp.log(total))).sum()
     gradient = by_pieces(observed - rows * chance, columns).ravel()
     square = information(design, chance.T, rows).reshape(len(coefficients), -1)
     return likelihood, gradient, square

@@ -14,9 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.sites.compute.pooled.regression.likelihoods import LARGEST_LOGIT, bounded_logits
 from cipherdag.sites.compute.pooled.regression.site_intercepts import Derivatives, best_intercepts
+from cipherdag.statistics.array_functions import (
+    Array,
+    floats,
+    full,
+    functions_of,
+    host,
+    indices,
+    like,
+)
 from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.regression_models import (
     equal_thresholds,
@@ -51,7 +60,7 @@ class _Derivatives:
 
 
 def cumulative_step(
-    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+    design: Array, response: Array, coefficients: FloatVector, categories: int
 ) -> tuple[float, FloatVector, FloatMatrix]:
     """Log likelihood, gradient and minus the Hessian.
 
@@ -63,13 +72,14 @@ def cumulative_step(
     """
     thresholds, slopes = np.split(coefficients, [categories - 1])
     columns = design[:, 1:]
-    at = _derivatives(columns, response.astype(np.int64), thresholds, columns @ slopes)
+    offsets = columns @ like(slopes, columns)
+    at = _derivatives(columns, indices(response), thresholds, offsets)
     hessian = np.block([[at.among_thresholds, at.across], [at.across.T, at.among_slopes]])
     return at.value, np.concatenate([at.by_thresholds, at.by_slopes]), hessian
 
 
 def profile_cumulative_step(
-    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+    design: Array, response: Array, coefficients: FloatVector, categories: int
 ) -> FloatVector:
     """A step of the profile likelihood, at the site's own best thresholds.
 
@@ -85,13 +95,14 @@ def profile_cumulative_step(
         the response's categories.
     """
     count, columns = categories - 1, design[:, 1:]
-    codes, offsets = response.astype(np.int64), bounded_logits(columns @ coefficients[count:])
-    nothing = np.zeros((len(codes), 0))
-    equal = _derivatives(nothing, codes, equal_thresholds(categories), np.zeros(len(codes)))
+    codes, xp = indices(response), functions_of(response)
+    offsets = bounded_logits(columns @ like(coefficients[count:], columns))
+    level = xp.zeros_like(offsets)
+    equal = _derivatives(columns[:, :0], codes, equal_thresholds(categories), level)
     gradient = np.concatenate([equal.by_thresholds, np.zeros(columns.shape[1])])
     hessian = np.zeros((len(gradient), len(gradient)))
     hessian[:count, :count] = np.diag(equal.among_thresholds.diagonal())
-    seen, present = np.unique(codes, return_inverse=True)
+    seen, present = xp.unique(codes, return_inverse=True)
     if len(seen) <= 1:
         return pack_step(0.0, gradient, hessian)
     best = _derivatives(columns, present, _best_thresholds(present, offsets), offsets)
@@ -101,53 +112,54 @@ def profile_cumulative_step(
     return pack_step(best.value, gradient, hessian)
 
 
-def _best_thresholds(codes: IndexArray, offsets: FloatVector) -> FloatVector:
+def _best_thresholds(codes: Array, offsets: Array) -> FloatVector:
     """The thresholds of highest likelihood; every code occurs."""
-    nothing, middle = np.zeros((len(codes), 0)), float(offsets.mean())
+    nothing, middle = full((len(codes), 0), 0.0, offsets), float(offsets.mean())
 
-    def derivatives(rest: FloatVector) -> Derivatives:
+    def derivatives(rest: Array) -> Derivatives:
         def at(thresholds: FloatVector) -> tuple[float, FloatVector, FloatMatrix]:
             current = _derivatives(nothing, codes, thresholds, rest)
             return current.value, current.by_thresholds, current.among_thresholds
 
         return at
 
-    start = marginal_thresholds(np.bincount(codes).astype(np.float64))
+    start = marginal_thresholds(host(floats(functions_of(codes).bincount(codes))))
     return middle + best_intercepts(offsets - middle, start, derivatives, largest_share)
 
 
 def _derivatives(
-    columns: FloatMatrix, codes: IndexArray, thresholds: FloatVector, offsets: FloatVector
+    columns: Array, codes: Array, thresholds: FloatVector, offsets: Array
 ) -> _Derivatives:
     """Derivatives at nondecreasing thresholds; an infinite one empties the categories beyond."""
-    categories = len(thresholds) + 1
+    categories, xp = len(thresholds) + 1, functions_of(offsets)
     bounds = np.concatenate([[-np.inf], thresholds, [np.inf]])
-    lower, upper = bounds[codes], bounds[codes + 1]
-    below = np.clip(lower - offsets, -LARGEST_LOGIT, LARGEST_LOGIT)
-    above = np.clip(upper - offsets, -LARGEST_LOGIT, LARGEST_LOGIT)
+    lower, upper = (like(ends, offsets)[codes] for ends in (bounds[:-1], bounds[1:]))
+    below = xp.clip(lower - offsets, -LARGEST_LOGIT, LARGEST_LOGIT)
+    above = xp.clip(upper - offsets, -LARGEST_LOGIT, LARGEST_LOGIT)
     below[lower == -np.inf], above[upper == np.inf] = -np.inf, np.inf
-    not_above, not_below = np.logaddexp(0.0, -above), np.logaddexp(0.0, below)
-    over, under = np.exp(-above - not_above), np.exp(below - not_below)
+    zero = full((1,), 0.0, offsets)
+    not_above, not_below = xp.logaddexp(zero, -above), xp.logaddexp(zero, below)
+    over, under = xp.exp(-above - not_above), xp.exp(below - not_below)
     at_lower, at_upper = under * (1.0 - under), over * (1.0 - over)
     # a category's chance is one below its upper bound, above its lower one, and of its width
     width = _widths(bounds)
-    seen = (codes[:, None] == np.arange(categories)).astype(np.float64)
-    rows, odds = seen.sum(axis=0), 1.0 / np.expm1(width)
+    seen = floats(codes[:, None] == like(np.arange(categories), codes))
+    rows, odds = host(seen.sum(axis=0)), 1.0 / np.expm1(width)
     curve = rows * odds * (1.0 + odds)
-    value = rows @ np.log(-np.expm1(-width)) - not_below.sum() - not_above.sum()
-    up, low = over @ seen + rows * odds, under @ seen + rows * odds
-    square = np.diag((at_upper @ seen + curve)[:-1] + (at_lower @ seen + curve)[1:])
+    value = rows @ np.log(-np.expm1(-width)) - float(not_below.sum()) - float(not_above.sum())
+    up, low = host(over @ seen) + rows * odds, host(under @ seen) + rows * odds
+    square = np.diag((host(at_upper @ seen) + curve)[:-1] + (host(at_lower @ seen) + curve)[1:])
     square -= np.diag(curve[1:-1], k=1) + np.diag(curve[1:-1], k=-1)
     return _Derivatives(
         value=float(value),
         by_thresholds=up[:-1] - low[1:],
-        by_slopes=(under - over) @ columns,
+        by_slopes=host((under - over) @ columns),
         among_thresholds=square,
-        across=-(
+        across=-host(
             (seen * at_upper[:, None])[:, :-1].T @ columns
             + (seen * at_lower[:, None])[:, 1:].T @ columns
         ),
-        among_slopes=(columns * (at_lower + at_upper)[:, None]).T @ columns,
+        among_slopes=host((columns * (at_lower + at_upper)[:, None]).T @ columns),
     )
 
 

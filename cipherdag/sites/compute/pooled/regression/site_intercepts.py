@@ -19,6 +19,15 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.sites.compute.pooled.regression.likelihoods import bounded_logits, information
+from cipherdag.statistics.array_functions import (
+    Array,
+    average,
+    full,
+    functions_of,
+    host,
+    like,
+    maxima,
+)
 from cipherdag.statistics.newton import pack_step
 from cipherdag.statistics.regression_models import outputs
 
@@ -35,9 +44,7 @@ CONVERGED = 1e-13
 HALVINGS = 30
 
 
-def centred(
-    design: FloatMatrix, response: FloatVector, weights: FloatVector | None = None
-) -> tuple[FloatMatrix, FloatVector]:
+def centred(design: Array, response: Array, weights: Array | None = None) -> tuple[Array, Array]:
     """A linear model's columns less their means at the site, but for the constant in front.
 
     Args:
@@ -48,21 +55,21 @@ def centred(
     """
     if not len(response):
         return design, response
-    within = design - np.average(design, axis=0, weights=weights)
+    within = design - average(design, weights)
     within[:, 0] = 1.0
-    rest = response - np.average(response, weights=weights)
+    rest = response - average(response, weights)
     if weights is None:
         return within, rest
-    roots = np.sqrt(weights)
+    roots = functions_of(weights).sqrt(weights)
     return within * roots[:, None], rest * roots
 
 
 def profile_step(
-    design: FloatMatrix,
-    response: FloatVector,
+    design: Array,
+    response: Array,
     coefficients: FloatVector,
     categories: int,
-    weights: FloatVector | None = None,
+    weights: Array | None = None,
 ) -> FloatVector:
     """Profile log likelihood, gradient and minus the Hessian's upper triangle.
 
@@ -80,17 +87,18 @@ def profile_step(
     count, columns = outputs(categories), design.shape[1]
     observed = _weighted(response, categories, weights)
     offsets = _offsets(design, coefficients.reshape(count, columns))
-    present = np.flatnonzero(observed.any(axis=0))
+    present, xp = np.flatnonzero(host(observed.any(axis=0))), functions_of(design)
     gradient = np.zeros((count, columns))
     hessian = np.zeros((count, columns, count, columns))
     value = 0.0
     if len(present) > 1:
-        logits = offsets[:, present]
-        logits = logits + _best_intercepts(logits, observed[:, present])
-        value, of_present = _likelihood(logits, observed[:, present])
-        chance, rows = np.zeros_like(observed), observed.sum(axis=1)
-        chance[:, present] = of_present
-        gradient[:] = (observed - rows[:, None] * chance)[:, 1:].T @ design
+        these = like(present, design)
+        logits, seen = offsets[:, these], observed[:, these]
+        logits = logits + like(_best_intercepts(logits, seen), logits)
+        value, of_present = _likelihood(logits, seen)
+        chance, rows = xp.zeros_like(observed), observed.sum(axis=1)
+        chance[:, these] = of_present
+        gradient[:] = host((observed - rows[:, None] * chance)[:, 1:].T @ design)
         hessian[:] = _profile_hessian(design, chance, present, rows)
     _count_categories(gradient, hessian, observed)
     square = hessian.reshape(count * columns, -1)
@@ -98,11 +106,11 @@ def profile_step(
 
 
 def with_site_intercepts(
-    design: FloatMatrix,
-    response: FloatVector,
+    design: Array,
+    response: Array,
     coefficients: FloatMatrix,
     categories: int,
-    weights: FloatVector,
+    weights: Array,
 ) -> FloatMatrix:
     """Coefficients with the site's best intercepts in the positions of these.
 
@@ -115,60 +123,64 @@ def with_site_intercepts(
     """
     offsets, at_site = _offsets(design, coefficients), coefficients.copy()
     if not categories:
-        at_site[0, 0] = np.average(response - offsets[:, 1], weights=weights)
+        at_site[0, 0] = float(average(response - offsets[:, 1], weights))
         return at_site
     observed = _weighted(response, categories, weights)
-    present = np.flatnonzero(observed.any(axis=0))
-    intercepts = np.full(categories, -ENDLESS)
-    intercepts[present] = _best_intercepts(offsets[:, present], observed[:, present])
+    present = np.flatnonzero(host(observed.any(axis=0)))
+    intercepts, these = np.full(categories, -ENDLESS), like(present, design)
+    intercepts[present] = _best_intercepts(offsets[:, these], observed[:, these])
     at_site[:, 0] = np.clip(intercepts[1:] - intercepts[0], -ENDLESS, ENDLESS)
     return at_site
 
 
-def _offsets(design: FloatMatrix, coefficients: FloatMatrix) -> FloatMatrix:
+def _offsets(design: Array, coefficients: FloatMatrix) -> Array:
     """Logits without intercepts, of category 0 first, shape (n, 1 + outputs)."""
     slopes = coefficients.copy()
     slopes[:, 0] = 0.0
-    return np.column_stack([np.zeros(len(design)), bounded_logits(design @ slopes.T)])
+    logits = bounded_logits(design @ like(slopes.T, design))
+    return functions_of(design).column_stack([full((len(design),), 0.0, design), logits])
 
 
-def _weighted(response: FloatVector, categories: int, weights: FloatVector | None) -> FloatMatrix:
+def _weighted(response: Array, categories: int, weights: Array | None) -> Array:
     """The weight of every row in each category, shape (n, categories)."""
-    rows = np.ones(len(response)) if weights is None else weights
-    return np.where(response[:, None] == np.arange(categories), rows[:, None], 0.0)
+    rows = full((len(response),), 1.0, response) if weights is None else weights
+    levels = like(np.arange(categories), response)
+    return functions_of(rows).where(response[:, None] == levels, rows[:, None], 0.0)
 
 
-def _best_intercepts(offsets: FloatMatrix, observed: FloatMatrix) -> FloatVector:
+def _best_intercepts(offsets: Array, observed: Array) -> FloatVector:
     """The best intercepts of c present categories, that of the first 0, shape (c,)."""
-    rows, weights = observed.sum(axis=0), observed.sum(axis=1)
+    rows, weights = host(observed.sum(axis=0)), observed.sum(axis=1)
 
-    def derivatives(rest: FloatMatrix) -> Derivatives:
+    def derivatives(rest: Array) -> Derivatives:
         def at(intercepts: FloatVector) -> tuple[float, FloatVector, FloatMatrix]:
-            value, chance = _likelihood(rest + np.append(0.0, intercepts), observed)
+            value, chance = _likelihood(rest + like(np.append(0.0, intercepts), rest), observed)
             gradient = (observed - weights[:, None] * chance).sum(axis=0)[1:]
-            weighted: FloatMatrix = chance[:, 1:] * weights[:, None]
-            square = np.diag(weighted.sum(axis=0)) - weighted.T @ chance[:, 1:]
-            return value, gradient, square
+            weighted = chance[:, 1:] * weights[:, None]
+            square = np.diag(host(weighted.sum(axis=0))) - host(weighted.T @ chance[:, 1:])
+            return value, host(gradient), square
 
         return at
 
     middle = offsets.mean(axis=0)
     best = best_intercepts(offsets - middle, np.log(rows[1:] / rows[0]), derivatives)
+    middle = host(middle)
     return np.append(0.0, best) - middle + middle[0]
 
 
-def _likelihood(logits: FloatMatrix, observed: FloatMatrix) -> tuple[float, FloatMatrix]:
-    relative = logits - logits.max(axis=1, keepdims=True)
-    weights = np.exp(relative)
-    total = weights.sum(axis=1, keepdims=True)
-    return float((observed * (relative - np.log(total))).sum()), weights / total
+def _likelihood(logits: Array, observed: Array) -> tuple[float, Array]:
+    xp = functions_of(logits)
+    relative = logits - maxima(logits, 1)[:, None]
+    weights = xp.exp(relative)
+    total = weights.sum(axis=1)[:, None]
+    return float((observed * (relative - xp.log(total))).sum()), weights / total
 
 
 def _profile_hessian(
-    design: FloatMatrix, chance: FloatMatrix, present: NDArray[np.intp], rows: FloatVector
+    design: Array, chance: Array, present: NDArray[np.intp], rows: Array
 ) -> FloatMatrix:
     """Shape (outputs, d, outputs, d): coefficients, less what the intercepts take up of them."""
-    hessian = information(design, chance[:, 1:], rows)
+    hessian: FloatMatrix = host(information(design, chance[:, 1:], rows))
     # the constant in front stands for the intercepts of all present categories but the first
     free = present[1:] - 1
     inner = hessian[free, 0][:, free, 0]
@@ -178,14 +190,14 @@ def _profile_hessian(
     return hessian
 
 
-def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, observed: FloatMatrix) -> None:
+def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, observed: Array) -> None:
     """Write the categories' counts, which `Fit` reads, into the positions of the intercepts."""
     count = len(gradient)
     rows, equal = float(observed.sum()), 1.0 / (count + 1)
     hessian[:, 0, :, :] = 0.0
     hessian[:, :, :, 0] = 0.0
     for output in range(count):
-        gradient[output, 0] = observed[:, output + 1].sum() - rows * equal
+        gradient[output, 0] = float(observed[:, output + 1].sum()) - rows * equal
         hessian[output, 0, output, 0] = rows * equal * (1.0 - equal)
 
 
@@ -231,9 +243,9 @@ def _split(length: int, n_intercepts: int) -> tuple[NDArray[np.intp], NDArray[np
 
 
 def best_intercepts(
-    offsets: NDArray[np.float64],
+    offsets: Array,
     start: FloatVector,
-    derivatives: Callable[[NDArray[np.float64]], Derivatives],
+    derivatives: Callable[[Array], Derivatives],
     share: Callable[[FloatVector, FloatVector], float] = lambda _intercepts, _step: 1.0,
 ) -> FloatVector:
     """The intercepts, or thresholds, of highest likelihood by Newton's method, shape (c,).
@@ -249,7 +261,7 @@ def best_intercepts(
         derivatives: Of the likelihood by the intercepts, for some offsets.
         share: How much of a step at most may be taken from some intercepts.
     """
-    spread = float(np.abs(offsets).max(initial=0.0))
+    spread = float(abs(offsets).max()) if len(offsets) else 0.0
     halved = max(math.ceil(math.log2(spread / NEAR)), 0) if spread > NEAR else 0
     intercepts = _climb(derivatives(offsets * 0.5**halved), start, share)
     for level in reversed(range(halved)):

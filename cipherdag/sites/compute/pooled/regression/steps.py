@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows, Patterns
 from cipherdag.sites.compute.pooled.regression.design import Expansion
@@ -24,6 +24,7 @@ from cipherdag.sites.compute.pooled.regression.proportional_odds import (
     profile_cumulative_step,
 )
 from cipherdag.sites.compute.pooled.regression.site_intercepts import centred, profile_step
+from cipherdag.statistics.array_functions import Array, floats, host, like
 from cipherdag.statistics.newton import pack_step, step_parts
 from cipherdag.statistics.regression_fits import (
     Fit,
@@ -91,12 +92,12 @@ def whole_step(
         None if rows is None else _compressed_step(expand, rows, model, coefficients, categories)
     )
     if total is not None:
-        return pack_step(*total)
+        return _packed(*total)
     for design, response in expand.blocks(model):
         parts = _parts(design, response, coefficients, categories, ordered=model.ordered)
         total = parts if total is None else tuple(map(operator.add, total, parts))
     assert total is not None, "there is one block at least"
-    return pack_step(*total)
+    return _packed(*total)
 
 
 def _compressed_step(
@@ -144,14 +145,14 @@ def _table_step(
 
 
 def model_step(
-    design: FloatMatrix,
-    response: FloatVector,
+    design: Array,
+    response: Array,
     coefficients: FloatVector,
     categories: int,
     *,
     ordered: bool = False,
     site_effect: bool = False,
-    weights: FloatVector | None = None,
+    weights: Array | None = None,
 ) -> FloatVector:
     """Value, gradient and upper triangle of a step, as `RegressionSteps` lays them out.
 
@@ -170,12 +171,16 @@ def model_step(
         return profile_step(design, response, coefficients, categories, weights)
     if site_effect:
         design, response = centred(design, response, weights)
-    return pack_step(*_parts(design, response, coefficients, categories, ordered=ordered))
+    return _packed(*_parts(design, response, coefficients, categories, ordered=ordered))
+
+
+def _packed(value: Array, gradient: Array, square: Array) -> FloatVector:
+    return pack_step(float(value), host(gradient), host(square))
 
 
 def _parts(
-    design: FloatMatrix,
-    response: FloatVector,
+    design: Array,
+    response: Array,
     coefficients: FloatVector,
     categories: int,
     *,
@@ -184,6 +189,6 @@ def _parts(
     if ordered:
         return cumulative_step(design, response, coefficients, categories)
     if categories:
-        observed = response == np.arange(1, outputs(categories) + 1)[:, None]
-        return logit_step(design, observed.astype(np.float64), coefficients)
+        levels = like(np.arange(1, outputs(categories) + 1)[:, None], response)
+        return logit_step(design, floats(response == levels), coefficients)
     return linear_step(design, response)

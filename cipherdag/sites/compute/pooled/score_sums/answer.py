@@ -18,6 +18,8 @@ from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegression
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScoreTests, normal_score
 
 if TYPE_CHECKING:
+    import torch
+
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
 
 
@@ -32,6 +34,7 @@ class SiteScores:
         categories: Number of categories of every variable, 0 for a number.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         counted: The codes as they are counted; None where all columns are numbers.
+        device: Where to compute.
     """
 
     def __init__(
@@ -39,10 +42,11 @@ class SiteScores:
         categories: tuple[int, ...],
         column: Callable[[int], FloatVector],
         counted: Callable[[], DiscreteColumns],
+        device: torch.device,
     ) -> None:
         self._counted = counted
-        self._numbers = NumberScores(column)
-        self._regressions = SiteRegressions(categories, column, self._numbers.standard)
+        self._numbers = NumberScores(column, device)
+        self._regressions = SiteRegressions(categories, column, self._numbers.standard, device)
 
     def answer(self, question: ScoreSums) -> FloatVector:
         """The site's scores and null variances as the question lays them out."""

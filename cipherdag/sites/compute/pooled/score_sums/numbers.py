@@ -13,14 +13,26 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
+from cipherdag.sites.compute.device import batch_bytes, placed
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    functions_of,
+    host,
+    least_squares,
+    like,
+)
 from cipherdag.statistics.regression_fits import LEAST_REST
+
+if TYPE_CHECKING:
+    import torch
 
 ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 """Scores U, their null variances V, and rows less coefficients, by test, shape (B,) each."""
@@ -34,6 +46,9 @@ ROWS_PER_SQUARE = 10
 LEAST_VARIANCE = 2.0 / 3.0
 """Of that of normal numbers: the least V that a site states, whatever its rows."""
 CHUNK_VALUES = 2**18
+"""Of the tests that a processor does together: they stay in its cache."""
+BYTES_PER_VALUE = 64
+"""On a card: of a value, its square, and what is made of both."""
 
 
 class RegressionScores(NamedTuple):
@@ -49,11 +64,13 @@ class NumberScores:
 
     Args:
         column: Values of one variable, float64 of shape (n,), NaN where missing.
+        device: Where to compute.
     """
 
-    def __init__(self, column: Callable[[int], FloatVector]) -> None:
-        self._column = column
+    def __init__(self, column: Callable[[int], FloatVector], device: torch.device) -> None:
+        self._column, self._device = column, device
         self._standardised: dict[int, FloatVector] = {}
+        self._placed: dict[int, Array] = {}
 
     def answer(self, tests: IndexArray) -> ScoreMoments:
         """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (B,) each; 0: not done.
@@ -65,24 +82,36 @@ class NumberScores:
         if not len(tests):
             return moments[0], moments[1], moments[2]
         variables, at = np.unique(tests, return_inverse=True)
-        values = np.stack([self.standard(variable) for variable in variables.tolist()])
-        missing = np.isnan(values)
-        gaps = np.logical_or.reduce(missing, axis=1)
+        each = [self._on_device(variable) for variable in variables.tolist()]
+        xp = functions_of(each[0])
+        values = xp.stack(each)
+        missing = xp.isnan(values)
+        gaps = host(missing.any(axis=1))
         at = at.reshape(tests.shape)
-        for part in self._chunks(at, values.shape[1]):
-            block = values[at[part]]
+        most = max(self._most // (2 * tests.shape[1] * max(values.shape[1], 1)), 1)
+        for first in range(0, len(tests), most):
+            part = slice(first, first + most)
+            chosen = like(at[part], values)
+            block = values[chosen]
             if gaps[at[part]].any():
-                complete = ~np.logical_or.reduce(missing[at[part]], axis=1)
-                block = np.where(complete[:, None], block, 0.0)
+                complete = ~missing[chosen].any(axis=1)
+                block = xp.where(complete[:, None], block, 0.0)
             else:
-                complete = np.ones((1, values.shape[1]), dtype=bool)
+                complete = like(np.ones((1, values.shape[1]), dtype=bool), values)
             moments[:, part] = self._moments(block, complete)
         return moments[0], moments[1], moments[2]
 
-    def _chunks(self, tests: IndexArray, rows: int) -> Iterator[slice]:
-        most = max(CHUNK_VALUES // (2 * tests.shape[1] * max(rows, 1)), 1)
-        for first in range(0, len(tests), most):
-            yield slice(first, first + most)
+    @property
+    def _most(self) -> int:
+        """Values that are computed with at a time."""
+        if self._device.type == "cpu":
+            return CHUNK_VALUES
+        return batch_bytes(self._device) // BYTES_PER_VALUE
+
+    def _on_device(self, variable: int) -> Array:
+        if variable not in self._placed:
+            self._placed[variable] = placed(self.standard(variable), self._device)
+        return self._placed[variable]
 
     def standard(self, variable: int) -> FloatVector:
         """The values in deviations from their mean, zeros where they are constant."""
@@ -96,31 +125,30 @@ class NumberScores:
             self._standardised[variable] = centred / spread if varies else centred * 0.0
         return self._standardised[variable]
 
-    def _moments(self, block: FloatArray, complete: NDArray[np.bool_]) -> FloatArray:
+    def _moments(self, block: Array, complete: Array) -> FloatArray:
         """Scores, variances and residual degrees of freedom of tests of one size, shape (3, B).
 
         Args:
             block: Values of x, y and S, 0 where incomplete, shape (B, 2 + k, n).
             complete: Which rows count, shape (B, n) or (1, n).
         """
-        count = np.broadcast_to(complete.sum(axis=1), len(block)).astype(np.float64)
+        count = np.broadcast_to(host(complete.sum(axis=1)), len(block)).astype(np.float64)
         given = block.shape[1] - 2
         moments = np.zeros((3, len(block)))
         curved = (count >= ROWS_PER_SQUARE * (2 * given + 2)) & (given > 0)
         for chosen, square in ((curved, True), (~curved, False)):
             if chosen.any():
-                part = block[chosen]
+                these = like(np.flatnonzero(chosen), block)
+                part = block[these]
                 if square:
-                    part = np.concatenate([part, part[:, 2:] ** 2], axis=1)
-                where = complete if len(complete) == 1 else complete[chosen]
-                left, rest = _residuals(part, where, count[chosen])
-                moments[:, chosen] = _products(left, rest, where)
+                    part = functions_of(part).concatenate([part, part[:, 2:] ** 2], axis=1)
+                where = complete if len(complete) == 1 else complete[these]
+                left, rest = _residuals(part, where, like(count[chosen], block))
+                moments[:, chosen] = host(_products(left, rest, where))
         return moments
 
 
-def _residuals(
-    block: FloatArray, complete: NDArray[np.bool_], count: FloatVector
-) -> tuple[FloatArray, FloatVector]:
+def _residuals(block: Array, complete: Array, count: Array) -> tuple[Array, Array]:
     """Residuals of the first two given the others, (B, 2, n), and rows less coefficients.
 
     Both are 0 where the others leave nothing.
@@ -130,57 +158,56 @@ def _residuals(
         complete: Which rows count, shape (B, n) or (1, n).
         count: How many they are, shape (B,).
     """
-    mean = block.sum(axis=2) / np.maximum(count, 1.0)[:, None]
+    xp = functions_of(block)
+    mean = block.sum(axis=2) / at_least(count, 1.0)[:, None]
     block = (block - mean[:, :, None]) * complete[:, None]
-    size = np.sqrt((block * block).sum(axis=2))
-    block /= np.where(size > 0.0, size, 1.0)[:, :, None]
+    size = xp.sqrt((block * block).sum(axis=2))
+    block /= xp.where(size > 0.0, size, 1.0)[:, :, None]
     both, given = block[:, :2], block[:, 2:]
     rest = count - 1.0
     if given.shape[1]:
-        among = given @ given.transpose(0, 2, 1)
-        values, vectors = np.linalg.eigh(among)
+        among = given @ given.swapaxes(1, 2)
+        values, vectors = xp.linalg.eigh(among)
         positive = values > LEAST_REST
         inverse = (
-            vectors * np.where(positive, 1.0 / np.where(positive, values, 1.0), 0.0)[:, None]
-        ) @ (vectors.transpose(0, 2, 1))
-        slopes = (both @ given.transpose(0, 2, 1)) @ inverse
+            vectors * xp.where(positive, 1.0 / xp.where(positive, values, 1.0), 0.0)[:, None]
+        ) @ (vectors.swapaxes(1, 2))
+        slopes = (both @ given.swapaxes(1, 2)) @ inverse
         both = both - slopes @ given
         rest = rest - positive.sum(axis=1)
     left = (both * both).sum(axis=2)
     done = (left > LEAST_REST).all(axis=1) & (rest >= FEWEST_REST)
-    return both * done[:, None, None] * complete[:, None], np.where(done, rest, 0.0)
+    return both * done[:, None, None] * complete[:, None], xp.where(done, rest, 0.0)
 
 
-def residual_scores(nuisance: FloatArray, both: FloatArray) -> RegressionScores | None:
+def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
     """The test of two numbers given any columns; None where S leaves too little of one.
 
     Args:
         nuisance: Regressors, a constant among them, shape (n, k).
         both: The numbers, shape (n, 2).
     """
-    slopes, _, rank, _ = np.linalg.lstsq(nuisance, both, rcond=None)
+    slopes, rank = least_squares(nuisance, both)
     left = both - nuisance @ slopes
     total = ((both - both.mean(axis=0)) ** 2).sum(axis=0)
     rest = float(len(both) - rank)
     if rest < FEWEST_REST or ((left**2).sum(axis=0) <= LEAST_REST * total).any():
         return None
-    everywhere = np.ones((1, len(both)), dtype=bool)
-    score, variance, _ = _products(left.T[None], np.array([rest]), everywhere)
+    everywhere = like(np.ones((1, len(both)), dtype=bool), left)
+    score, variance, _ = host(_products(left.T[None], like(np.array([rest]), left), everywhere))
     return RegressionScores(score, variance[:, None], rest)
 
 
-def _products(residuals: FloatArray, rest: FloatVector, complete: NDArray[np.bool_]) -> FloatArray:
+def _products(residuals: Array, rest: Array, complete: Array) -> Array:
     """U, V and rows less coefficients, shape (3, B)."""
     first, second = (clipped_residuals(residuals[:, side], rest, complete) for side in (0, 1))
-    product = first * second
-    scale = complete.sum(axis=1) / np.where(rest > 0.0, rest, 1.0)
-    variance = np.maximum((product * product).sum(axis=1) * scale, LEAST_VARIANCE * rest)
-    return np.stack([product.sum(axis=1), variance, rest])
+    xp, product = functions_of(first), first * second
+    scale = floats(complete.sum(axis=1)) / xp.where(rest > 0.0, rest, 1.0)
+    variance = xp.maximum((product * product).sum(axis=1) * scale, LEAST_VARIANCE * rest)
+    return xp.stack([product.sum(axis=1), variance, rest])
 
 
-def clipped_residuals(
-    residuals: FloatArray, rest: FloatVector, complete: NDArray[np.bool_]
-) -> FloatArray:
+def clipped_residuals(residuals: Array, rest: Array, complete: Array) -> Array:
     """Clipped residuals with about mean 0, whose squares add up to about ``rest``.
 
     Args:
@@ -191,12 +218,13 @@ def clipped_residuals(
     Returns:
         Shape (B, n).
     """
+    xp = functions_of(residuals)
 
-    def standard(values: FloatArray) -> FloatArray:
-        size = np.sqrt((values * values).sum(axis=1) / np.maximum(rest, 1.0))
-        return values / np.where(size > 0.0, size, 1.0)[:, None]
+    def standard(values: Array) -> Array:
+        size = xp.sqrt((values * values).sum(axis=1) / at_least(rest, 1.0))
+        return values / xp.where(size > 0.0, size, 1.0)[:, None]
 
-    clipped = np.clip(standard(residuals), -CLIP, CLIP)
+    clipped = xp.clip(standard(residuals), -CLIP, CLIP)
     # skewed numbers are clipped on one side, and products of means would add up
-    mean = clipped.sum(axis=1) / np.maximum(complete.sum(axis=1), 1)
-    return np.clip(standard((clipped - mean[:, None]) * complete), -FURTHEST, FURTHEST)
+    mean = clipped.sum(axis=1) / at_least(complete.sum(axis=1), 1)
+    return xp.clip(standard((clipped - mean[:, None]) * complete), -FURTHEST, FURTHEST)

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from cipherdag.sites.compute.pooled.score_sums.numbers import (
     RegressionScores,
     residual_scores,
 )
+from cipherdag.statistics.array_functions import Array, functions_of, quantiles
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.regression_fits import LEAST_REST, Fit
 from cipherdag.statistics.regression_models import (
@@ -36,6 +38,9 @@ from cipherdag.statistics.regression_models import (
     outputs,
     predictor_columns,
 )
+
+if TYPE_CHECKING:
+    import torch
 
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
@@ -50,6 +55,7 @@ class SiteRegressions:
         categories: Number of categories of every variable, 0 for a number.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         standard: Values of a number in deviations from its mean.
+        device: Where to compute.
     """
 
     def __init__(
@@ -57,6 +63,7 @@ class SiteRegressions:
         categories: tuple[int, ...],
         column: Callable[[int], FloatVector],
         standard: Callable[[int], FloatVector],
+        device: torch.device,
     ) -> None:
         self._p = p = len(categories)
         # the squares of numbers come after the variables
@@ -67,7 +74,7 @@ class SiteRegressions:
                 return column(variable)
             return standard(variable - p) ** 2
 
-        self._expand = Expansion.of_site(self._categories, values)
+        self._expand = Expansion.of_site(self._categories, values, device)
         self._fits: dict[Regression, Fit] = {}
 
     def scores(self, model: Regression) -> RegressionScores | None:
@@ -81,7 +88,8 @@ class SiteRegressions:
         design, response = self._expand.rows(model)
         tested = model.predictors[-1]
         width = predictor_columns(self._categories[tested])
-        nuisance, other = np.hsplit(design, [design.shape[1] - width])
+        xp, last = functions_of(design), design.shape[1] - width
+        nuisance, other = design[:, :last], design[:, last:]
         rest = float(len(response) - nuisance.shape[1])
         if size == 0 or rest < 1.0:
             return None
@@ -90,7 +98,7 @@ class SiteRegressions:
         if not other.any():
             return None
         if not self._categories[model.response]:
-            return residual_scores(nuisance, np.column_stack([response, other]))
+            return residual_scores(nuisance, xp.column_stack([response, other]))
         fit = self._fit(model, nuisance, response)
         if fit.degenerate or fit.limiting_rows < FEWEST_EVENTS * nuisance.shape[1]:
             return None
@@ -111,7 +119,7 @@ class SiteRegressions:
         variances = np.einsum("ij,jk,ik->i", each, test.covariance, each)
         return each @ test.scores, np.maximum(variances, 0.0)
 
-    def _fit(self, model: Regression, nuisance: FloatMatrix, response: FloatVector) -> Fit:
+    def _fit(self, model: Regression, nuisance: Array, response: Array) -> Fit:
         """The fit of the response on S, over the rows of the test."""
         tested = model.predictors[-1]
         gaps = (tested,) if self._expand.incomplete([tested]) else ()
@@ -137,8 +145,8 @@ class SiteRegressions:
         self,
         model: Regression,
         fit: Fit,
-        designs: tuple[FloatMatrix, FloatMatrix],
-        response: FloatVector,
+        designs: tuple[Array, Array],
+        response: Array,
     ) -> tuple[FloatVector, FloatMatrix]:
         """Scores of coefficients that are 0, and their covariances given those of S."""
         nuisance, other = designs
@@ -153,7 +161,7 @@ class SiteRegressions:
             columns = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
             tested = np.tile(columns, len(by_output))
         step = model_step(
-            np.column_stack([nuisance, other]),
+            functions_of(nuisance).column_stack([nuisance, other]),
             response,
             coefficients,
             categories,
@@ -163,25 +171,25 @@ class SiteRegressions:
         return _efficient(gradient, hessian, tested)
 
 
-def _standardised(other: FloatMatrix) -> FloatMatrix:
+def _standardised(other: Array) -> Array:
     """A scored number, clipped and in deviations; 0 where it does not vary, shape (n, 1)."""
     other = _within_fences(other)
     centred = other - other.mean(axis=0)
-    spread = float(np.sqrt((centred**2).mean()))
-    largest = float(np.abs(other).max())
-    scaled: FloatMatrix = centred / max(spread, float(np.finfo(np.float64).tiny))
-    return scaled if spread > LEAST_REST * largest else np.zeros_like(other)
+    spread = math.sqrt(float((centred**2).mean()))
+    largest = float(abs(other).max())
+    scaled = centred / max(spread, float(np.finfo(np.float64).tiny))
+    return scaled if spread > LEAST_REST * largest else functions_of(other).zeros_like(other)
 
 
-def _within_fences(values: FloatMatrix) -> FloatMatrix:
+def _within_fences(values: Array) -> Array:
     """Numbers clipped at Tukey's fences, column by column; where quartiles are one, none is.
 
     Args:
         values: Shape (n, k), n > 0.
     """
-    low, high = np.quantile(values, (0.25, 0.75), axis=0)
-    reach = np.where(high > low, FENCE * (high - low), np.inf)
-    return np.clip(values, low - reach, high + reach)
+    xp, (low, high) = functions_of(values), quantiles(values, (0.25, 0.75))
+    reach = xp.where(high > low, FENCE * (high - low), np.inf)
+    return xp.clip(values, low - reach, high + reach)
 
 
 def _efficient(

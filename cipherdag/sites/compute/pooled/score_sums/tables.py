@@ -16,12 +16,22 @@ import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE
+from cipherdag.sites.compute.device import placed
+from cipherdag.statistics.array_functions import (
+    Array,
+    floats,
+    functions_of,
+    host,
+    like,
+    maxima,
+    segment_sums,
+)
 from cipherdag.statistics.chi_square_moments import TableForms, table_forms
 
 if TYPE_CHECKING:
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
 
-Strata = tuple[IndexArray, FloatArray]
+Strata = tuple[IndexArray, Array]
 
 LEAST_SITE_VARIANCE = 1.0
 """Where no cell varies by more, one site's are too far from normal for a chi-square."""
@@ -60,14 +70,15 @@ class TableScoreTests:
             values = _cells(counts)
             first = np.flatnonzero(np.diff(owner, prepend=-1))
             which = owner[first]
-            summed = np.add.reduceat(values, first, axis=3)
-            moments[..., which] = summed[:2]
-            rows[which] = np.add.reduceat(counts.sum(axis=(0, 1)), first)
+            sizes = np.diff(first, append=len(owner))
+            summed = segment_sums(values, sizes)
+            moments[..., which] = host(summed[:2])
+            rows[which] = host(segment_sums(counts.sum(axis=(0, 1)), sizes))
             given = tests.shape[1] > 2  # noqa: PLR2004
             forms = _forms(values) if given else _forms(summed)
             if given:
-                forms = TableForms(*(np.add.reduceat(part, first) for part in forms))
-            site_scores[:, which] = normal_score(*forms.scaled())
+                forms = TableForms(*(segment_sums(part, sizes) for part in forms))
+            site_scores[:, which] = normal_score(*TableForms(*map(host, forms)).scaled())
         scores, variances = moments.reshape(2, -1, len(tests))
         return scores.T, variances.T, rows, site_scores
 
@@ -78,7 +89,7 @@ class TableScoreTests:
         dense = cells <= max(DENSE_CELLS, self._columns.n_rows)
         positions = np.flatnonzero(dense)
         sets = np.column_stack([tests[positions, 2:], tests[positions, :2]])
-        for piece, counts in self._columns.whole_tables(sets):
+        for piece, counts in self._columns.tables_here(sets):
             tables = counts.reshape(-1, x, y)
             owner = np.repeat(
                 positions[piece], (cells[positions[piece]] / (x * y)).astype(np.int64)
@@ -86,7 +97,8 @@ class TableScoreTests:
             yield from _varying(owner, tables)
         for test in np.flatnonzero(~dense).tolist():
             for tables in self._sparse(tests[test], x, y):
-                yield from _varying(np.full(len(tables), test), tables)
+                here = placed(tables, self._columns.device)
+                yield from _varying(np.full(len(tables), test), here)
 
     def _sparse(self, test: IndexArray, x: int, y: int) -> Iterator[IndexArray]:
         """Tables of the configurations of S that have rows, of one test."""
@@ -98,11 +110,12 @@ class TableScoreTests:
         yield np.bincount(joint, minlength=most * x * y).reshape(most, x, y)
 
 
-def _varying(owner: IndexArray, tables: IndexArray) -> Iterator[Strata]:
+def _varying(owner: IndexArray, tables: Array) -> Iterator[Strata]:
     """Strata in which both variables vary; none where there are none."""
     varies = (tables.any(axis=2).sum(axis=1) > 1) & (tables.any(axis=1).sum(axis=1) > 1)
-    if varies.any():
-        yield owner[varies], tables[varies].transpose(1, 2, 0).astype(np.float64)
+    chosen = np.flatnonzero(host(varies))
+    if len(chosen):
+        yield owner[chosen], floats(tables[like(chosen, tables)].swapaxes(0, 1).swapaxes(1, 2))
 
 
 def _components(categories: int) -> int:
@@ -110,7 +123,7 @@ def _components(categories: int) -> int:
     return 1 if categories == 2 else categories  # noqa: PLR2004
 
 
-def _cells(counts: FloatArray) -> FloatArray:
+def _cells(counts: Array) -> Array:
     """Differences, variances and expected counts of components, shape (3, rows, columns, U).
 
     Of two categories what is expected of the first is its share of the other.
@@ -131,13 +144,14 @@ def _cells(counts: FloatArray) -> FloatArray:
         for margin, spread in ((r, spread_r), (c, spread_c))
     )
     variance = spread_r[:, None] * spread_c * scale
-    return np.stack([difference, variance, of_r[:, None] * of_c * scale])
+    return functions_of(counts).stack([difference, variance, of_r[:, None] * of_c * scale])
 
 
-def _forms(values: FloatArray) -> TableForms:
+def _forms(values: Array) -> TableForms:
     """Quadratic forms of strata, or of their sums; 0 where no cell varies enough."""
-    enough = values[1].max(axis=(0, 1)) > LEAST_SITE_VARIANCE
-    form, mean, variance = (np.where(enough, part, 0.0) for part in table_forms(*values))
+    xp = functions_of(values)
+    enough = maxima(values[1], (0, 1)) > LEAST_SITE_VARIANCE
+    form, mean, variance = (xp.where(enough, part, 0.0) for part in table_forms(*values))
     return TableForms(form=form, mean=mean, variance=variance)
 
 
