@@ -18,6 +18,12 @@ from cipherdag.statistics.array_functions import Array
 DEFAULT_MEMORY = 256 * 2**20
 ROW_BLOCK = 8192
 """Rows that are summed at a time, the same however much memory there is."""
+ON_ONE_THREAD = 2**15 - 1
+"""Elements of a batch on a processor, few enough for torch to stay on one thread.
+
+Threads that wait for one another at every small step are slower, and many times so where several
+sites share a machine.
+"""
 DEVICES = ("cpu", "cuda")
 PROCESSOR = torch.device("cpu")
 BATCH_SHARE = 8

@@ -28,6 +28,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 )
 from cipherdag.sites.compute.device import (
     DEFAULT_MEMORY,
+    ON_ONE_THREAD,
     ROW_BLOCK,
     batch_bytes,
     most_elements,
@@ -41,9 +42,6 @@ from cipherdag.statistics.partial_correlation import (
 )
 
 BYTES_PER_ELEMENT = 40
-# on a processor few enough elements for torch to stay on one thread: threads that wait for one
-# another at every small step are slower, and many times so where several sites share a machine
-CHUNK_ELEMENTS = 2**15 - 1
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
 FULL_UP_TO = 4096
@@ -228,7 +226,7 @@ class FisherZTest(CachedCITest):
         self._n_rows = len(values)
         self._device = resolve_device(device)
         affordable = half(memory_bytes or batch_bytes(self._device)) // BYTES_PER_ELEMENT
-        self._most = most_elements(self._device, affordable, CHUNK_ELEMENTS)
+        self._most = most_elements(self._device, affordable, ON_ONE_THREAD)
         # subtracting an observed value makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
         standard = StandardColumns(values, scale, origin)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import IndexArray
 from cipherdag.sites.compute.counting import bitmaps
 from cipherdag.sites.compute.counting.joint_codes import joint_counts
-from cipherdag.sites.compute.device import most_elements
+from cipherdag.sites.compute.device import ON_ONE_THREAD, most_elements
 from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
 from cipherdag.statistics.array_functions import Array, host
 from cipherdag.statistics.contingency import SparseTable, TableShape
@@ -27,9 +27,6 @@ MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sid
 MAX_CODE = 2**31 - 1
 PIECE_CELLS = 2**20  # counted at a time on a processor
 BYTES_PER_TABLE_CELL = 256  # on a card: the count, and what scores are made of
-# on a processor few enough elements for torch to stay on one thread: threads that wait for one
-# another at every small step are slower, and many times so where several sites share a machine
-CHUNK_ELEMENTS = 2**15 - 1
 BYTES_PER_CODE = 12
 BYTES_PER_WORD = 32
 BYTES_PER_LEVEL = 16  # of one row's one-hot codes
@@ -85,7 +82,7 @@ class DiscreteColumns:
         gaps = any((column < 0).any() for column in columns)
         self._words = _pack_rows(columns).to(device) if gaps else None
         self._columns = torch.from_numpy(columns).to(device)
-        self._many = device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS
+        self._many = device.type == "cpu" and self.n_rows > ON_ONE_THREAD
         self._bitmaps: bitmaps.Bitmaps | None = None
         if device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows:
             cost = bitmaps.WORDS_PER_ROW_OF_MANY if self._many else bitmaps.WORDS_PER_ROW
@@ -222,7 +219,7 @@ class DiscreteColumns:
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """Returns how many tests of so many elements each are computed at a time."""
-        most = most_elements(self.device, self._memory // bytes_per_element, CHUNK_ELEMENTS)
+        most = most_elements(self.device, self._memory // bytes_per_element, ON_ONE_THREAD)
         return max(most // max(elements, 1), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:
