@@ -134,6 +134,15 @@ def families(pattern: Pattern, move: Move) -> tuple[Family, Family]:
     return (y, base), (y, base | 1 << x)
 
 
+def changed_families(dag: Dag, other: Dag) -> list[tuple[Family, Family]]:
+    """The families in which two graphs differ, as they are in either."""
+    return [
+        ((v, old), (v, new))
+        for v, (old, new) in enumerate(zip(dag, other, strict=True))
+        if old != new
+    ]
+
+
 def allowed(pattern: Pattern, move: Move) -> bool:
     """Whether an insertion closes no cycle; the other moves are judged by `applied`."""
     if move.phase != "insert":
@@ -173,6 +182,22 @@ def applied(pattern: Pattern, move: Move) -> Dag | None:
         for n in members(near[y]):
             direct(y, n)
     return extension(into, near)
+
+
+def permitted(dag: Dag, forbidden: Sequence[int], required: Sequence[int]) -> Dag | None:
+    """The graph or an equivalent one with all required and no forbidden edges, if there is one.
+
+    Args:
+        dag: A graph with the required edges in either direction.
+        forbidden: Bit masks of what may not be a variable's parents.
+        required: Bit masks of what has to be.
+    """
+    if not any(forbidden):
+        return dag
+    other = member(pattern_of(dag), forbidden)
+    if other is None or any(required[v] & ~parents for v, parents in enumerate(other)):
+        return None
+    return other
 
 
 def member(pattern: Pattern, forbidden: Sequence[int]) -> Dag | None:

@@ -14,7 +14,7 @@ Leaks:
 from __future__ import annotations
 
 from cipherdag.algorithms.fedboss.grow_shrink import BestGraph, GrowShrinkTrees, Waiting
-from cipherdag.graphs.dags import Dag, Family
+from cipherdag.graphs.dags import Dag
 from cipherdag.graphs.equivalence import (
     PHASES,
     Move,
@@ -22,6 +22,7 @@ from cipherdag.graphs.equivalence import (
     Phase,
     allowed,
     applied,
+    changed_families,
     families,
     moves,
     moves_into,
@@ -114,7 +115,9 @@ def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
 def _turns(pattern: Pattern, dag: Dag, trees: GrowShrinkTrees) -> Gains:
     """What a turned edge gains, by the families of the graph that it leads to."""
     reached = [(move, applied(pattern, move)) for move in moves(pattern, "turn")]
-    candidates = [(move, _changed(dag, other)) for move, other in reached if other is not None]
+    candidates = [
+        (move, changed_families(dag, other)) for move, other in reached if other is not None
+    ]
     if trees.miss({family for _, changed in candidates for pair in changed for family in pair}):
         yield
     gains = []
@@ -124,12 +127,3 @@ def _turns(pattern: Pattern, dag: Dag, trees: GrowShrinkTrees) -> Gains:
         if len(differences) == len(scores):
             gains.append((sum(differences), move))
     return gains
-
-
-def _changed(dag: Dag, other: Dag) -> list[tuple[Family, Family]]:
-    """The families that differ, as they are and as they would be."""
-    return [
-        ((v, old), (v, new))
-        for v, (old, new) in enumerate(zip(dag, other, strict=True))
-        if old != new
-    ]

@@ -12,13 +12,14 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.dags import Dag, Family, members
-from cipherdag.graphs.equivalence import member, pattern_of
+from cipherdag.graphs.equivalence import permitted
 from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
@@ -145,12 +146,7 @@ class GrowShrinkTrees:
 
     def permitted(self, dag: Dag) -> Dag | None:
         """The graph or an equivalent one with all required and no forbidden edges, if there is."""
-        if not any(self._forbidden):
-            return dag
-        other = member(pattern_of(dag), self._forbidden)
-        if other is None or any(self._required[v] & ~parents for v, parents in enumerate(other)):
-            return None
-        return other
+        return permitted(dag, self._forbidden, self._required)
 
     def grown(self, v: int, parents: int) -> dict[int, int] | None:
         """Scores with one parent more, by that parent; None where some are missing, noted."""
@@ -219,3 +215,15 @@ def search_jointly(
         if trees.missing:
             yield from trees.learn()
     return [outcomes[number] for number in range(len(searches))]
+
+
+def edge_worths(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float], ...]:
+    """Of every edge (cause, effect, nats) how much the score falls without it alone."""
+    worths = []
+    for v, parents in enumerate(dag):
+        score = scores.score(v, parents)
+        for u in members(parents):
+            less = scores.score(v, parents & ~(1 << u))
+            if score is not None and less is not None:
+                worths.append((u, v, math.ldexp(score - less, -scores.bits)))
+    return tuple(worths)

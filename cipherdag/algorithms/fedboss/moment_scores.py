@@ -13,7 +13,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.effects import CORRELATION
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.graphs.dags import Family, members
+from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
 from cipherdag.statistics.reproducible import logarithm, logarithm_of
@@ -90,6 +90,15 @@ class MomentScores:
         if abs(correlation) >= 1.0:
             return None
         return EffectSize(CORRELATION, correlation, None, None)
+
+    def effects(self, dag: Dag) -> dict[tuple[int, int], EffectSize]:
+        """Of every edge (cause, effect) its `effect` given the other parents, if there is one."""
+        effects = {
+            (u, v): self.effect(u, v, parents & ~(1 << u))
+            for v, parents in enumerate(dag)
+            for u in members(parents)
+        }
+        return {edge: effect for edge, effect in effects.items() if effect is not None}
 
     def learn(self, nodes: Iterable[Family]) -> Generator[Question, FloatVector, None]:
         """See `FamilyScores.learn`; nothing is missing."""

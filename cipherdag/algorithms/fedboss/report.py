@@ -30,6 +30,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
 MEASURE = "nats that the score falls without the edge"
+BY_COMPARISON = "Without it the score over all sites is lower."
 SCORED = {
     "pooled": "sets of variables were scored from tables over all sites",
     "withheld": "sets were not: some site withholds their table",
@@ -60,6 +61,9 @@ class FedBOSSOutcome:
         dag: The best DAG found, directed edges of shape (p, p).
         arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
         curve: The best score after every start or phase of the search, in nats; larger is better.
+            Empty where scores stayed closed.
+        compared: How many pairs of scores were compared that stayed closed; None where scores were
+            opened.
         worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
         effects: Of edges (cause, effect) the partial correlation given the effect's other causes,
             where moments were opened.
@@ -74,7 +78,8 @@ class FedBOSSOutcome:
 
     dag: BoolMatrix
     arcs: BoolMatrix
-    curve: tuple[float, ...]
+    curve: tuple[float, ...] = ()
+    compared: int | None = None
     worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
     effects: Mapping[tuple[int, int], EffectSize] = field(repr=False, default_factory=dict)
     sets: Mapping[str, int] = field(default_factory=dict)
@@ -91,13 +96,17 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     names = facts.names
     constraints = outcome.constraints or Constraints.none(facts.n_variables)
     edges = constraints.open(outcome.arcs | outcome.arcs.T)
-    details: dict[str, Any] = (
-        {
+    if outcome.compared is None:
+        scored = {
             "score": outcome.curve[-1],
             "score_curve": list(outcome.curve),
             "sets": dict(outcome.sets),
-            "cut_short": outcome.cut_short,
         }
+    else:
+        scored = {"reveal": "bits", "comparisons": outcome.compared}
+    details: dict[str, Any] = (
+        scored
+        | {"cut_short": outcome.cut_short}
         | incomplete_detail(outcome.incomplete, names)
         | few_rows_detail(outcome.rows)
     )
@@ -128,23 +137,18 @@ def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
         pooled: Whether rows of all sites were to be scored as if of one site.
     """
     details = conclusion.details
-    curve = details["score_curve"]
-    said = f"Score {curve[-1]:.3f} nats after {len(curve)} {steps} (the first {curve[0]:.3f})"
-    counts = tuple(
-        f"{count} {SCORED[method]}" for method, count in details["sets"].items() if count
-    )
-    mixes = pooled and not details["sets"].get("sites")
+    mixes = pooled and not details.get("sets", {}).get("sites")
     taken = TAKEN_FOR_EDGES.format("Scores of all sites' rows take", "without --no-within-sites")
     compared = differences_report(details, taken if mixes else "")
-    notes, limits = [Note(said, counts)], [CUT_SHORT] if details["cut_short"] else []
-    notes += compared.notes
+    panels, note = _of_search(details, steps)
+    notes, limits = [note, *compared.notes], [CUT_SHORT] if details["cut_short"] else []
     if mixes:
         limits.append(BETWEEN)
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(conclusion.graph))
         limits.append(DRAWN_TWICE)
     return Report(
-        panels=(_curve(curve, steps), *compared.panels),
+        panels=(*panels, *compared.panels),
         notes=tuple(notes),
         limits=tuple(limits),
         warnings=(
@@ -153,6 +157,19 @@ def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
             *compared.warnings,
         ),
     )
+
+
+def _of_search(details: Mapping[str, Any], steps: str) -> tuple[tuple[Curves, ...], Note]:
+    """The curve of the score, and what was scored or compared in words."""
+    if "comparisons" in details:
+        count = details["comparisons"]
+        return (), Note(f"{count} comparisons of two scores over all sites; no score was opened")
+    curve = details["score_curve"]
+    said = f"Score {curve[-1]:.3f} nats after {len(curve)} {steps} (the first {curve[0]:.3f})"
+    counts = tuple(
+        f"{count} {SCORED[method]}" for method, count in details["sets"].items() if count
+    )
+    return (_curve(curve, steps),), Note(said, counts)
 
 
 def _curve(curve: Sequence[float], steps: str) -> Curves:
@@ -173,10 +190,17 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
     edges = []
     for edge in CausalGraph.from_arcs(names, outcome.arcs).edges:
         a, b = index[edge.source], index[edge.target]
+        by_knowledge = given_of(outcome.constraints, a, b)
+        if outcome.compared is not None:
+            fact = GIVEN[by_knowledge] if by_knowledge else BY_COMPARISON
+            edges.append(
+                EdgeEvidence(edge.source, edge.target, 0.0, "", (fact,), known=by_knowledge)
+            )
+            continue
         if (scored := worth.get(frozenset((a, b)))) is None:
             continue
         u, v, nats = scored
-        effect, by_knowledge = outcome.effects.get((u, v)), given_of(outcome.constraints, a, b)
+        effect = outcome.effects.get((u, v))
         given = tuple(sorted(names[w] for w in parents[v] if w != u))
         facts = [GIVEN[by_knowledge]] if by_knowledge else []
         if effect is not None:
@@ -194,4 +218,5 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
                 known=by_knowledge,
             )
         )
-    return GraphEvidence(measure=MEASURE, edges=tuple(edges))
+    measure = MEASURE if outcome.compared is None else ""
+    return GraphEvidence(measure=measure, edges=tuple(edges))

@@ -18,7 +18,8 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from cipherdag.arrays import IndexArray
 from cipherdag.graphs.dags import mask_of, members, submasks
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore
 
 
@@ -131,13 +133,37 @@ def _in_no_other(masks: Sequence[int]) -> list[int]:
     return maximal
 
 
+@dataclass(frozen=True, slots=True)
+class SetPenalty:
+    """The penalty of a set of variables, by how many parameters its model has over all rows.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 of a number, shape (p,).
+        score: The score of categories, whose penalty a table has.
+        penalty: How many times ln(n) / 2 a parameter of numbers costs.
+    """
+
+    categories: IndexArray
+    score: SetScore
+    penalty: float
+
+    def __call__(self, mask: int) -> int:
+        """The penalty on the score's grid, 0 or less."""
+        categories = self.categories[[*members(mask)]]
+        sizes, numbers = np.maximum(categories, 1), int((categories == 0).sum())
+        parameters = numbers * (numbers - 1) // 2 + numbers * int((sizes - 1).sum())
+        half = 0.5 * self.penalty * logarithm_of(max(self.score.rows, 2)) * 2.0**self.score.bits
+        of_table = int(self.score.of_shape(np.array([float(sizes.prod())]))[0])
+        return of_table - round(half * parameters)
+
+
 class LikelihoodScores(SetFamilies):
     """Scores from the sites' likelihoods alone.
 
     Args:
         levels: How many categories every variable has, 1 of a number, shape (p,).
         score: Its penalty is taken from likelihoods.
-        cost: The penalty of a set on the grid of the score.
+        cost: The penalty of a set.
         budget: What may be asked.
         discount: See `LogLikelihoods`.
         max_rows: Declared bound of a site's rows.
@@ -151,7 +177,7 @@ class LikelihoodScores(SetFamilies):
         self,
         levels: Sequence[int],
         score: SetScore,
-        cost: Callable[[int], int],
+        cost: SetPenalty,
         budget: Budget,
         *,
         discount: int,

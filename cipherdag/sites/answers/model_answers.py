@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.arrays import FloatVector
+from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.estimation.effect_stages import Missing
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
@@ -77,23 +78,33 @@ def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
     from cipherdag.sites.compute.pooled.likelihoods import likelihoods_answer
 
     view.spend(sum(question.counts))
-    parent = None if view.noise is None or view.parent is None else _of_sets(view.parent)
-    return likelihoods_answer(question, _of_sets(view), noise=view.noise, parent=parent)
+    size = view.min_cell_size
+    parent = None if view.noise is None or view.parent is None else _of_sets(view.parent, size)
+    return likelihoods_answer(question, _of_sets(view, size), noise=view.noise, parent=parent)
 
 
-def _of_sets(view: SiteView) -> SetLikelihoods:
+@answers(ScoreComparisons)
+def compared_scores(question: ScoreComparisons, view: SiteView) -> IndexArray:
+    """Exact log likelihoods on a grid, of which nothing but comparisons is opened."""
+    sets = question.question
+    view.spend(sum(sets.counts))
+    return question.words(_of_sets(view, 0).answer(sets.sets(), sets.discount))
+
+
+def _of_sets(view: SiteView, min_cell_size: int) -> SetLikelihoods:
+    """Likelihoods of the site's rows; categories of fewer rows than the size are joined."""
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 
     parent = view.parent
     return view.remember(
         "likelihoods",
-        None,
+        min_cell_size,
         lambda: SetLikelihoods(
             view.codes,
             view.values,
             view.sides,
             view.device,
-            min_cell_size=view.min_cell_size,
+            min_cell_size=min_cell_size,
             parent=None if parent is None else parent.codes,
             resampled=parent is not None,
         ),

@@ -1,0 +1,214 @@
+"""Which changes of a graph raise its score, by comparisons of scores that stay closed.
+
+A change of families has as its gain a sum of log likelihoods of sets over all sites, with whole
+coefficients, and a constant, the difference of penalties. Whether it gains, and which of two
+changes gains more, are comparisons of such sums with 0. Each is asked once in a run.
+
+Leaks:
+    To everybody one bit for every comparison; see `ScoreComparisons`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND
+from cipherdag.algorithms.fedboss.set_families import LEAST_GAIN_BITS, Budget, positions_of
+from cipherdag.algorithms.fedboss.set_sources import SetPenalty
+from cipherdag.arrays import FloatVector
+from cipherdag.graphs.dags import Family, mask_of
+from cipherdag.questions.encodings import pack_blocks, pack_integers
+from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.question import Question
+from cipherdag.questions.score_comparisons import ScoreComparisons
+from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
+
+MOST_PER_ROW = 32
+"""Nats a row of a set's likelihood beyond which it is cut: a table has less than ln(rows) a row."""
+FINEST = 12
+"""Bits below a nat of the grid of comparisons, at most."""
+AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES
+"""Comparisons of one round."""
+TOO_MANY_SITES = "reveal bits of scores is for fewer sites, or rows"
+
+Comparing = Generator[Question, FloatVector, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Families of a graph that others replace.
+
+    Attributes:
+        new: Those that come.
+        old: Those that go.
+    """
+
+    new: tuple[Family, ...]
+    old: tuple[Family, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a change gains, as it is compared.
+
+    Attributes:
+        sets: Of every set how often its likelihood counts, ascending by set, without zeros.
+        constant: What is added, in units of the score's grid.
+    """
+
+    sets: tuple[tuple[int, int], ...]
+    constant: int
+
+    @classmethod
+    def of(cls, sets: Counter[int], constant: int) -> Gain:
+        """Leave out sets that do not count, and the set of no variable, which explains nothing."""
+        return cls(tuple(sorted((s, n) for s, n in sets.items() if s and n)), constant)
+
+    def less(self, other: Gain) -> Gain:
+        """The gain less another one."""
+        sets = Counter(dict(self.sets))
+        sets.subtract(dict(other.sets))
+        return Gain.of(sets, self.constant - other.constant)
+
+
+class ComparedScores:
+    """Compares the scores of graphs over all sites.
+
+    Args:
+        penalty: Of sets, with the columns and rows of all sites.
+        per_parent: What a structure prior takes for every parent, on the grid of the penalty.
+        n_sites: How many sites there are.
+        discount: See `LogLikelihoods`.
+        max_rows: Declared bound of a site's rows.
+        budget: What may be asked.
+
+    Attributes:
+        penalty: As given.
+        n_compared: How many comparisons were asked.
+
+    Raises:
+        ParameterError: There are too many sites, or rows.
+    """
+
+    def __init__(
+        self,
+        penalty: SetPenalty,
+        *,
+        per_parent: int,
+        n_sites: int,
+        discount: int,
+        max_rows: int,
+        budget: Budget,
+    ) -> None:
+        self.n_compared = 0
+        bits, rows = penalty.score.bits, penalty.score.rows
+        self.penalty = penalty
+        self._per_parent = per_parent
+        self._least = 1 << (bits - LEAST_GAIN_BITS)
+        of_site = MOST_PER_ROW * max(min(rows, max_rows), 1)
+        self._largest, self._grid = finest_grid_that_fits(
+            lambda grid: of_site << grid, n_sites, TOO_MANY_SITES, most=FINEST
+        )
+        self._coarser = bits - self._grid
+        self._discount = discount
+        self._max_rows = max_rows
+        self._budget = budget
+        self._exceeds: dict[Gain, bool] = {}
+
+    def near(self) -> Generator[Question, FloatVector, list[int]]:
+        """Of every variable those others whose pair gains more than chance alone would, as masks.
+
+        By chance alone a likelihood gains half a nat for every parameter, and here twice that.
+        """
+        n_variables, bits = len(self.penalty.categories), self.penalty.score.bits
+        parameters = np.maximum(self.penalty.categories - 1, 1)
+        pairs = list(combinations(range(n_variables), 2))
+        gains = [
+            Gain(
+                ((1 << u, -1), (1 << v, -1), (1 << u | 1 << v, 1)),
+                -int(parameters[u] * parameters[v]) << bits,
+            )
+            for u, v in pairs
+        ]
+        yield from self._learn(gains)
+        near = [0] * n_variables
+        for (u, v), gain in zip(pairs, gains, strict=True):
+            if self._exceeds.get(gain, False):
+                near[u] |= 1 << v
+                near[v] |= 1 << u
+        return near
+
+    def gaining(
+        self, changes: Iterable[Change]
+    ) -> Generator[Question, FloatVector, dict[Change, Gain]]:
+        """Those changes that raise the score, and what they gain; one round or none."""
+        gains = {change: self._gain(change) for change in changes}
+        yield from self._learn(gains.values())
+        return {change: gain for change, gain in gains.items() if self._exceeds.get(gain, False)}
+
+    def larger(
+        self, pairs: Sequence[tuple[Gain, Gain]]
+    ) -> Generator[Question, FloatVector, list[bool]]:
+        """Whether the first of two gains is larger; one round or none."""
+        differences = [first.less(second) for first, second in pairs]
+        yield from self._learn(differences)
+        return [self._exceeds.get(difference, False) for difference in differences]
+
+    def _gain(self, change: Change) -> Gain:
+        sets: Counter[int] = Counter()
+        constant = -self._least
+        for sign, families in ((1, change.new), (-1, change.old)):
+            for v, parents in families:
+                sets[parents | 1 << v] += sign
+                sets[parents] -= sign
+                constant -= sign * self._per_parent * parents.bit_count()
+        constant += sum(count * self.penalty(mask) for mask, count in sets.items() if count)
+        return Gain.of(sets, constant)
+
+    def _learn(self, gains: Iterable[Gain]) -> Comparing:
+        """Ask what is not known, in a round for every `AT_ONCE`."""
+        new = []
+        for gain in dict.fromkeys(gains):
+            if not gain.sets:
+                self._exceeds[gain] = gain.constant > 0
+            elif gain not in self._exceeds:
+                new.append(gain)
+        for start in range(0, len(new), AT_ONCE):
+            asked = new[start : start + AT_ONCE]
+            question = self._question(asked)
+            if not self._budget.spend(rounds=1, values=sum(question.question.counts)):
+                return
+            verdicts = yield question
+            self._exceeds.update(zip(asked, (verdicts > 0).tolist(), strict=True))
+            self.n_compared += len(asked)
+
+    def _question(self, gains: Sequence[Gain]) -> ScoreComparisons:
+        by_size = positions_of({mask for gain in gains for mask, _ in gain.sets})
+        counts, members = pack_blocks(by_size)
+        # as the blocks are packed
+        masks = [mask_of(row) for rows in by_size for row in rows.tolist()]
+        place = {mask: index for index, mask in enumerate(masks)}
+        terms = [
+            (number, *term)
+            for number, gain in enumerate(gains)
+            for term in sorted((place[mask], count) for mask, count in gain.sets)
+        ]
+        constants = [gain.constant >> self._coarser for gain in gains]
+        return ScoreComparisons(
+            LogLikelihoods(
+                n_variables=len(self.penalty.categories),
+                counts=counts,
+                members=members,
+                discount=self._discount,
+                max_rows=self._max_rows,
+            ),
+            grid_bits=self._grid,
+            largest=self._largest,
+            terms=pack_integers(np.array(terms, dtype=np.int64).reshape(-1, 3)),
+            constants=pack_integers(np.array(constants, dtype=np.int64)),
+        )

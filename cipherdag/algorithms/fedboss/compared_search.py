@@ -1,0 +1,188 @@
+"""Greedy search over equivalence classes, of which every step is a comparison of closed scores.
+
+From a graph that tests gave, each iteration asks in one round which insertions, deletions and turns
+of an edge gain, and in a second which of those at a common variable gain most. The best at each
+place are made side by side, each as long as the families that it changes are what they were: then
+it gains what it was asked about.
+
+Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JMLR 13 (2012), for
+the turns.
+
+Leaks:
+    To everybody the comparisons, see `compared_scores`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from cipherdag.algorithms.fedboss.compared_scores import Change, ComparedScores
+from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.graphs.dags import Dag, dag_of, empty_dag, members
+from cipherdag.graphs.equivalence import (
+    PHASES,
+    Move,
+    Pattern,
+    allowed,
+    applied,
+    changed_families,
+    extension,
+    families,
+    moves,
+    moves_into,
+    pattern_of,
+)
+from cipherdag.questions.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSearch:
+    """A search for the class of graphs whose score no single move raises.
+
+    Attributes:
+        scores: Compares changes.
+        near: Bit masks of what depends on every variable, pair by pair: a parent that is added
+            depends on the variable or on one of its parents.
+        max_cells: Largest table of a family.
+        max_parents: Most parents of a variable.
+        permitted: The graph, or an equivalent one that background knowledge allows; None if there
+            is none.
+    """
+
+    scores: ComparedScores
+    near: Sequence[int]
+    max_cells: int
+    max_parents: int
+    permitted: Callable[[Dag], Dag | None]
+
+    def best(self, dag: Dag) -> Generator[Question, FloatVector, Dag]:
+        """The graph that the search ends with; two rounds an iteration, and one for the last.
+
+        Args:
+            dag: Where to start, a graph that background knowledge allows.
+        """
+        while True:
+            candidates = self._candidates(dag)
+            gains = yield from self.scores.gaining(candidates)
+            reached = {
+                change: [move for move in candidates[change] if self._after(dag, move) is not None]
+                for change in gains
+            }
+            open_changes = [change for change, possible in reached.items() if possible]
+            if not open_changes:
+                return dag
+            pairs = [
+                (first, second)
+                for first, second in combinations(open_changes, 2)
+                if _ends(reached[first]) & _ends(reached[second])
+            ]
+            larger = yield from self.scores.larger(
+                [(gains[second], gains[first]) for first, second in pairs]
+            )
+            beaten: dict[Change, set[Change]] = {change: set() for change in open_changes}
+            for (first, second), second_is_larger in zip(pairs, larger, strict=True):
+                if second_is_larger:
+                    beaten[first].add(second)
+                else:
+                    beaten[second].add(first)
+            for change in _best_first(beaten):
+                dag = self._made(dag, change, reached[change])
+
+    def _candidates(self, dag: Dag) -> dict[Change, list[Move]]:
+        """The moves from a graph by the change of families that they make."""
+        pattern = pattern_of(dag)
+        candidates: dict[Change, list[Move]] = {}
+        for phase in PHASES:
+            for move in moves(pattern, phase):
+                change = _change(dag, pattern, move)
+                if change is not None and self._looked_at(move, change):
+                    candidates.setdefault(change, []).append(move)
+        return candidates
+
+    def _looked_at(self, move: Move, change: Change) -> bool:
+        if not all(self._scored(*family) for family in change.new):
+            return False
+        if move.phase != "insert":
+            return True
+        ((v, parents),) = change.old
+        dependent = self.near[v]
+        for u in members(parents):
+            dependent |= self.near[u]
+        return bool(dependent >> move.x & 1)
+
+    def _scored(self, v: int, parents: int) -> bool:
+        sizes = np.maximum(self.scores.penalty.categories, 1)
+        cells = math.prod(sizes[[v, *members(parents)]].tolist())
+        return cells <= self.max_cells and parents.bit_count() <= self.max_parents
+
+    def _made(self, dag: Dag, change: Change, possible: Sequence[Move]) -> Dag:
+        """The graph after the first of some moves that still makes that change, if one does."""
+        pattern = pattern_of(dag)
+        for move in possible:
+            if (
+                move in moves_into(pattern, move.phase, move.y)
+                and _change(dag, pattern, move) == change
+            ):
+                after = self._after(dag, move)
+                if after is not None:
+                    return after
+        return dag
+
+    def _after(self, dag: Dag, move: Move) -> Dag | None:
+        """The graph after a move; None where that is not possible or not allowed."""
+        pattern = pattern_of(dag)
+        after = applied(pattern, move) if allowed(pattern, move) else None
+        return None if after is None else self.permitted(after)
+
+
+def _change(dag: Dag, pattern: Pattern, move: Move) -> Change | None:
+    """The families that a move replaces; None where it leads to no graph."""
+    if move.phase != "turn":
+        new, old = families(pattern, move)
+        return Change((new,), (old,))
+    after = applied(pattern, move)
+    if after is None:
+        return None
+    changed = changed_families(dag, after)
+    return Change(tuple(new for _, new in changed), tuple(old for old, _ in changed))
+
+
+def _ends(possible: Sequence[Move]) -> set[int]:
+    return {v for move in possible for v in (move.x, move.y)}
+
+
+def _best_first(beaten: dict[Change, set[Change]]) -> list[Change]:
+    """An order in which each comes after all that are larger than it.
+
+    Comparisons of sums have no circle; where a budget ended before all were made, the first is
+    taken.
+    """
+    left, order = dict(beaten), []
+    while left:
+        best = [change for change, larger in left.items() if not larger & left.keys()]
+        for change in best or [next(iter(left))]:
+            del left[change]
+            order.append(change)
+    return order
+
+
+def start_of(arcs: BoolMatrix, permitted: Callable[[Dag], Dag | None], otherwise: Dag) -> Dag:
+    """A graph of the class that tests gave, or the one that is nearest to it.
+
+    Args:
+        arcs: The class, shape (p, p): True where i -> j or i - j.
+        permitted: As in `ClassSearch`.
+        otherwise: Where its arrows alone are no graph that knowledge allows either.
+    """
+    parents, neighbours = dag_of(arcs & ~arcs.T), dag_of(arcs & arcs.T)
+    for undirected in (neighbours, empty_dag(len(parents))):
+        dag = extension(parents, undirected)
+        start = None if dag is None else permitted(dag)
+        if start is not None:
+            return start
+    return otherwise

@@ -1,0 +1,85 @@
+"""Comparison of scores of graphs over all sites, of which no score is opened.
+
+Leaks:
+    To everybody one bit for every comparison asked, of sums over the sites that stay closed; under
+    the assumptions of `cipherdag.privacy.mpc`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.predicates import MOST_COMPARISONS, Predicates
+from cipherdag.questions.encodings import unpack_integers
+from cipherdag.questions.likelihoods import LogLikelihoods
+from cipherdag.questions.verdicts import SUM_BITS, Verdicts, on_grid
+
+MOST_OF_A_SET = 64
+"""Most times that a comparison counts the likelihood of one set."""
+
+
+class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
+    """Asks whether weighted sums of sets' log likelihoods exceed numbers, over all sites.
+
+    A bit for every comparison: ``sum_s coefficient_s L_s + constant > 0``, where L_s is the summed
+    log likelihood of set s on a grid of ``2**-grid_bits`` nats. The likelihoods are exact where a
+    site restricts small counts, too: none of them leaves the computation.
+
+    Attributes:
+        question: The sets.
+        grid_bits: The grid of likelihoods and constants.
+        largest: Largest size of one site's likelihood, on the grid; a larger one is cut to it.
+        terms: Rows of comparison, set and coefficient in ascending order, packed, shape (T, 3).
+        constants: Of every comparison, on the grid, packed, shape (B,).
+    """
+
+    leaves = "whether scores of sets of columns, over all sites together, exceed others"
+
+    question: LogLikelihoods
+    grid_bits: int
+    largest: int
+    terms: bytes
+    constants: bytes
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.grid_bits < SUM_BITS or not 0 < self.largest < 1 << SUM_BITS:
+            raise ValueError(f"likelihoods and their grid have less than {SUM_BITS} bits")
+        if not 1 <= self.n_verdicts <= MOST_COMPARISONS:
+            raise ValueError(f"a question has 1 to {MOST_COMPARISONS} comparisons")
+        comparison, place, coefficient = self.term_array().T
+        if ((place < 0) | (place >= sum(self.question.counts))).any():
+            raise ValueError("a comparison names a set that the question does not have")
+        if ((comparison < 0) | (comparison >= self.n_verdicts)).any():
+            raise ValueError("a term names a comparison that there is not")
+        if (np.abs(coefficient) > MOST_OF_A_SET).any() or not coefficient.all():
+            raise ValueError(f"coefficients are 1 to {MOST_OF_A_SET}, of either sign")
+
+    @property
+    def label(self) -> str:
+        return f"verdicts, {self.n_verdicts} comparisons of scores"
+
+    @property
+    def n_verdicts(self) -> int:
+        """One verdict per comparison."""
+        return len(self.constants) // 8
+
+    def term_array(self) -> IndexArray:
+        """Which sets each comparison is about, and how often, shape (T, 3)."""
+        return unpack_integers(self.terms, (len(self.terms) // 24, 3))
+
+    def words(self, answer: FloatVector) -> IndexArray:
+        """A site's likelihoods on the grid, shape (sets,)."""
+        return on_grid(answer, self.grid_bits, self.largest)
+
+    def predicates(self, n_sites: int) -> Predicates:
+        """One comparison each: a linear form of the likelihoods is above 0."""
+        words = np.full(sum(self.question.counts), n_sites * self.largest)
+        return Predicates(
+            -words,
+            words,
+            np.ones(self.n_verdicts, dtype=np.int64),
+            np.zeros((0, 4), dtype=np.int64),
+            self.term_array(),
+            unpack_integers(self.constants, (self.n_verdicts,)),
+        )
