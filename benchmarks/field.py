@@ -55,7 +55,8 @@ CASES = (
 )
 METHODS = {
     "FedBOSS": FedBOSS(compare_sites=False),
-    "FedBOSS open": FedBOSS(compare_sites=False),
+    "FedBOSS by sums": FedBOSS(reveal="sums", compare_sites=False),
+    "FedBOSS by sums, open": FedBOSS(reveal="sums", compare_sites=False),
     "FedBOSS pooled, open": FedBOSS(within_sites=False, compare_sites=False),
     "FedPC": FedPC(),
 }
