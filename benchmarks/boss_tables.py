@@ -40,6 +40,7 @@ COSTLY = ("alarm", "linear-100")
 CHOSEN_ON = ("child", "hailfinder", "hepar2", "barley", "mildew")
 REPORTED = ("alarm", "insurance", "win95pts", "andes", "linear-50", "linear-100", "linear-300")
 METHODS = {
+    "bits": FedBOSS(),
     "pooled": FedBOSS(within_sites=False),
     "pooled-11": FedBOSS(within_sites=False),
     "sites": FedBOSS(scores="sites"),

@@ -26,14 +26,12 @@ class Circumstances:
     Attributes:
         kind: The kind of the columns.
         n_sites: Number of sites.
-        restricted: Whether sites restrict small counts.
         incomplete: Largest share of a site's rows that miss a value.
         overlapping: Whether sites measured different columns.
     """
 
     kind: Literal["discrete", "continuous", "mixed"]
     n_sites: int
-    restricted: bool
     incomplete: float = 0.0
     overlapping: bool = False
 
@@ -77,20 +75,8 @@ RULES = (
     ),
     Rule(
         "fedboss",
-        "There are numbers and categories: FedBOSS has about as few errors as tests, in less time.",
-        lambda facts: facts.kind == "mixed",
-    ),
-    Rule(
-        "fedpc",
-        "All columns are categories and sites restrict small counts, which costs FedBOSS rare "
-        "categories.",
-        lambda facts: facts.restricted,
-    ),
-    Rule(
-        "fedboss",
-        "All columns are categories and no site restricts small counts, so that FedBOSS has fewer "
-        "errors than tests.",
-        lambda facts: not facts.restricted,
+        "There are categories: FedBOSS corrects FedPC's graph by scores, and opens bits alone.",
+        lambda facts: facts.kind != "continuous",
     ),
 )
 """In this order; the first that applies decides."""

@@ -297,7 +297,6 @@ def _chosen(federation: Federation, *, overlapping: bool) -> dict[str, Any]:
         Circumstances(
             kind=tables[0].kind,
             n_sites=len(tables),
-            restricted=any(site.policy.min_cell_size > 1 for site in federation.sites),
             incomplete=max(table.incomplete for table in tables),
             overlapping=overlapping,
         )

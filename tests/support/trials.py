@@ -127,6 +127,8 @@ CLOSED = [
     *(f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")),
     "fedpc stratified of any columns verdicts",
     *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
+    "fedboss verdicts",
+    "fedboss of any columns verdicts",
 ]
 
 
@@ -140,6 +142,9 @@ def replayed(name):
     if name.startswith("fedcmfs "):
         own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="bits")
         return Trial(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
+    if name.startswith("fedboss "):
+        own = FedBOSS(reveal="bits")
+        return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="bits")
         return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))

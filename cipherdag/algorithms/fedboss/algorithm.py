@@ -98,7 +98,8 @@ class FedBOSS(ScoreSettings):
             of FedPC's tests; the search goes from FedPC's graph over equivalence classes, and
             needs `within_sites` and no choice of `scores`. ``sums``: the scores, or the tables and
             moments that they are computed from. ``auto``: ``bits``, but ``sums`` of columns that
-            are all numbers and miss none, and where ``bits`` does not go with other parameters.
+            are all numbers and miss none, and where `search`, `scores` or `within_sites` are not
+            the default.
         search: With ``sums``, how graphs are searched: ``boss``: best order score search;
             ``ges``: greedy equivalence search, from the empty graph (or required edges) by
             insertions, deletions and turns.
@@ -187,7 +188,7 @@ class FedBOSS(ScoreSettings):
         elif self.scores == "sites":
             said = (SITES,)
         elif self.within_sites:
-            discrete = SITES if self.reveal == "sums" else COMPARED
+            discrete = COMPARED if self.opened_of_categories == "bits" else SITES
             said = (CENTRED, "Where there are categories, or a site misses values: " + discrete)
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
@@ -201,10 +202,17 @@ class FedBOSS(ScoreSettings):
             conclusion, steps="phases" if self.search == "ges" else "starts", pooled=pooled
         )
 
+    @property
+    def opened_of_categories(self) -> Literal["bits", "sums"]:
+        """What is opened of categories where `reveal` is ``auto``; else what it says."""
+        if self.reveal != "auto":
+            return self.reveal
+        return "bits" if self.closable and self.search == "boss" else "sums"
+
     def _run(self, facts: Facts, *, resampled: bool = False) -> Searching:
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows, few=True)
         columns = question.read((yield question))
-        by_default = self.reveal == "auto" and self.closable and facts.n_sites >= FEWEST_SITES
+        by_default = self.opened_of_categories == "bits" and facts.n_sites >= FEWEST_SITES
         if self.reveal == "bits" or (by_default and not _plain_numbers(columns)):
             return (yield from self._run_on_bits(facts, columns, resampled=resampled))
         return (yield from self._run_on_sums(facts, columns, resampled=resampled))

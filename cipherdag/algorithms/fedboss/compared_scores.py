@@ -25,7 +25,7 @@ from cipherdag.graphs.dags import Family, mask_of
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.question import Question
-from cipherdag.questions.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
 
 MOST_PER_ROW = 32
@@ -192,11 +192,11 @@ class ComparedScores:
         counts, members = pack_blocks(by_size)
         # as the blocks are packed
         masks = [mask_of(row) for rows in by_size for row in rows.tolist()]
-        place = {mask: index for index, mask in enumerate(masks)}
+        index_of = {mask: index for index, mask in enumerate(masks)}
         terms = [
             (number, *term)
             for number, gain in enumerate(gains)
-            for term in sorted((place[mask], count) for mask, count in gain.sets)
+            for term in sorted((index_of[mask], count) for mask, count in gain.sets)
         ]
         constants = [gain.constant >> self._coarser for gain in gains]
         return ScoreComparisons(

@@ -23,7 +23,7 @@ import numpy as np
 
 from cipherdag.algorithms.fedboss.compared_scores import Change, ComparedScores
 from cipherdag.arrays import BoolMatrix, FloatVector
-from cipherdag.graphs.dags import Dag, dag_of, empty_dag, members
+from cipherdag.graphs.dags import Dag, dag_of, members
 from cipherdag.graphs.equivalence import (
     PHASES,
     Move,
@@ -172,17 +172,32 @@ def _best_first(beaten: dict[Change, set[Change]]) -> list[Change]:
 
 
 def start_of(arcs: BoolMatrix, permitted: Callable[[Dag], Dag | None], otherwise: Dag) -> Dag:
-    """A graph of the class that tests gave, or the one that is nearest to it.
+    """A graph of the class that tests gave, or one with its edges that is near to it.
 
     Args:
         arcs: The class, shape (p, p): True where i -> j or i - j.
         permitted: As in `ClassSearch`.
-        otherwise: Where its arrows alone are no graph that knowledge allows either.
+        otherwise: The start where knowledge allows neither.
     """
-    parents, neighbours = dag_of(arcs & ~arcs.T), dag_of(arcs & arcs.T)
-    for undirected in (neighbours, empty_dag(len(parents))):
-        dag = extension(parents, undirected)
-        start = None if dag is None else permitted(dag)
-        if start is not None:
-            return start
+    dag = extension(dag_of(arcs & ~arcs.T), dag_of(arcs & arcs.T))
+    for start in (dag, _ordered(arcs)):
+        allowed_start = None if start is None else permitted(start)
+        if allowed_start is not None:
+            return allowed_start
     return otherwise
+
+
+def _ordered(arcs: BoolMatrix) -> Dag:
+    """A graph with all edges of a class, from earlier to later in an order that keeps most arrows.
+
+    From the last to the first, each is one of those with the fewest arrows to what is left.
+    """
+    directed, adjacent = arcs & ~arcs.T, arcs | arcs.T
+    left = np.ones(len(arcs), dtype=np.bool_)
+    before = np.zeros_like(arcs)
+    while left.any():
+        arrows, edges = directed[:, left].sum(axis=1), adjacent[:, left].sum(axis=1)
+        last = min(np.flatnonzero(left).tolist(), key=lambda v: (arrows[v], edges[v], v))
+        left[last] = False
+        before[left, last] = True
+    return dag_of(adjacent & before)

@@ -17,7 +17,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.estimation.survival import HazardSteps, HazardSums, SurvivalCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.questions.score_comparisons import ScoreComparisons
+from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.scores.score_sums import ScoreSums
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView

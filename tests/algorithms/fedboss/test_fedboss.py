@@ -21,6 +21,7 @@ from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
+SUMS = FedBOSS(reveal="sums", compare_sites=False)
 POOLED = FedBOSS(within_sites=False, compare_sites=False)
 """Tables and moments of all rows, as if of one site."""
 CHAIN = dag_of(np.eye(5, k=1, dtype=bool))
@@ -104,7 +105,7 @@ def test_every_protection_gives_the_graph_of_all_rows_at_one_place(data, search)
 def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_which_way():
     federation = Federation.split(patients(), 10, seed=2)
     assert federation.sites[0].policy.min_cell_size == 11
-    found = federation.run(FedBOSS())
+    found = federation.run(SUMS)
     (note,) = found.report.notes
     count = found.finding.details["sets"]["sites"]
     assert any(
@@ -158,7 +159,7 @@ def test_a_budget_of_values_is_honoured():
     assert spent <= 200 < sum(encoding.length for own in every[2:] for encoding in own.encodings)
 
 
-@pytest.mark.parametrize("algorithm", [FedBOSS(), POOLED])
+@pytest.mark.parametrize("algorithm", [SUMS, POOLED])
 def test_where_counts_are_restricted_the_sites_score_and_no_table_opens(algorithm):
     outcome, asked = learn(algorithm, patients(), 3, min_cell_size=11)
     assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
@@ -185,7 +186,7 @@ def test_columns_with_missing_values_are_scored_by_the_sites():
     rng = np.random.default_rng(5)
     for whole in (patients(), numbers()):
         holes = whole.mask(rng.random(whole.shape) < 0.002)
-        outcome, asked = learn(FedBOSS(), holes, 3)
+        outcome, asked = learn(SUMS, holes, 3)
         assert sets_of(asked, "LogLikelihoods")
         assert not sets_of(asked, "Tables")
         assert outcome.sets["sites"] > 0
@@ -244,7 +245,7 @@ def wards(rows=1500, seed=4):
 @pytest.mark.parametrize("search", ["boss", "ges"])
 def test_columns_of_both_kinds_are_scored_by_the_sites(search, min_cell_size):
     outcome, asked = learn(
-        FedBOSS(search=search, within_sites=search == "boss"),
+        replace(SUMS, search=search, within_sites=search == "boss"),
         wards(),
         3,
         min_cell_size=min_cell_size,
@@ -295,7 +296,8 @@ def shifted(kind, sites=8, rows=400):
 def test_differences_between_sites_are_no_evidence_within_them(kind):
     policy = Policy(questions=QUESTION_KINDS, min_cell_size=0)
     federation = Federation.simulate(shifted(kind), policy=policy, device="cpu")
-    pooled, within = federation.run(FedBOSS(within_sites=False)), federation.run(FedBOSS())
+    pooled = federation.run(FedBOSS(within_sites=False))
+    within = federation.run(FedBOSS(reveal="sums"))
     assert pooled.finding.graph.edges
     (warning,) = pooled.report.warnings
     assert "are distributed differently at the sites, beyond chance" in warning

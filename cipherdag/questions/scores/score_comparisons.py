@@ -47,8 +47,8 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
             raise ValueError(f"likelihoods and their grid have less than {SUM_BITS} bits")
         if not 1 <= self.n_verdicts <= MOST_COMPARISONS:
             raise ValueError(f"a question has 1 to {MOST_COMPARISONS} comparisons")
-        comparison, place, coefficient = self.term_array().T
-        if ((place < 0) | (place >= sum(self.question.counts))).any():
+        comparison, of_set, coefficient = self.term_array().T
+        if ((of_set < 0) | (of_set >= sum(self.question.counts))).any():
             raise ValueError("a comparison names a set that the question does not have")
         if ((comparison < 0) | (comparison >= self.n_verdicts)).any():
             raise ValueError("a term names a comparison that there is not")
