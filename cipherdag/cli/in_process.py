@@ -14,6 +14,7 @@ import click
 
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.keeping import forget, keeping, keeping_on
+from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
     FILE,
@@ -25,8 +26,10 @@ from cipherdag.cli.options import (
 )
 from cipherdag.cli.parameters import (
     CHOSEN,
+    KNOWLEDGE,
     AlgorithmCommand,
     AlgorithmGroup,
+    named_knowledge_options,
     parameter_options,
     said,
     taken,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.data")
 
+_PARTS = {"run": "sites' files", "simulate": "parts of one file"}
 DEALS = ("vertical", "horizontal", "uneven")
 READINGS = {
     "labels": click.Option(
@@ -135,9 +139,12 @@ def _command(
     from cipherdag.findings.graph_finding import GraphFinding
 
     parameters = [*first]
-    if name != CHOSEN:
+    if name == CHOSEN:
+        parameters += [*edge_options(), knowledge_option()]
+    else:
         reads = algorithm_class(name).reads & {*READINGS}
-        parameters += [*parameter_options(name), *(READINGS[each] for each in sorted(reads))]
+        parameters += [*parameter_options(name), *named_knowledge_options(name)]
+        parameters += [READINGS[each] for each in sorted(reads)]
     if name == CHOSEN or issubclass(algorithm_class(name).concludes, GraphFinding):
         truth_help = "True edges (CSV) to measure the graph against."
         parameters.append(click.Option(["--truth"], type=FILE, help=truth_help))
@@ -158,7 +165,7 @@ def _command(
         params=[*parameters, *run_options()],
         callback=invoked,
         help=summary,
-        short_help=summary,
+        short_help=f"{_title(name)} over the {_PARTS[command]}.",
     )
 
 
@@ -168,7 +175,10 @@ def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str,
     more = {key: options.get(key) for key in ("sites", "deal", "min_cell_size")}
     more["overlapping"] = options.get("overlapping") or None
     truth = options.get("truth")
-    parameters = {} if name == CHOSEN else taken(name, options)
+    if name == CHOSEN:
+        parameters = {KNOWLEDGE: with_edges(options[KNOWLEDGE], options)}
+    else:
+        parameters = taken(name, options)
     if source := options.get("as_published"):
         more["as_published"] = source
         _say_what_is_not_protected(name, source)
@@ -273,7 +283,7 @@ def _carry_out(
     federation = _federation(source, **reading)
     names = federation.sites[0].table.names
     if source["algorithm"] == CHOSEN:
-        source = {**source, **_chosen(federation, overlapping=bool(source.get("overlapping")))}
+        source = {**source, **_chosen(federation, source)}
     algorithm = make_algorithm(source["algorithm"], source["parameters"])
     hidden = algorithm.concludes is LearntPAG
     truth_file = source.get("truth")
@@ -287,7 +297,7 @@ def _carry_out(
         click.echo(f"Saved in {out}")
 
 
-def _chosen(federation: Federation, *, overlapping: bool) -> dict[str, Any]:
+def _chosen(federation: Federation, source: Mapping[str, Any]) -> dict[str, Any]:
     """The algorithm for these sites as ``run.toml`` has it; says which and why."""
     from cipherdag.algorithms.choice import Circumstances, choose
     from cipherdag.algorithms.parameters import parameters_of
@@ -298,16 +308,14 @@ def _chosen(federation: Federation, *, overlapping: bool) -> dict[str, Any]:
             kind=tables[0].kind,
             n_sites=len(tables),
             incomplete=max(table.incomplete for table in tables),
-            overlapping=overlapping,
+            overlapping=bool(source.get("overlapping")),
         )
     )
     title = algorithm_class(rule.algorithm).title
     click.echo(f"{title} is taken. {rule.reason}", err=True)
     fields = parameters_of(algorithm_class(rule.algorithm)).items()
-    return {
-        "algorithm": rule.algorithm,
-        "parameters": {name: known.written(known.default) for name, known in fields},
-    }
+    usual = {name: known.written(known.default) for name, known in fields}
+    return {"algorithm": rule.algorithm, "parameters": {**usual, **source["parameters"]}}
 
 
 def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:

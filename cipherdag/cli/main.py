@@ -18,6 +18,7 @@ from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.demo import demo
 from cipherdag.cli.in_process import edges, execute, run_command, simulate_group
+from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE
 from cipherdag.cli.parameters import graph_of
 from cipherdag.cli.schema import schema
@@ -54,6 +55,7 @@ for command in (
     coordinator,
 ):
     cli.add_command(command)
+site.add_command(site_knowledge)
 
 
 @cli.command()

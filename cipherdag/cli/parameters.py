@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
+from cipherdag.cli.knowledge import EDGES, edge_options, text_of, with_edges
 from cipherdag.cli.options import FILE
-from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.parameters import Parameter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 AS_PUBLISHED = "--as-published"
 SOURCES = ("paper", "code")
+KNOWLEDGE = "knowledge"
 CHOSEN = "chosen"
 """In place of an algorithm's name: it is chosen once the data are read."""
 
@@ -34,6 +35,19 @@ class AlgorithmCommand(click.Command):
             if option == AS_PUBLISHED and value not in SOURCES:
                 args = [*args[:n], f"{AS_PUBLISHED}={SOURCES[0]}", *args[n + 1 :]]
         return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, with those of background knowledge under a heading of their own."""
+        options: list[tuple[str, str]] = []
+        knowledge: list[tuple[str, str]] = []
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                group = knowledge if parameter.name in (KNOWLEDGE, *EDGES) else options
+                group.append(record)
+        for heading, records in (("Background knowledge", knowledge), ("Options", options)):
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 class AlgorithmGroup(click.Group):
@@ -87,6 +101,13 @@ def parameter_options(name: str) -> list[click.Option]:
     return [*options, *([_as_published(sources)] if sources else [])]
 
 
+def named_knowledge_options(name: str) -> list[click.Option]:
+    """The options of edges and tiers by name, for an algorithm that takes knowledge."""
+    from cipherdag.algorithms.parameters import parameters_of
+
+    return edge_options() if KNOWLEDGE in parameters_of(algorithm_class(name)) else []
+
+
 def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """An algorithm's parameters among the values of options, as TOML can have them.
 
@@ -97,6 +118,8 @@ def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     parameters = parameters_of(algorithm_class(name))
     source = options.get("as_published")
+    if KNOWLEDGE in parameters:
+        options = {**options, KNOWLEDGE: with_edges(options[KNOWLEDGE], options)}
     if source is None:
         return {key: options[key] for key in parameters}
     given = {key: parameters[key].read(options[key]) for key in parameters if said(key)}
@@ -147,7 +170,7 @@ def _option(parameter: Parameter) -> click.Option:
         sentences.append("Say the option once for each.")
         settings |= {"type": parameter.member, "multiple": True, "help": " ".join(sentences)}
     else:
-        settings |= {"type": FILE, "callback": lambda _context, _option, path: _text(path)}
+        settings |= {"type": FILE, "callback": lambda _context, _option, path: text_of(path)}
         return click.Option([flag], **settings)
     default = parameter.written(parameter.default)
     return click.Option([flag], default=default, show_default=default != [], **settings)
@@ -185,17 +208,3 @@ def graph_of(source: Path) -> CausalGraph:
 def _graph(source: Path | None) -> str:
     """The text of a graph, so that a saved run holds it; else empty."""
     return "" if source is None else graph_of(source).dumps()
-
-
-def _text(path: Path | None) -> str:
-    """The text of a file of background knowledge, so that a saved run holds it; else empty."""
-    from cipherdag.graphs.knowledge import Knowledge
-
-    if path is None:
-        return ""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path} cannot be read as text") from error
-    Knowledge.loads(text)
-    return text

@@ -76,6 +76,7 @@ def plan_in_words(folder: SiteFolder, plan: Plan) -> list[str]:
     return plan_lines(
         plan,
         n_variables=len(schema.names),
+        names=schema.names,
         labels=schema.label_positions,
         determined=schema.determined,
         policy=policy,

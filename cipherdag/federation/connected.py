@@ -26,6 +26,7 @@ from cipherdag.deployment.study_engine import study_engine
 from cipherdag.errors import (
     CohortError,
     OutputError,
+    ParameterError,
     PolicyRefusedError,
     ProtectionError,
     writing,
@@ -33,6 +34,7 @@ from cipherdag.errors import (
 from cipherdag.federation.checkpoint import JOURNAL_FILE, StartedRun
 from cipherdag.federation.run import FinishedRun, Outcome, carry_out, chosen_algorithm
 from cipherdag.findings.finding import Finding
+from cipherdag.graphs.knowledge import NUMBERED_AT_A_SITE, Knowledge
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Journal, TranscribingEngine
 from cipherdag.protocol.messages import WAITING
@@ -92,8 +94,8 @@ class ConnectedFederation:
             seed: Seed of everything that draws at random in the algorithm.
 
         Raises:
-            ParameterError: There is no purpose, the algorithm is not installed, or it needs every
-                variable of every site.
+            ParameterError: There is no purpose, the algorithm is not installed, it needs every
+                variable of every site, or its background knowledge has names.
             CohortError: The study has fewer sites than it asks for, or not the site that lacks
                 some, or too few sites lack the same.
             ProtectionError: The study does not allow the protection.
@@ -104,6 +106,7 @@ class ConnectedFederation:
         self._check(study, self.protection)
         members = self._members(study)
         algorithm.check_measured(measured_by(members))
+        _check_numbered(getattr(algorithm, "knowledge", None) or Knowledge())
         return make_plan(
             members,
             algorithm=algorithm.name,
@@ -356,3 +359,12 @@ class ConnectedFederation:
         with writing(folder):
             folder.mkdir(mode=0o700, parents=True)
         return folder
+
+
+def _check_numbered(knowledge: Knowledge) -> None:
+    """Refuse background knowledge by names, which only the sites have."""
+    if name := next((name for name in knowledge.names if not name.isdecimal()), None):
+        raise ParameterError(
+            f"the knowledge names '{name}', and the names of real sites' columns stay there",
+            remedy=NUMBERED_AT_A_SITE,
+        )

@@ -8,10 +8,12 @@ Leaks:
 
 from __future__ import annotations
 
+import csv
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from itertools import chain
 from typing import Any
 
@@ -28,6 +30,11 @@ GIVEN = {
     "direction": "The direction is given by the background knowledge, not constraints.",
 }
 """What is said of an edge of which there is background knowledge."""
+NUMBERED_AT_A_SITE = (
+    "A person at a site writes the knowledge by names: `cipherdag site knowledge --forbid A B "
+    "--out knowledge.toml`; give its file as --knowledge."
+)
+"""What to do where only the sites know the names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +120,38 @@ class Knowledge:
         """The knowledge as TOML, which `loads` reads back as equal knowledge."""
         return "".join(f"{key} = {json.dumps(value)}\n" for key, value in asdict(self).items())
 
+    def with_edges(
+        self, *, forbidden: Iterable[Arrow] = (), required: Iterable[Arrow] = ()
+    ) -> Knowledge:
+        """This knowledge and more edges, each once."""
+        return Knowledge(
+            forbidden=tuple(dict.fromkeys((*self.forbidden, *forbidden))),
+            required=tuple(dict.fromkeys((*self.required, *required))),
+            tiers=self.tiers,
+        )
+
+    def numbered(self, names: Sequence[str]) -> Knowledge:
+        """The knowledge by identifier, "1" for the first of the names, as coordinators need it.
+
+        Args:
+            names: The variables in the order of their positions.
+
+        Raises:
+            ParameterError: As `over` does.
+        """
+        self.over(names)
+        number = {name: str(position) for position, name in enumerate(names, start=1)}
+        return Knowledge(
+            forbidden=tuple((number[a], number[b]) for a, b in self.forbidden),
+            required=tuple((number[a], number[b]) for a, b in self.required),
+            tiers=tuple(tuple(number[name] for name in tier) for tier in self.tiers),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name in it, in alphabetical order."""
+        return tuple(sorted({*chain(*self.forbidden, *self.required, *self.tiers)}))
+
     def over(self, names: Sequence[str]) -> Constraints:
         """The knowledge by position.
 
@@ -124,9 +163,11 @@ class Knowledge:
                 is required and forbidden, or required edges form a cycle.
         """
         index = {name: position for position, name in enumerate(names)}
-        named = chain(*self.forbidden, *self.required, *self.tiers)
-        if unknown := sorted(set(named) - set(index)):
-            raise ParameterError(f"the knowledge names '{unknown[0]}', which is no variable")
+        if unknown := next((name for name in self.names if name not in index), None):
+            raise ParameterError(
+                f"the knowledge names '{unknown}', which is no variable",
+                remedy=_near(unknown, names),
+            )
         constraints = Constraints.none(len(names))
         for arrows, matrix in (
             (self.forbidden, constraints.forbidden),
@@ -156,6 +197,32 @@ class Knowledge:
         return tier
 
 
+def read_tiers(text: str) -> tuple[tuple[str, ...], ...]:
+    """Tiers from a CSV with the columns ``variable`` and ``tier``, a whole number, earliest first.
+
+    Raises:
+        ParameterError: It has other columns, a tier that is no whole number, or no line.
+    """
+    rows = list(csv.reader(text.removeprefix("\ufeff").splitlines()))
+    if not rows or [cell.strip().lower() for cell in rows[0]] != ["variable", "tier"]:
+        raise ParameterError(
+            "the tiers have no columns variable and tier",
+            remedy="Write `variable,tier` into the first line, and below it lines like Smoking,1.",
+        )
+    groups: dict[int, list[str]] = {}
+    for line, row in enumerate(rows[1:], start=2):
+        if not any(cell.strip() for cell in row):
+            continue
+        variable, tier = (cell.strip() for cell in (*row, "")[:2])
+        if len(row) != len(rows[0]) or not tier.removeprefix("-").isdecimal():
+            raise ParameterError(
+                f"line {line} of the tiers is not a variable and a whole number: {','.join(row)}",
+                remedy="Write lines like Smoking,1: nothing causes a variable of a lower number.",
+            )
+        groups.setdefault(int(tier), []).append(variable)
+    return tuple(tuple(groups[tier]) for tier in sorted(groups))
+
+
 def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
     if not isinstance(value, list | tuple) or not all(
         isinstance(group, list | tuple) and all(isinstance(name, str) for name in group)
@@ -166,6 +233,17 @@ def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
             remedy='One edge or tier is a list within the list, as in [["a", "b"]].',
         )
     return tuple(tuple(map(str, group)) for group in value)
+
+
+def _near(name: str, names: Sequence[str]) -> str:
+    """What to write in place of a name that no variable has."""
+    if tuple(names) == tuple(str(number) for number in range(1, len(names) + 1)):
+        return NUMBERED_AT_A_SITE
+    folded = {each.casefold(): each for each in names}
+    close = get_close_matches(name.casefold(), folded, n=1)
+    if close:
+        return f"Did you mean '{folded[close[0]]}'?"
+    return f"The variables are {', '.join(names)}."
 
 
 def given_of(constraints: Constraints | None, a: int, b: int) -> str:

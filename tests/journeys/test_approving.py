@@ -30,6 +30,7 @@ from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
+from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
 PURPOSE = "Which causes of asthma do the three cohorts share?"
@@ -120,6 +121,30 @@ def deployment(tmp_path, monkeypatch):
 
 
 RUN = ("run", "fedpc", "--purpose", PURPOSE, "--requester", "Dr. Okafor")
+
+
+def test_knowledge_is_said_by_name_at_a_site_and_reaches_the_coordinator_by_number(
+    deployment, tmp_path
+):
+    schema = Schema.load(deployment.sites["north"].path / "schema.toml")
+    first, second = schema.names[:2]
+    file, plan = tmp_path / "knowledge.toml", tmp_path / "asked.plan"
+    said = deployment.site("north", "knowledge", "--forbid", first, second, "--out", file)
+    assert "--knowledge knowledge.toml" in said
+    assert first not in file.read_text("utf-8")
+    words = ("plan", "fedpc", "--purpose", PURPOSE)
+    deployment.run(*words, "--knowledge", file, "--out", plan)
+    for name in SITES:
+        read = deployment.site(name, "check", "--plan", plan, code=4)  # no PySyft here
+        assert f"Parameter knowledge is forbidden {first} {second}, usually none." in read
+    near = deployment.site(
+        "north", "knowledge", "--forbid", first, f"{second}x", "--out", file, code=2
+    )
+    assert f"Did you mean '{second}'?" in near
+    by_name = tmp_path / "names.toml"
+    by_name.write_text(f'forbidden = [["{first}", "{second}"]]', "utf-8")
+    refused = deployment.run(*words, "--knowledge", by_name, code=2)
+    assert "cipherdag site knowledge" in refused
 
 
 def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
@@ -23,6 +24,7 @@ def plan_lines(
     plan: Plan,
     *,
     n_variables: int | None = None,
+    names: Sequence[str] = (),
     labels: tuple[int, ...] = (),
     determined: Determined = NOTHING,
     policy: Policy | None = None,
@@ -32,6 +34,8 @@ def plan_lines(
     Args:
         plan: The plan.
         n_variables: Number of aligned variables, p; None where only the sites know it.
+        names: The variables in the order of their positions, where they are at hand: background
+            knowledge is then said by name.
         labels: Positions of the labels, where there are any.
         determined: Which variables follow from others, where any do.
         policy: The site's limits, which end the run at the latest; none for a coordinator.
@@ -39,10 +43,10 @@ def plan_lines(
     Returns:
         Lines without line ends. Of an algorithm that is not installed here they say so.
     """
-    names = ", ".join(member.name for member in plan.cohort)
+    sites = ", ".join(member.name for member in plan.cohort)
     opened = opened_of_tests(plan)
     lines = [
-        f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {names}.",
+        f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
         f"Purpose: {_sentence(plan.purpose or 'none is given')}",
         *_protection_lines(plan, bits=opened == "bits"),
         *_lacking_lines(plan),
@@ -53,7 +57,7 @@ def plan_lines(
         promise = algorithm.concludes.promise
         promise = promise or f"what {algorithm.title} computes from the sums below."
         lines.insert(2, f"The result: {promise} Rows of data stay at the sites.")
-        lines += _parameter_lines(plan)
+        lines += _parameter_lines(plan, names)
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
@@ -182,13 +186,15 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _parameter_lines(plan: Plan) -> Iterator[str]:
+def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     """Each parameter that is not as usual, in words; then all others with their values."""
     declared = parameters_of(algorithm_class(plan.algorithm))
     usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
     changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
     for name in changed:
         value, before = plan.parameters[name], usual.get(name)
+        if declared[name].kind is Knowledge:
+            value = _by_name(value, names)
         usually = "" if before == "" else f", usually {_shown(before)}"  # a name has no usual one
         yield printable(f"Parameter {name} is {_shown(value)}{usually}. {declared[name].help}")
     others = "All other parameters" if changed else "All parameters"
@@ -196,6 +202,16 @@ def _parameter_lines(plan: Plan) -> Iterator[str]:
         f"{key} {_shown(each)}" for key, each in plan.parameters.items() if key not in changed
     ]
     yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
+
+
+def _by_name(value: Any, names: Sequence[str]) -> Any:
+    """Background knowledge of a plan with the site's names in place of identifiers."""
+    if isinstance(value, dict):
+        return {key: _by_name(each, names) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_by_name(each, names) for each in value]
+    name = {str(number): name for number, name in enumerate(names, start=1)}
+    return name.get(value, value)
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,115 @@
+"""Background knowledge on the command line: edges, tiers and files, by the names of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.cli.options import FILE, NEW_FILE, outside_a_run
+from cipherdag.cli.site import in_site
+from cipherdag.errors import ParameterError
+from cipherdag.pages.whole_file import write_whole
+
+if TYPE_CHECKING:
+    from cipherdag.graphs.knowledge import Knowledge
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+EDGES = FORBID, REQUIRE, TIERS = "forbid", "require", "tiers"
+
+
+def edge_options() -> list[click.Option]:
+    """The options that say knowledge without a file of TOML."""
+    return [
+        click.Option(
+            ["--forbid"], nargs=2, multiple=True, metavar="A B",
+            help="A is no direct cause of B; may be repeated.",
+        ),
+        click.Option(
+            ["--require"], nargs=2, multiple=True, metavar="A B",
+            help="A is a direct cause of B; may be repeated.",
+        ),
+        click.Option(
+            ["--tiers"], type=FILE, metavar="CSV",
+            help="Order in time, with the columns variable and tier.",
+        ),
+    ]  # fmt: skip
+
+
+def knowledge_option() -> click.Option:
+    """The option for a file of TOML, whose text a saved run holds."""
+    return click.Option(
+        ["--knowledge"],
+        type=FILE,
+        help="The same in TOML.",
+        callback=lambda *given: text_of(given[2]),
+    )
+
+
+def text_of(path: Path | None) -> str:
+    """The text of a file of background knowledge, so that a saved run holds it; else empty.
+
+    Raises:
+        ParameterError: It cannot be read, or is no such file.
+    """
+    from cipherdag.graphs.knowledge import Knowledge
+
+    text = "" if path is None else _read(path)
+    Knowledge.loads(text)
+    return text
+
+
+def with_edges(text: str, options: Mapping[str, Any]) -> str:
+    """Knowledge as TOML, with what ``--forbid``, ``--require`` and ``--tiers`` add to it.
+
+    Raises:
+        ParameterError: There are tiers in both, or the file of them is not as it should be.
+    """
+    from cipherdag.graphs.knowledge import Knowledge, read_tiers
+
+    if not any(options.get(each) for each in EDGES):
+        return text
+    given = Knowledge.loads(text)
+    if file := options.get(TIERS):
+        if given.tiers:
+            raise ParameterError(
+                "there are tiers already", remedy="Write all tiers into the file of --tiers."
+            )
+        given = Knowledge(
+            forbidden=given.forbidden, required=given.required, tiers=read_tiers(_read(file))
+        )
+    edges = {"forbidden": options.get(FORBID, ()), "required": options.get(REQUIRE, ())}
+    return given.with_edges(**edges).dumps()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(
+            f"{path} cannot be read as text", remedy="Save it as UTF-8, and name the file."
+        ) from error
+
+
+@click.command("knowledge", params=[*edge_options(), knowledge_option()])
+@click.option("--out", type=NEW_FILE, required=True, help="File to write, for the coordinator.")
+@in_site
+@outside_a_run("no knowledge was written")
+def site_knowledge(folder: SiteFolder, knowledge: str, out: Path, **options: Any) -> None:
+    """Write background knowledge, said by this site's names, by number for the coordinator.
+
+    No name of a column is in the file. All sites have the same numbers, and every site reads them
+    in the plan before it approves.
+    """
+    from cipherdag.graphs.knowledge import Knowledge
+    from cipherdag.sites.table.schema import Schema
+
+    said: Knowledge = Knowledge.loads(with_edges(knowledge, options))
+    if not said.names:
+        raise click.UsageError("say an edge or tiers: --forbid, --require, --tiers or --knowledge")
+    numbered = said.numbered(Schema.load(folder.schema_path(folder.settings())).names)
+    write_whole(out, numbered.dumps())
+    click.echo(f"Wrote {out}, without names. Send it to the coordinator, who gives it to")
+    click.echo(f"  cipherdag coordinator run ALGORITHM --knowledge {out.name}")
