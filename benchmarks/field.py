@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from adjustment_distance import adjustment_distance
 from boss_sites import with_own_levels
-from fedpc_data import NETWORKS, draw
+from fedpc_data import NETWORKS, ROWS, draw, model_rows, random_dag
 from measuring import bytes_per_site, figure_table, parser, run_cases, timed
 from mixed_models import mixed_model, name_of
 from score_peers import PEERS
@@ -44,8 +44,10 @@ INDEPENDENT = {
 }
 INDEPENDENT_ROWS, COLUMNS = 40, 80
 WORLDS = ("alike", "own levels", "own slopes")
+DENSE, DENSE_EDGES = "linear-100 of degree 8", 400
 CASES = (
     *(f"{name}, {world}" for name in MIXED for world in WORLDS),
+    *(f"{name}, {WORLDS[0]}" for name in ("linear-300", DENSE)),
     *(
         f"{name}, {world}"
         for name in ("linear-50", "linear-100", "alarm", "insurance", "win95pts")
@@ -136,6 +138,8 @@ def drawn(data: str, folder: Path, sample: int):
             None,
             CausalGraph.from_arcs(list(map(name_of, range(variables))), model.dag),
         )
+    if name == DENSE:
+        return dense(sample)
     if name in INDEPENDENT:
         return independent(INDEPENDENT[name], sample, own_levels=world != WORLDS[0])
     rows, schema, truth = draw(name, folder, sample)
@@ -144,6 +148,16 @@ def drawn(data: str, folder: Path, sample: int):
     if world != WORLDS[0]:
         tables = with_own_levels(name, folder, tables, rng)
     return tables, schema, truth
+
+
+def dense(sample: int):
+    """Numbers of a linear model whose variables have eight neighbours on average."""
+    rng = np.random.default_rng((sample, DENSE_EDGES))
+    dag = random_dag(100, DENSE_EDGES, rng)
+    names = list(map(name_of, range(len(dag))))
+    rows = pd.DataFrame(model_rows(dag, ROWS, rng, linear=True), columns=names)
+    tables = named([rows.iloc[part] for part in split_rows(ROWS, SITES, rng=rng)])
+    return tables, None, CausalGraph.from_arcs(names, dag)
 
 
 def named(sites) -> dict[str, pd.DataFrame]:

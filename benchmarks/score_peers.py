@@ -1,4 +1,6 @@
-"""Score-based searches of causal-learn on all rows at one place, in the clear, at its defaults.
+"""Score-based searches of causal-learn, and FLOP, on all rows at one place, in the clear.
+
+causal-learn's are at its defaults; FLOP (`flopsearch`, numbers only) has its recommended penalty.
 
 Every runner takes a table and whether it is of categories, and gives the directed and undirected
 edges that it found, shape (p, p), as `CausalGraph.from_arcs` reads them. Categories are scored by
@@ -12,6 +14,8 @@ import io
 from functools import partial
 
 import numpy as np
+
+RESTARTS = 5
 
 
 def codes_of(data) -> np.ndarray:
@@ -37,7 +41,20 @@ def causal_learn(search: str, data, *, discrete: bool) -> np.ndarray:
     return (ends.T == 1) | ((ends == -1) & (ends.T == -1))
 
 
+def flop(data, *, discrete: bool) -> np.ndarray:
+    """FLOP (Wienöbst, Henckel and Weichwald, 2025), with as many restarts as FedBOSS."""
+    import flopsearch
+
+    if discrete:
+        raise ValueError("FLOP takes numbers alone")
+    rows = data.to_numpy()
+    standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    # 1 at [i, j] is i -> j, 2 at both is i - j
+    return np.asarray(flopsearch.flop(standardised, 2.0, restarts=RESTARTS)) > 0
+
+
 PEERS = {
+    "FLOP": flop,
     "causal-learn BOSS": partial(causal_learn, "boss"),
     "causal-learn GRaSP": partial(causal_learn, "grasp"),
     "causal-learn GES": partial(causal_learn, "ges"),
