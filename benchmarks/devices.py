@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from markdown_table import table as markdown_table
 from measuring import parser, write_report
 
 from cipherdag.algorithms.algorithm import Facts
@@ -62,6 +63,9 @@ FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
 
 # data
+
+TIMES = ("from columns", "again")
+"""With the copies to the device, and with what is there already."""
 
 
 def table(kinds: tuple[int, ...], rows: int, rng: np.random.Generator, *, width: int = 2):
@@ -395,6 +399,48 @@ def work(arguments: Any, rng: np.random.Generator) -> Iterator[tuple[str, str, C
             yield "questions", case.name, partial(compared, case, devices)
 
 
+def markdown(figures: dict) -> str:
+    """Milliseconds of the large questions, and seconds of a site in whole runs."""
+    first, second = figures["questions"][0] if figures["questions"] else {}, figures["devices"]
+    devices = [name for name in first if name.startswith(("cpu", "cuda"))]
+    card = ", ".join(second["cards"]) or "no card"
+    lines = [
+        f"A site's milliseconds (cpu: {second['threads']} threads; cuda: {card})",
+        "",
+        *markdown_table(
+            ["question", *(f"{each}, {when}" for each in devices for when in TIMES)],
+            [
+                [
+                    own["case"].replace("|S| = ", "S of "),
+                    *(_timed(own, each, when) for each in devices for when in TIMES),
+                ]
+                for own in figures["questions"]
+            ],
+        ),
+        "",
+        "All sites' seconds in whole runs of 3 sites with few rows",
+        "",
+        *markdown_table(
+            ["run", "cpu", "cuda", "largest difference of a sum"],
+            [
+                [
+                    own["case"],
+                    *(f"{sum(each.values()):.2f}" for each in own["site seconds"]),
+                    f"{own['largest difference']:.1g}",
+                ]
+                for own in figures["runs"]
+                if "error" not in own
+            ],
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _timed(line: dict, device: str, when: str) -> str:
+    milliseconds = line.get(device, {}).get(when)
+    return "" if milliseconds is None else f"{milliseconds:.0f}"
+
+
 def main() -> None:
     options = parser(__doc__, seed=0)
     options.add_argument("--devices", nargs=2, default=["cpu", "cuda"])
@@ -416,7 +462,7 @@ def main() -> None:
             line = {"case": name, "same": False, "error": f"{type(error).__name__}: {error}"[:500]}
         figures[part].append(line)
         print(json.dumps(line), flush=True)
-        write_report(arguments.out, "devices", figures)
+        write_report(arguments.out, "devices", figures, markdown)
     print(f"{time.perf_counter() - begun:.0f} s; not run: {figures['not run']}", flush=True)
     lines = [*figures["runs"], *figures["questions"]]
     if wrong := [line["case"] for line in lines if not line["same"]]:
