@@ -1,6 +1,6 @@
 """A coordinator and three hospitals as processes of their own, from empty folders.
 
-What `three_hospitals.py` (NVIDIA FLARE) and `three_datasites.py` (PySyft) have in common: each
+What `three_hospitals.py` (NVIDIA FLARE) and the tests over files have in common: each
 gives the commands that differ, and here is what happens with them. An algorithm runs masked and
 then encrypted and must find what a run in one process finds, every ledger must agree with what
 the coordinator received, and then one hospital is shut out.

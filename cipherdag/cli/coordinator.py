@@ -69,11 +69,10 @@ coordinator.add_command(
 )
 @click.option(
     "--engine",
-    type=click.Choice(["flare", "files", "syft"]),
+    type=click.Choice(["flare", "files"]),
     default="flare",
     show_default=True,
-    help="Sites connect here over FLARE, which needs --host; or messages are files in --files; or "
-    "this connects to PySyft Datasites.",
+    help="Sites connect here over FLARE, which needs --host; or messages are files in --files.",
 )
 @click.option("--files", type=FOLDER, help="The shared folder, with --engine files.")
 @outside_a_run("no study was opened")
@@ -231,8 +230,6 @@ def _confirm(request: Request, codes: tuple[str, ...]) -> set[str]:
 
     versions = ", ".join(f"{name} {each}" for name, each in sorted(request.versions.items()))
     click.echo(f"site '{request.name}' of '{request.organisation}', with {versions}")
-    if request.datasite:
-        click.echo(f"  its Datasite {request.datasite}")
     # not shown before it is typed: what can be copied from the screen is not heard
     heard = codes or (click.prompt(f"  The code that '{request.name}' reads aloud to you"),)
     differ = [mismatch(code, fingerprint(request.identity)) for code in heard]

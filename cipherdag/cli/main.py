@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from cipherdag import errors
+from cipherdag.cli.carry import coordinator_carry, site_carry
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.demo import demo
@@ -56,6 +57,8 @@ for command in (
 ):
     cli.add_command(command)
 site.add_command(site_knowledge)
+site.add_command(site_carry)
+coordinator.add_command(coordinator_carry)
 
 
 @cli.command()

@@ -69,36 +69,23 @@ def site() -> None:
 @click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
 @click.option("--files", type=FOLDER, help="Over files: this site's folder in the share.")
-@click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
-@click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
-@click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
 @outside_a_run("no site was made")
 def site_new(
     name: str,
     folder: Path | None,
     algorithms: tuple[str, ...],
     files: Path | None,
-    url: str | None,
-    datasite_port: int,
-    pysyft: Path | None,
     **settings: Any,
 ) -> None:
     """Make the folder of site NAME, with its key and commented settings.
 
-    It is made for NVIDIA FLARE, for a shared folder with --files, or for PySyft with --datasite and
-    --pysyft. It takes part in runs of the study's algorithm only, and in none before a person here
-    has approved it.
+    It is made for NVIDIA FLARE, or for a shared folder with --files. It takes part in runs of the
+    study's algorithm only, and in none before a person here has approved it.
     """
     from cipherdag.algorithms.registry import algorithm_class
     from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
+    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 
-    if (url is None) != (pysyft is None):
-        raise click.UsageError("--datasite and --pysyft belong together")
-    if url is not None and pysyft is not None:
-        # absolute, and not resolved: an environment's interpreter is a link to another one
-        python = str(pysyft.absolute())
-        settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
     if files is not None:
         settings["files"] = str(files.absolute())
     for algorithm in algorithms:
@@ -120,7 +107,7 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     With --plan it prints the plan in sentences, too.
     """
     from cipherdag.cli.site_status import plan_in_words
-    from cipherdag.deployment.engine_checks import datasite_checks, separation_checks
+    from cipherdag.deployment.engine_checks import separation_checks
     from cipherdag.deployment.rehearsal import plan_checks, rehearse
     from cipherdag.deployment.shared_folder import folder_checks
     from cipherdag.errors import CipherdagError, SiteNotReadyError
@@ -129,7 +116,7 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 
     findings = examine(folder, rehearse=rehearse)
     if not any(finding.check == "site.toml" and finding.state == "fail" for finding in findings):
-        findings += [*datasite_checks(folder), *folder_checks(folder)]
+        findings += folder_checks(folder)
     if folder.study_path.exists():
         findings += separation_checks(folder)
     account = []

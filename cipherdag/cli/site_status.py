@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WAITS = "WAITS"
 _DENIED = "Denied because: "
 _WHO_AND_WHY = 2  # lines of an account
-_REACHED_BY = {"syft": "connects to this site", "files": "by files in the shared folder"}
+_REACHED_BY = {"files": "by files in the shared folder"}
 
 
 def site_state(folder: SiteFolder) -> dict[str, Any]:

@@ -4,10 +4,8 @@
     keys/identity.pem   the key that signs studies and messages
     authority/          with FLARE, key and certificate of the study's authority; so is
     server/             key and certificate of the server that the sites connect to
-    keys/datasites.pem  with PySyft, the key that signs calls to Datasites
     sites/NAME.key      over files, the key that seals those of a site
-    root                fingerprint of the authority, or public half of the key for Datasites
-    tls/                with PySyft, what `study_engine` says
+    root                fingerprint of the authority; over files the public half of the first key
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
     approvals/          one file per site, to be sent
@@ -38,7 +36,6 @@ from cipherdag.deployment.certificates import (
 )
 from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.shared_folder import answer_request, check_public_keys
-from cipherdag.deployment.study_engine import make_datasite_key
 from cipherdag.errors import (
     CohortError,
     ParameterError,
@@ -124,8 +121,7 @@ class CoordinatorFolder:
             port: Its one port.
             min_sites: Fewest sites of a run.
             protections: What a run may use.
-            engine: ``syft`` connects to the sites' Datasites, ``files`` takes a shared folder;
-                neither takes an address.
+            engine: ``files`` takes a shared folder, and no address.
             files: The shared folder, of ``files`` alone.
             colluders: Sites that may side with the coordinator in any run and still see sums only;
                 by default one, or as many as runs of ``min_sites`` can bear.
@@ -157,8 +153,6 @@ class CoordinatorFolder:
         folder._make_files(settings)
         if engine == "flare":
             root = make_authority(path, study=study, host=host)
-        elif engine == "syft":
-            root = make_datasite_key(path)
         else:
             root = folder.identity().public.hex()
         (path / "root").write_text(root + "\n", "utf-8")
@@ -219,10 +213,8 @@ class CoordinatorFolder:
             )
         if study.engine == "flare":
             check_certificate_request(request)
-        elif study.engine == "files":
+        else:
             check_public_keys(request)
-        elif not request.datasite:
-            raise ParameterError("the request names no Datasite", site=request.name)
         if request.name.lower() in {name.lower() for name in study.revoked}:
             raise PolicyRefusedError(
                 "the site was revoked",
@@ -233,7 +225,7 @@ class CoordinatorFolder:
         return request
 
     def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
-        """Enrol the sites of some requests; known ones renew certificates, keys or addresses.
+        """Enrol the sites of some requests; known ones renew certificates or keys.
 
         Args:
             paths: Request files, whose senders were checked by another way.
@@ -252,8 +244,7 @@ class CoordinatorFolder:
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
             for request in requests:
-                if study.engine != "syft":
-                    self._certify(request, study, valid_days)
+                self._certify(request, study, valid_days)
                 write_file(self.path / "sites" / f"{request.name}.request", request)
             sites = (*study.sites, *(StudySite(r.name, r.identity) for r in new))
             if new:
@@ -302,7 +293,7 @@ class CoordinatorFolder:
         """
         if self.study().engine != "flare":
             raise ParameterError(
-                "a study over PySyft or files has no server to start",
+                "a study over files has no server to start",
                 remedy="Start the sites; `cipherdag coordinator run` then reaches them.",
             )
         require_flare()
@@ -390,7 +381,7 @@ class CoordinatorFolder:
         written: dict[str, Path] = {}
         for site in signed.study.sites:
             chain = self.path / "sites" / f"{site.name}.crt"
-            certificate = chain.read_bytes() if signed.study.engine != "syft" else b""
+            certificate = chain.read_bytes()
             written[site.name] = self.path / "approvals" / f"{site.name}.approval"
             approval = approve(identity, site=site.name, signed=signed, certificate=certificate)
             write_file(written[site.name], approval)

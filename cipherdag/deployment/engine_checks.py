@@ -1,4 +1,4 @@
-"""Checks of the process that carries messages, and of a PySyft Datasite; what is recorded of both.
+"""Checks of the process that carries messages, and what is recorded of it.
 
 Leaks:
     Nothing leaves the site; the process gets the key of the site's certificate, no other secret.
@@ -8,23 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
 from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.certificates import check_validity
-from cipherdag.deployment.study_engine import PORT_S
 from cipherdag.errors import CipherdagError, SiteNotReadyError
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.channel import Address, Notice, Started
-from cipherdag.protocol.engines.syft_wire import SYFT_VERSION
 from cipherdag.sites.private_files import START_LOCK, is_locked, write_private
 from cipherdag.sites.study.checks import CheckResult
 from cipherdag.sites.study.site_folder import SiteFolder
@@ -34,12 +29,6 @@ MOST_SENTENCE = 120
 CONSOLE = "engine.log"
 CHECK = "engine's process"
 log = logging.getLogger("cipherdag.site")
-SET_UP = "docs/engines/pysyft.md"
-VERSIONS_S = 60.0
-# importlib.metadata alone: importing PySyft takes seconds
-ASK_VERSIONS = (
-    "import importlib.metadata as m; print(*(m.version(p) for p in ('syft', 'cipherdag')))"
-)
 
 
 class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -240,53 +229,3 @@ def _restarted(before: EngineRecord, said: Started) -> EngineRecord:
 def _account(record: EngineRecord) -> str:
     means = record.separation
     return f"kept from this site's files by {means}" if means else "nothing keeps it from the files"
-
-
-def datasite_checks(site: SiteFolder) -> Iterator[CheckResult]:
-    """Check PySyft's environment and port, if the site has a Datasite."""
-    datasite = site.settings().datasite
-    if datasite is None:
-        return
-    yield _environment(site.path / datasite.python)
-    yield CheckResult("address", "ok", f"the coordinator reaches this site at {datasite.url}")
-    yield _port(datasite.port, started=is_locked(site.path / START_LOCK))
-
-
-def _port(port: int, *, started: bool) -> CheckResult:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=PORT_S).close()
-    except OSError:
-        return CheckResult("Datasite", "ok", f"not started; port {port} is free")
-    if started:
-        return CheckResult("Datasite", "ok", f"started, on port {port}")
-    return CheckResult(
-        "Datasite",
-        "fail",
-        f"not started, and another program listens on port {port}",
-        "End it, or choose another port in site.toml and in the proxy.",
-    )
-
-
-def _environment(python: Path) -> CheckResult:
-    wanted = [SYFT_VERSION, version("cipherdag")]
-    fix = f"Make PySyft's environment as {SET_UP} says, with the same cipherdag as here."
-    try:
-        done = subprocess.run(  # noqa: S603 - the site's own interpreter, no shell
-            [str(python), "-I", "-c", ASK_VERSIONS],
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-            timeout=VERSIONS_S,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return CheckResult("PySyft", "fail", f"{python} cannot be run", fix)
-    versions = done.stdout.split()
-    if done.returncode or versions != wanted:
-        said = (
-            f"syft {versions[0]}, cipherdag {versions[1]}"
-            if len(versions) == len(wanted)
-            else "neither"
-        )
-        needed = f"syft {wanted[0]} and cipherdag {wanted[1]} are needed"
-        return CheckResult("PySyft", "fail", f"{needed}; {python} has {said}", fix)
-    return CheckResult("PySyft", "ok", f"syft {versions[0]}, cipherdag {versions[1]}")

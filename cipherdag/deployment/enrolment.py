@@ -1,11 +1,10 @@
 """A site's way into a study: request, activation, start, with each engine.
 
-With NVIDIA FLARE a request holds one for a certificate. With PySyft it names the address of the
-site's Datasite, and the signed study the key that signs the coordinator's calls. Over files it
-holds two public keys, to which the approval holds the answer.
+With NVIDIA FLARE a request holds one for a certificate. Over files it holds two public keys, to
+which the approval holds the answer.
 
 Leaks:
-    The request: a name, an organisation, public keys, the Datasite's address, versions of packages.
+    The request: a name, an organisation, public keys, versions of packages.
 """
 
 from __future__ import annotations
@@ -74,7 +73,6 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
         SiteNotReadyError: The settings are not valid, or FLARE is needed and not installed.
     """
     settings = site.settings()
-    datasite = settings.datasite
     request = new_request(
         site.identity(),
         name=settings.name,
@@ -82,7 +80,6 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
         study=settings.study,
         certificate_request=_public_keys(site, settings),
         versions=package_versions(),
-        datasite="" if datasite is None else datasite.url,
     )
     path = out or site.path / f"{settings.name}.request"
     write_file(path, request)
@@ -124,8 +121,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     if study.engine != engine:
         raise SiteNotReadyError(
             f"the study's engine is '{study.engine}', site.toml is made for '{engine}'",
-            remedy="Make the site anew for the study's engine: with --datasite for 'syft', with "
-            "--files for 'files'.",
+            remedy="Make the site anew for the study's engine: with --files for 'files'.",
         )
     if (
         engine == "flare"
@@ -206,8 +202,6 @@ def _public_keys(site: SiteFolder, settings: SiteSettings) -> bytes:
     """What a request says of the keys that carry messages, made on the first call and kept."""
     if settings.engine == "files":
         return public_keys(site)
-    if settings.engine == "syft":
-        return b""
     require_flare()
     key = load_key(site.tls_key) if site.tls_key.exists() else make_key(site.tls_key)
     return request_certificate(key, site=settings.name, organisation=settings.organisation)

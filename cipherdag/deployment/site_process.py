@@ -16,13 +16,12 @@ from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
 from cipherdag.protocol.engines.files_site import FilesSite
-from cipherdag.protocol.engines.syft_site import SyftSite
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import Approvals, how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder
+from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
@@ -38,7 +37,7 @@ def start(
     announce: Callable[[str], object] = lambda _: None,
     door: Path | None = None,
 ) -> None:
-    """Run the site, and the process of FLARE or of PySyft's Datasite, until ``stopped`` says so.
+    """Run the site, and the process of FLARE, until ``stopped`` says so.
 
     Data, keys and sessions stay in this process. The engine's process passes on messages; it can
     neither open the site's files nor start a program. Over files there is none.
@@ -56,7 +55,7 @@ def start(
         SiteUnreachableError: The engine's process ended by itself.
     """
     leave_no_core()
-    study, datasite = site.study(), site.settings().datasite
+    study = site.study()
     site.policy()
     site.check_keys()
     with contextlib.ExitStack() as up:
@@ -64,11 +63,9 @@ def start(
         log_into(site.log_path)
         handler = KeptSite(site.path, resumable=study.engine == "files")
         up.callback(handler.close)
-        process: EngineProcess | EngineDoor | SyftSite | FilesSite
+        process: EngineProcess | EngineDoor | FilesSite
         if study.engine == "files":
             process, ended = _folder(site, study, handler, up)
-        elif datasite is not None:
-            process, ended = _datasite(site, datasite, study, handler, up)
         else:
             process, ended = _flare(site, study, handler, door, up)
         plans = waiting_plans(site.approvals())
@@ -132,36 +129,6 @@ def _flare(
     )
     up.enter_context(process)
     return process, ended
-
-
-def _datasite(
-    site: SiteFolder,
-    datasite: DatasiteSettings,
-    study: Study,
-    handler: KeptSite,
-    up: contextlib.ExitStack,
-) -> tuple[SyftSite, SiteUnreachableError]:
-    """The PySyft Datasite, and what to say if it ends by itself."""
-    from cipherdag.protocol.engines.syft_site import SyftSite
-
-    name, said = site.settings().name, site.path / "datasite.log"
-    served = SyftSite(
-        handler.handle,
-        name=name,
-        coordinator=bytes.fromhex(study.root),
-        log=said,
-        operations=OPERATIONS,
-        python=site.path / datasite.python,
-        port=datasite.port,
-        protected=tuple(str(path) for path in site.protected(site.settings())),
-        record=recorder(site, handler.record_start),
-    )
-    ended = SiteUnreachableError(
-        "the PySyft Datasite has ended",
-        site=name,
-        remedy=f"Read {said}, then run `cipherdag site start` again.",
-    )
-    return up.enter_context(served), ended
 
 
 def _folder(

@@ -13,7 +13,7 @@ from fuzzing import asked_questions, attack, bodies, targets
 import cipherdag
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, decode
-from cipherdag.protocol.engines import channel, syft_wire
+from cipherdag.protocol.engines import channel
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.questions.question import question_kinds
 
@@ -49,11 +49,10 @@ def test_a_message_beyond_the_limit_is_refused_unread():
 def test_no_engine_carries_a_longer_message_than_a_site_reads():
     assert MAX_MESSAGE_BYTES == 256 * 2**20
     assert channel.FRAME_BYTES == MAX_MESSAGE_BYTES + 64 * 1024
-    assert syft_wire.SYFT_MESSAGE_BYTES == 128 * 2**20
     package = Path(cipherdag.__file__).parent
     setting = re.compile(r"^ *\w*message_bytes\b[^=\n]*= (.*)$", re.IGNORECASE | re.MULTILINE)
     values = [v for path in package.rglob("*.py") for v in setting.findall(path.read_text("utf-8"))]
-    assert sorted(values) == ["256 * 1024 * 1024", "MAX_MESSAGE_BYTES // 2"]
+    assert values == ["256 * 1024 * 1024"]
 
 
 def test_every_kind_of_question_is_fed():

@@ -24,8 +24,6 @@ CALLS_CODE |= {"execv", "execve", "execvp", "spawnv", "popen", "load_module", "e
 
 STARTS_PROGRAMS = {
     "protocol/engines/engine_process.py": "the engine's process: our own module, no shell",
-    "protocol/engines/syft_site.py": "the Datasite's process: our own module, no shell",
-    "deployment/engine_checks.py": "asks the site's own PySyft environment for its versions",
 }
 IMPORTS_BY_NAME = {
     "__init__.py": "names of the package's own API",

@@ -48,8 +48,8 @@ PARAMETER = {
 """What is registered, and the test that takes each of it as a parameter and tries it."""
 NAMED = {"engine": ("local", *get_args(EngineName)), "error": ERRORS}
 """What a test names in its own text, among its parameters or by its fixtures."""
-NEEDS_PROCESSES = {"test_carriers.py", "test_every_engine.py", "test_syft_engine.py"}
-"""Whose attacks are on processes; PySyft's have an environment of their own."""
+NEEDS_PROCESSES = {"test_carriers.py", "test_every_engine.py"}
+"""Whose attacks are on processes."""
 NAMES_ALL = "test_refusals.py"  # goes through every error without raising any
 
 
@@ -57,7 +57,7 @@ NAMES_ALL = "test_refusals.py"  # goes through every error without raising any
 def collected(request):
     """Every test of the suite; in a run of some files alone, the whole suite is collected apart."""
     items = request.session.stash[COLLECTED]
-    files = {path for path in ROOT.glob("tests/**/test_*.py") if path.parent.name != "syft"}
+    files = {*ROOT.glob("tests/**/test_*.py")}
     # a file that is skipped whole, for want of what it imports, is not collected there either
     if not files <= {item.path for item in items} and request.config.option.keyword != APART:
         line = [sys.executable, "-m", "pytest", "-p", "no:xdist", "tests", "-k", APART]

@@ -23,12 +23,14 @@ def call(capsys, monkeypatch):
 
 
 class Enrolment:
-    """A coordinator and hospitals whose people type commands; PySyft's engine needs no FLARE."""
+    """A coordinator and hospitals whose people type commands; files need no FLARE."""
 
     def __init__(self, call, folder):
         self.call, self.folder, self.codes = call, folder, {}
         self.coordinator = folder / "coordinator"
-        new = ("coordinator", "new", "--study", "lungs", "--engine", "syft")
+        self.share = folder / "share"
+        self.share.mkdir()
+        new = ("coordinator", "new", "--study", "lungs", "--engine", "files", "--files", self.share)
         self.codes["coordinator"] = code_in(self.fine(*new, "--dir", self.coordinator))
 
     def fine(self, *words):
@@ -49,10 +51,8 @@ class Enrolment:
     def site(self, name, *, study="lungs", folder=None):
         """A hospital makes itself known; its folder."""
         made = self.folder / (folder or name)
-        url = f"http://127.0.0.1:{8100 + len(self.codes)}"
-        datasite = ("--datasite", url, "--datasite-port", url[-4:], "--pysyft", sys.executable)
         new = ("site", "new", name, "--study", study, "--algorithm", "fedpc", "--dir", made)
-        self.fine(*new, *datasite)
+        self.fine(*new, "--files", self.share / name)
         self.codes[made.name] = code_in(self.fine("site", "request", "--dir", made))
         return made
 
@@ -285,6 +285,7 @@ def test_a_name_is_never_given_to_another_key(people, how):
     if how == "renamed":
         key = study.pinned["west"]
         forged, revoked = (*others, StudySite("west-2", key)), ("west",)
+        (people.coordinator / "sites" / "west-2.crt").write_bytes(b"")
     folder._issue(sites=forged, revoked=revoked, version=study.version + 2)
     folder._approvals()
     cause, _, do = people.activate(made["north"], error="SignatureError")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cipherdag.deployment import site_process
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.deployment.shared_folder import (
@@ -20,9 +21,11 @@ from cipherdag.errors import (
     PolicyRefusedError,
     SignatureError,
     SiteNotReadyError,
+    SiteUnreachableError,
 )
-from cipherdag.sites.study.site_folder import DatasiteSettings, SiteFolder, SiteSettings
-from cipherdag.sites.study.study import Approval, Request
+from cipherdag.sites.session.serving import KeptSite
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.study import Approval, new_request
 from cipherdag.sites.study.study_files import read_file, write_file
 
 NAMES = ("north", "south", "west")
@@ -115,14 +118,19 @@ def test_an_answer_that_was_altered_or_is_none_is_refused(enrolled):
 
 def test_requests_and_settings_of_another_engine_are_refused(enrolled, tmp_path, share):
     coordinator, sites, approvals = enrolled
-    own = DatasiteSettings(url="https://site.example", python="python")
-    other = SiteFolder.create(tmp_path / "other", SiteSettings(name="other", datasite=own))
-    path, request = request_enrolment(other)
-    assert isinstance(request, Request)
+    path, request = request_enrolment(new_site(tmp_path, share, "other"))
+    key = sites["north"].identity()
+    unlike = new_request(
+        key,
+        name="other",
+        organisation="site",
+        study="study",
+        certificate_request=b"-----BEGIN CERTIFICATE REQUEST-----",
+        versions=request.versions,
+    )
+    write_file(path, unlike)
     with pytest.raises(ParameterError, match="not for a study over files"):
         coordinator.read_request(path)
-    with pytest.raises(ParameterError, match="name two engines"):
-        SiteSettings(name="north", files="share", datasite=own)
     text = sites["north"].settings_path.read_text()
     sites["north"].settings_path.write_text(text.replace(str(share / "north"), ""))
     with pytest.raises(SiteNotReadyError, match="'files', site.toml is made for 'flare'"):
@@ -188,3 +196,42 @@ def test_commands_ask_for_the_folder(call, tmp_path, share):
     assert code == 0, err
     assert SiteFolder(made).settings().engine == "files"
     assert "to-coordinator" in SiteFolder(made).settings_path.read_text()
+
+
+class Standing:
+    """In the place of what looks into the folder: it runs for as long as the test wants."""
+
+    running = True
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 60.0])
+def test_a_site_forgets_the_keys_of_an_idle_run(enrolled, monkeypatch, idle_s):
+    _, sites, _ = enrolled
+    folder, held = sites["north"], []
+
+    class Held(KeptSite):
+        def __init__(self, path, **options):
+            super().__init__(path, **options)
+            self._open = self._opened()
+            self._log.begin([])
+            held.append(self)
+
+    monkeypatch.setattr(site_process, "KeptSite", Held)
+    monkeypatch.setattr(site_process, "IDLE_S", idle_s)
+    monkeypatch.setattr(site_process, "FilesSite", Standing)
+    looks = iter([False, True])
+    start(folder, stopped=lambda _: next(looks))
+    assert (held[0]._open is None) == (idle_s == 0.0)
+    assert folder.session_path.exists() == (idle_s != 0.0)
+    monkeypatch.setattr(Standing, "running", False)
+    with pytest.raises(SiteUnreachableError, match="nothing looks into the shared folder"):
+        start(folder, stopped=lambda _: False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from waiting import wait_until
+
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.protocol.engines.files import FilesEngine
 from cipherdag.protocol.engines.files_site import FilesSite
@@ -63,6 +65,13 @@ class Share:
     def refused(self, name):
         return {notice.what for notice in self.noticed[name] if notice.refused}
 
+    def has_sent(self, name):
+        """Whether a site has ended its last reply, and taken away what lay beside it."""
+        numbers = self.path.parent / f"numbers-{name}"
+        asked = (self.path.parent / "numbers").read_text()
+        return numbers.exists() and numbers.read_text() == asked
+
     def echoes(self, message, timeout_s=TIMEOUT_S):
         replies = self.engine.call(ASK, dict.fromkeys(SITES, message), timeout_s=timeout_s)
+        wait_until(lambda: all(map(self.has_sent, SITES)))
         return replies == {name: name.encode() + b":" + message for name in SITES}

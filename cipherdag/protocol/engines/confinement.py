@@ -27,7 +27,7 @@ _PATH_BENEATH, _NET_PORT = 1, 2
 _CONNECT_TCP, _TCP, _PORTS_SINCE = 2, 3, 4
 DNS = 53
 _NO_NEW_PRIVILEGES = 38
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 4
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE = 1 << 14
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _RIGHTS_BY_VERSION = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: 1 << 15}
@@ -103,9 +103,7 @@ class _PathRule(ctypes.Structure):
 def confine(
     protected: Iterable[Path],
     *,
-    writable: Iterable[Path] = (),
     ports: tuple[int, ...] = (),
-    carries_only: bool = True,
 ) -> Confinement:
     """Give up all files but Python's own, and the system calls that an engine does not need.
 
@@ -114,9 +112,7 @@ def confine(
 
     Args:
         protected: Files of the site that must stay out of reach; each is tried afterwards.
-        writable: Folders that the process goes on writing in.
-        ports: TCP ports that a process which only carries messages may connect to.
-        carries_only: It starts no program, listens on nothing and opens no further local socket.
+        ports: TCP ports that the process may connect to.
 
     Returns:
         What was enforced, and which of the files could be opened all the same.
@@ -131,15 +127,11 @@ def confine(
                 "the engine's process has a second thread, which would keep its rights",
                 remedy="Report this: what it imports before it gives up the files started one.",
             )
-        if carries_only:
-            _limit_output()
+        _limit_output()
         # this one first: finding its library starts a program
-        if _seccomp(carries_only=carries_only):
+        if _seccomp():
             kernel.append("seccomp")
-        # PySyft's decoder of schemas opens the root folder: names of files show, no content
-        listed = () if carries_only else (Path("/"),)
-        allowed = (*ports, DNS) if carries_only else None
-        if _landlock(_readable(), writable=[*writable], listed=listed, ports=allowed):
+        if _landlock(_readable(), ports=(*ports, DNS)):
             kernel.append("landlock")
     user = os.getuid() if hasattr(os, "getuid") else -1
     return Confinement(user, tuple(kernel), tuple(str(p) for p in protected if _opens(p)))
@@ -163,9 +155,7 @@ def _readable() -> list[Path]:
 def _landlock(
     readable: list[Path],
     *,
-    writable: list[Path],
-    listed: tuple[Path, ...],
-    ports: tuple[int, ...] | None,
+    ports: tuple[int, ...],
 ) -> bool:
     """Whether the kernel took all other files away."""
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -175,7 +165,7 @@ def _landlock(
         return False
     handled = sum(right for since, right in _RIGHTS_BY_VERSION.items() if since <= version)
     scopes = _SCOPES if version >= _SCOPED_SINCE else 0
-    network = _TCP if ports is not None and version >= _PORTS_SINCE else 0
+    network = _TCP if version >= _PORTS_SINCE else 0
     rules = _Ruleset(handled, network, scopes)
     # an older kernel knows a shorter structure, and refuses a longer one that is not zero
     made = call(
@@ -189,15 +179,10 @@ def _landlock(
     try:
         for path in readable:
             _allow(call, made, path, handled & (_EXECUTE | _READ_FILE | _READ_DIR))
-        for port in (ports or ()) if network else ():
+        for port in ports if network else ():
             rule = _PortRule(_CONNECT_TCP, port)
             call(_ADD_RULE, ctypes.c_int(made), _NET_PORT, ctypes.byref(rule), ctypes.c_uint32(0))
-        for path in listed:
-            _allow(call, made, path, _READ_DIR)
-        for path in writable:  # it is removed when its process ends
-            _allow(call, made, path.parent, _REMOVE_DIR)
-        for path in (*writable, Path("/dev/null")):
-            _allow(call, made, path, handled)
+        _allow(call, made, Path("/dev/null"), handled)
         ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
         return bool(call(_RESTRICT_SELF, ctypes.c_int(made), ctypes.c_uint32(0)) == 0)
     finally:
@@ -219,7 +204,7 @@ def _allow(call: ctypes._NamedFuncPointer, ruleset: int, path: Path, rights: int
         os.close(descriptor)
 
 
-def _seccomp(*, carries_only: bool) -> bool:
+def _seccomp() -> bool:
     """Whether the kernel refuses the calls that an engine does not need."""
     try:
         import pyseccomp
@@ -227,15 +212,14 @@ def _seccomp(*, carries_only: bool) -> bool:
         return False
     refused = pyseccomp.ERRNO(1)
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    for name in _FORBIDDEN_CALLS + (_FORBIDDEN_TO_CARRIERS if carries_only else ()):
+    for name in _FORBIDDEN_CALLS + _FORBIDDEN_TO_CARRIERS:
         rules.add_rule(refused, name)
-    if carries_only:
-        # the buses and sockets of the machine; the kernel looks at the lower half of a number
-        for family in {*range(_FAMILIES)} - {*_INTERNET}:
-            named = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, family)
-            rules.add_rule(refused, "socket", named)
-        for argument in (0, 2):  # of another process, or to set one
-            rules.add_rule(refused, "prlimit64", pyseccomp.Arg(argument, pyseccomp.NE, 0))
+    # the buses and sockets of the machine; the kernel looks at the lower half of a number
+    for family in {*range(_FAMILIES)} - {*_INTERNET}:
+        named = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _LOW_HALF, family)
+        rules.add_rule(refused, "socket", named)
+    for argument in (0, 2):  # of another process, or to set one
+        rules.add_rule(refused, "prlimit64", pyseccomp.Arg(argument, pyseccomp.NE, 0))
     rules.load()
     return True
 

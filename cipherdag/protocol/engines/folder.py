@@ -247,6 +247,11 @@ class Receiver:
             raise KeyAgreementError(NOT_SEALED) from None
 
 
+def is_message(name: str) -> bool:
+    """Whether a file's name is one that a message has."""
+    return _NAME.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Said:
     """What a file's name says of it."""

@@ -62,7 +62,7 @@ def examine(
 
     Returns:
         One finding per check; checks that need an earlier one are left out where that failed, and
-        those of a PySyft Datasite or of a shared folder are `cipherdag.deployment`'s.
+        those of a shared folder are `cipherdag.deployment.shared_folder.folder_checks`.
     """
     try:
         settings = site.settings()

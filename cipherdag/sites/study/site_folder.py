@@ -24,14 +24,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
 
 import msgspec
 
 from cipherdag.errors import ParameterError, SiteNotReadyError, UnreadableDataError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.secrecy import open_to_others
-from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
@@ -41,18 +39,12 @@ from cipherdag.sites.study.study import EngineName, SignedStudy, Study, check_st
 from cipherdag.sites.study.study_files import read_file
 from cipherdag.sites.study.study_names import (
     check_address,
-    check_port,
     check_site_name,
     check_study_name,
 )
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.reading import READABLE
 
-_DATASITE_COMMENTS = {
-    "url": "Where the coordinator reaches it: https, or http://127.0.0.1 on one machine.",
-    "port": "Its port on the loopback interface, where the TLS proxy finds it.",
-    "python": "The interpreter of PySyft's environment.",
-}
 MAX_SETTINGS_BYTES = 64 * 1024
 DEVICES = ("auto", "cpu", "cuda")
 _COMMENTS = {
@@ -75,40 +67,6 @@ _NO_SOURCE = """
 """
 
 
-class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A site's PySyft Datasite.
-
-    Attributes:
-        url: Where the coordinator reaches it.
-        port: Its port on this machine's loopback interface.
-        python: The interpreter of PySyft's environment; relative to the site's folder unless
-            absolute.
-    """
-
-    url: str
-    port: int = 8101
-    python: str
-
-    def __post_init__(self) -> None:
-        check_datasite_url(self.url)
-        check_port(self.port)
-        parts = urlsplit(self.url)
-        if parts.scheme == "http" and parts.port != self.port:
-            raise ParameterError(
-                f"the Datasite listens on port {self.port}, and its address '{self.url}' without "
-                "a proxy names another one"
-            )
-        if not self.python:
-            raise ParameterError("the interpreter of PySyft's environment is not named")
-
-    def dumps(self) -> str:
-        """The settings as a commented TOML table."""
-        lines = ["", "# This site's PySyft Datasite: the coordinator connects to it.", "[datasite]"]
-        for key, comment in _DATASITE_COMMENTS.items():
-            lines += [f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
-        return "\n".join(lines) + "\n"
-
-
 class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings that a hospital fills in.
 
@@ -124,7 +82,6 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
         files: Over files, the site's folder in the share; else empty.
         source: How the data's file is written, where it is not as usual.
-        datasite: With PySyft, the site's Datasite.
     """
 
     name: str
@@ -137,7 +94,6 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     device: str = "auto"
     files: str = ""
     source: FileDescription = AS_USUAL
-    datasite: DatasiteSettings | None = None
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
@@ -147,14 +103,10 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             check_address(self.host, self.port)
         if self.device not in DEVICES:
             raise ParameterError(f"the device {self.device!r} is none of {', '.join(DEVICES)}")
-        if self.files and self.datasite is not None:
-            raise ParameterError("files and [datasite] name two engines: keep the study's")
 
     @property
     def engine(self) -> EngineName:
         """What carries the site's messages."""
-        if self.datasite is not None:
-            return "syft"
         return "files" if self.files else "flare"
 
     def dumps(self) -> str:
@@ -165,8 +117,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             if key == "files" and not self.files:
                 continue
             lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
-        datasite = self.datasite.dumps() if self.datasite is not None else ""
-        return "\n".join(lines) + "\n" + (self.source.dumps() or _NO_SOURCE) + datasite
+        return "\n".join(lines) + "\n" + (self.source.dumps() or _NO_SOURCE)
 
     @classmethod
     def load(cls, path: Path) -> SiteSettings:

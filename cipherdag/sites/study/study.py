@@ -27,11 +27,10 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
 from cipherdag.privacy.keys.pairing import mismatch
-from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
-EngineName = Literal["flare", "syft", "files"]
+EngineName = Literal["flare", "files"]
 
 FORMAT: Final = 1
 MAX_SITES: Final = 4096
@@ -57,7 +56,6 @@ class Request(_File, frozen=True):
             files the public keys that its files are sealed by.
         versions: Versions of the packages that must fit together.
         proof: The site's signature over all of it.
-        datasite: Address of the site's PySyft Datasite; empty with FLARE.
     """
 
     format: int
@@ -68,7 +66,6 @@ class Request(_File, frozen=True):
     certificate_request: bytes
     versions: dict[str, str]
     proof: bytes
-    datasite: str = ""
 
 
 class StudySite(_File, frozen=True):
@@ -88,8 +85,8 @@ class Study(_File, frozen=True):
         host: Host name of the coordinator's server; empty where it has none.
         port: Its port; 0 where it has none.
         coordinator: The coordinator's Ed25519 public key.
-        root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, with PySyft the
-            public key that signs the coordinator's calls, over files its identity key again.
+        root: Hexadecimal: SHA-256 fingerprint of the authority's certificate, over files the
+            coordinator's identity key again.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
         protections: What a run may use.
         sites: The sites in order.
@@ -158,7 +155,6 @@ def new_request(
     study: str,
     certificate_request: bytes,
     versions: dict[str, str],
-    datasite: str = "",
 ) -> Request:
     """A request, signed with the key it names."""
     request = Request(
@@ -170,7 +166,6 @@ def new_request(
         certificate_request=certificate_request,
         versions=versions,
         proof=b"",
-        datasite=datasite,
     )
     proof = identity.sign(REQUEST_DOMAIN, encoded(request))
     return msgspec.structs.replace(request, proof=proof)
@@ -181,13 +176,11 @@ def check_request(request: Request) -> None:
 
     Raises:
         SignatureError: The proof is missing or not by the key in the request.
-        ParameterError: A name, the address or a version cannot be used.
+        ParameterError: A name or a version cannot be used.
     """
     check_site_name(request.name)
     check_study_name(request.organisation)
     check_study_name(request.study)
-    if request.datasite:
-        check_datasite_url(request.datasite)
     versions = "".join(f"{name} {each}" for name, each in request.versions.items())
     if len(versions) > MAX_VERSIONS or not versions.isprintable():  # shown on a terminal
         raise ParameterError("the request names no versions of packages that can be shown")

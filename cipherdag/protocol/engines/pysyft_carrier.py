@@ -1,0 +1,163 @@
+"""PySyft 0.10 brings the files of a study from one end to the other, where no drive is shared.
+
+PySyft synchronises folders of peers over Google Drive. Each end writes into its own datasite, which
+the other end may read, and copies what the other's datasite shows into its folder of files:
+
+    coordinator   SHARE/NAME/to-site         to  COORDINATOR/cipherdag/STUDY/NAME/to-site
+    site          SHARE/NAME/to-coordinator  to  SITE/cipherdag/STUDY/NAME/to-coordinator
+
+What a carrier does not bring is late, and what it alters is refused (`folder`): nothing rests on
+it. It runs as a process of its own, which needs no file of the site but the shared folder.
+
+Leaks:
+    To PySyft and Google what `folder` leaks to whoever reads it, and the addresses of both ends.
+    They keep every file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from cipherdag.errors import SiteNotReadyError, writing
+from cipherdag.pages.whole_file import write_whole
+from cipherdag.protocol.engines.folder import MOST_BYTES, TO_COORDINATOR, TO_SITE, is_message
+
+SYFT_LINE: Final = "0.10."
+PAUSE_S: Final = 1.0
+SET_UP: Final = "Run `pip install 'cipherdag[pysyft]'`: docs/engines/pysyft.md."
+RULES: Final = "rules:\n- pattern: '**'\n  access: {{read: ['{reader}'], write: [], admin: []}}\n"
+
+log = logging.getLogger("cipherdag.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The other end of one site's messages: its address, and the site's folder in the share."""
+
+    email: str
+    folder: Path
+
+
+class PySyftCarrier:
+    """Carries the files of some sites' folders, seen from one end.
+
+    Args:
+        client: PySyft's ``SyftboxManager``, logged in, in both of its roles.
+        peers: The other ends.
+        study: Name of the study.
+        outgoing: What this end writes: `TO_SITE` at the coordinator, `TO_COORDINATOR` at a site.
+    """
+
+    def __init__(self, client: Any, peers: Sequence[Peer], *, study: str, outgoing: str) -> None:
+        self._client = client
+        self._peers = peers
+        self._study = study
+        self._outgoing = outgoing
+        self._incoming = TO_COORDINATOR if outgoing == TO_SITE else TO_SITE
+
+    def allow(self) -> None:
+        """Let each peer read what is for it, and nobody else.
+
+        Raises:
+            OutputError: PySyft's folder cannot be written.
+        """
+        for peer in self._peers:
+            at = self._datasite(self._client.email, peer)
+            with writing(at):
+                at.mkdir(parents=True, exist_ok=True)
+            write_whole(at / "syft.pub.yaml", RULES.format(reader=peer.email))
+
+    def carry(self) -> None:
+        """Bring what is new to the other ends, and theirs here; what fails is tried again later."""
+        try:
+            for peer in self._peers:
+                sent = self._datasite(self._client.email, peer) / self._outgoing
+                mirror(peer.folder / self._outgoing, sent)
+            self._client.sync()
+            self._meet()
+            for peer in self._peers:
+                came = self._datasite(peer.email, peer) / self._incoming
+                mirror(came, peer.folder / self._incoming)
+        except Exception as error:  # noqa: BLE001 - whatever PySyft or Google raises passes
+            log.warning("PySyft did not synchronise, trying again: %s", type(error).__name__)
+
+    def _meet(self) -> None:
+        """Become peers: the coordinator asks, and a site agrees to its coordinator alone."""
+        for peer in self._peers:
+            met = self._client.peer_manager.get_cached_peer(peer.email)
+            if self._outgoing == TO_SITE and met is None:
+                self._client.add_peer(peer.email, sync=False, verbose=False)
+            elif self._outgoing == TO_COORDINATOR and met is not None and met.is_requested_by_peer:
+                self._client.approve_peer_request(peer.email, verbose=False)
+
+    def run(self, *, stopped: Callable[[float], bool]) -> None:
+        """Carry until ``stopped`` says so, which waits for some seconds."""
+        self.allow()
+        while not stopped(PAUSE_S):
+            self.carry()
+
+    def _datasite(self, email: str, peer: Peer) -> Path:
+        named = Path("cipherdag") / self._study / peer.folder.name
+        return Path(self._client.syftbox_folder) / email / named
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Make the messages in a folder those of another one, each written whole."""
+    if not source.is_dir():
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    there = {path.name for path in source.iterdir() if is_message(path.name)}
+    here = {path.name for path in target.iterdir() if is_message(path.name)}
+    for name in sorted(there - here):
+        path = source / name
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MOST_BYTES:
+            temporary = target.parent / f".{name}"
+            temporary.write_bytes(path.read_bytes())
+            temporary.replace(target / name)
+    for name in here - there:
+        (target / name).unlink(missing_ok=True)
+
+
+def log_in(email: str, token: Path) -> Any:
+    """PySyft's ``SyftboxManager`` of an account of Google Drive.
+
+    Args:
+        email: The account's address.
+        token: The file of the token that Google gave for it.
+
+    Raises:
+        SiteNotReadyError: PySyft 0.10 is not installed here, or does not log in.
+    """
+    check_version()
+    from syft.sync.login import _init_client_login
+    from syft.sync.syftbox_manager import SyftboxManager
+
+    try:
+        client = SyftboxManager.for_jupyter(
+            email=email, has_do_role=True, has_ds_role=True, token_path=token
+        )
+        return _init_client_login(client, sync=False, load_peers=True)
+    except Exception as error:  # whatever PySyft or Google raises
+        raise SiteNotReadyError(
+            f"PySyft does not log in as {email}: {type(error).__name__}",
+            remedy=f"Is {token} a token of this account, and valid? docs/engines/pysyft.md",
+        ) from error
+
+
+def check_version() -> None:
+    """Refuse another PySyft.
+
+    Raises:
+        SiteNotReadyError: It is not installed here, or of another line.
+    """
+    try:
+        installed = version("syft")
+    except PackageNotFoundError:
+        raise SiteNotReadyError("PySyft is not installed here", remedy=SET_UP) from None
+    if not installed.startswith(SYFT_LINE):
+        raise SiteNotReadyError(f"PySyft {SYFT_LINE}x is needed, not {installed}", remedy=SET_UP)
