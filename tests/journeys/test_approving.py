@@ -133,7 +133,7 @@ def test_knowledge_is_said_by_name_at_a_site_and_reaches_the_coordinator_by_numb
     words = ("plan", "fedpc", "--purpose", PURPOSE)
     deployment.run(*words, "--knowledge", file, "--out", plan)
     for name in SITES:
-        read = deployment.site(name, "check", "--plan", plan, code=4)  # no PySyft here
+        read = deployment.site(name, "check", "--plan", plan)
         assert f"Parameter knowledge is forbidden {first} {second}, usually none." in read
     near = deployment.site(
         "north", "knowledge", "--forbid", first, f"{second}x", "--out", file, code=2
@@ -373,11 +373,11 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     def rows(name):
         folder = str(deployment.sites[name].path)
         code, said = call(["site", "check", "--json", "--plan", str(file), "--dir", folder])
-        assert code in (0, 4)
+        assert code in (0, 4)  # what fails is in the rows
         found = json.loads(said[: said.rindex("]") + 1])
         return {row["check"]: row for row in found if row["check"].startswith("plan")}
 
-    said = deployment.site("north", "check", "--plan", file, code=4)
+    said = deployment.site("north", "check", "--plan", file)
     for sentence in ("Dr. Okafor asks for fedpc", "Opened: ", "The first sums: ", "alpha is 0.02"):
         assert sentence in said
     schema = deployment.sites["north"].path / "schema.toml"
