@@ -2,10 +2,11 @@
 
     python benchmarks/fedcd.py --lines fedcd.jsonl --out results/fedcd.json
 
---structures takes er-N, the names of `categorical_models.py`, or files of edges, such as the three
-of the paper's Table 1. Every (structure, sites, seed, method) is one line of --lines; lines that
-are there already are not computed again, so that the script can be stopped and started. With --out
-it writes a JSON report and, beside it, a table in Markdown under the paper's own Table 1.
+--structures takes er-N, the names of `categorical_models.py`, or files: of edges, whose mechanisms
+are then drawn, or a network's .bif.gz with its tables, as the authors' program has the three of the
+paper's Table 1. Every (structure, sites, seed, method) is one line of --lines; lines that are there
+already are not computed again, so that the script can be stopped and started. With --out it writes
+a JSON report and, beside it, a table in Markdown under the paper's own Table 1.
 
 Methods: ``proximity`` (with --reach), ``proximity-tails``, ``proximity-edges`` and ``naive``
 (Fed-CD), ``isolated`` (the same training at the first site on its own), ``central`` (ENCO on all
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from bif import read_bif, with_interventions
 from categorical_models import INTERVENED, random_model
 from markdown_table import table
 from measuring import add_line, parser, read_lines, timed, write_report
@@ -71,8 +73,8 @@ def main() -> None:
             for sites in options.sites:
                 for method in options.methods:
                     case = {
-                        "structure": Path(structure).stem.removesuffix("_edges"),
-                        "d": None if structure.endswith(".csv") else options.d,
+                        "structure": name_of(structure),
+                        "d": None if structure.endswith((".csv", ".gz")) else options.d,
                         "sites": 0 if method in ALONE else sites,
                         "seed": seed,
                         "method": method,
@@ -87,15 +89,25 @@ def main() -> None:
     print(markdown(report))
 
 
+def name_of(structure: str) -> str:
+    """`alarm` of `alarm_edges.csv`, `alarm.bif` of `alarm.bif.gz`, `er-2` of itself."""
+    return Path(structure).name.removesuffix(".csv").removesuffix(".gz").removesuffix("_edges")
+
+
 def measure(case: dict, structure: str, options) -> dict:
     rng = np.random.default_rng(case["seed"])
-    model = random_model(structure, options.d, rng)
-    frame = model.frame(options.observational, options.per_variable, rng)
+    rows = options.observational, options.per_variable
+    if structure.endswith(".bif.gz"):
+        model = read_bif(Path(structure), numbered=True)
+        frame = with_interventions(model, *rows, rng)
+    else:
+        model = random_model(structure, options.d, rng)
+        frame = model.frame(*rows, rng)
     _, cpu, (graphs, entropies) = timed(learn, case, frame, model.names, options)
     metrics = [compare(graph, model.graph) for graph in graphs]
     last = metrics[-1]
     return {
-        "edges": int(model.arcs.sum()),
+        "edges": len(model.graph.edges),
         "shd": last.shd,
         "reverse": last.reverse,
         "extra": last.extra,
@@ -107,8 +119,11 @@ def measure(case: dict, structure: str, options) -> dict:
 
 
 def learn(case, frame, names, options) -> tuple[list[CausalGraph], list[float]]:
-    """The graph after every round, the last one last, and the edge entropies."""
-    method, seed = case["method"], case["seed"]
+    """The graph after every round, the last one last, and the edge entropies.
+
+    Beliefs have the order of a site's table, which is that of the names.
+    """
+    method, seed, names = case["method"], case["seed"], tuple(sorted(names))
     if method in ("gies", "igsp"):
         return [{"gies": gies_graph, "igsp": igsp_graph}[method](frame, names)], []
     federation = Federation.split(
@@ -239,8 +254,10 @@ def markdown(report: dict) -> str:
     titles = [f"round {number + 1}" for number in rounds]
     seeds = {line["seed"] for line in lines}
     rows, more = settings["observational"], settings["per_variable"]
+    drawn = any(line["d"] for line in lines)
+    what = f"{settings['d']} variables" if drawn else "published networks with their tables"
     text = [
-        f"# Fed-CD, {settings['d']} variables, interventions dealt out over the sites",
+        f"# Fed-CD, {what}, interventions dealt out over the sites",
         "",
         f"SHD: median over {len(seeds)} seeds, [smallest, largest] (runs).",
         f"{rows} observational rows and {more} per intervened",
