@@ -39,6 +39,7 @@ def of_network(name: str) -> dict:
     here, verdicts = cells(f"{name}.bif", NETWORKS, theirs)
     here = here if verdicts else "not run"
     drawn, _ = cells(name, "fedcd_20", theirs)
+    here += unrun(f"{name}.bif", theirs)
     reason = ""
     if "worse" in verdicts:
         reason = (
@@ -58,6 +59,17 @@ def printed(structure: str) -> dict[int, str]:
     """The paper's figures by number of sites; 0 is ENCO on all rows."""
     column = [name.lower() for name in fedcd.PAPER_COLUMNS].index(structure)
     return {sites: fedcd.PAPER[name][column] for sites, name in COLUMNS.items()}
+
+
+def unrun(structure: str, theirs: dict[int, str]) -> str:
+    """What the numbers of sites that did not run would take: each site trains as ENCO does."""
+    cases = [case for case in results(NETWORKS)["cases"] if case["structure"] == structure]
+    alone = [case["cpu_s"] for case in cases if case["method"] == "central"]
+    left = [sites for sites in theirs if sites not in {case["sites"] for case in cases}]
+    if not left or not alone:
+        return ""
+    times = [f"{sites * median(alone) / 60.0:.1f}" for sites in left]
+    return f" (not run: {' and '.join(times)} processor minutes a seed)"
 
 
 def centres(theirs: dict[int, str]) -> str:

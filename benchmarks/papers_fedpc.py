@@ -52,7 +52,7 @@ def shd_table() -> list[str]:
     """A row a data set: as printed, and below our medians with the verdict on each."""
     ours, theirs = our_cells(), printed_cells()
     number = {data: row["table"] for (data, _, _), row in published().items()}
-    rows = []
+    rows, past = [], older()
     for data, roman in number.items():
         cells = []
         for method in SHOWN:
@@ -63,7 +63,7 @@ def shd_table() -> list[str]:
             ]
             above = "" if method in UNPRINTED else f"{joined([plain(x) for x in base])}<br>"
             cells.append(f"{above}{joined(here)}")
-        rows.append([f"{roman}<br>{data}", *cells])
+        rows.append([f"{roman}<br>{data}{'*' if data in past else ''}", *cells])
     heads = [NAMES.get(m, m) for m in SHOWN]
     return table(["table", *heads], rows)
 
@@ -226,6 +226,43 @@ def of_authors() -> dict:
     }
 
 
+def run_again() -> dict[tuple[str, str], tuple[int, int]]:
+    """By data and method, samples that the present program ran again: with the stored SHD, all."""
+    stored = our_cells()
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for case in results("fedpc_again")["cases"]:
+        data, method = case["data"], case["method"]
+        before = stored[data, SITES[0] if method == "PC-All" else case["sites"], method]
+        same = [before["shd_of_samples"][k] == shd for k, shd in case["shd_of_samples"].items()]
+        equal, ran = found.get((data, method), (0, 0))
+        found[data, method] = equal + sum(same), ran + len(same)
+    return found
+
+
+def older() -> set[str]:
+    """Data with a stored SHD that the present program does not have."""
+    return {data for (data, _), (equal, ran) in run_again().items() if equal < ran}
+
+
+def of_again() -> dict:
+    """What of the stored figures the present program has again."""
+    words: dict[str, list[str]] = {}
+    for (data, method), (equal, ran) in run_again().items():
+        name = NAMES.get(method, method).replace("`", "")
+        words.setdefault(data, []).append(f"{name} {equal} of {ran}")
+    return {
+        "theirs": "none",
+        "here": "samples with the stored SHD: "
+        + "; ".join(f"{data}: {', '.join(parts)}" for data, parts in words.items()),
+        "verdict": "not reproduced: stored figures are older than the present draw of linear "
+        "models and the present rule of votes; their verdicts wait for a new run"
+        if older()
+        else "reproduced",
+        "script": "fedpc_tables.py",
+        "results": ["fedpc_again.json", "fedpc_tables.json"],
+    }
+
+
 def of_time() -> dict:
     """Seconds of votes over those of the rivals that ran in the same run."""
     ours = our_cells()
@@ -311,6 +348,7 @@ OF_FEDPC = {
     "fedpc-tables": of_tables,
     "fedpc-rivals": of_rivals,
     "fedpc-authors": of_authors,
+    "fedpc-again": of_again,
     "fedpc-time": of_time,
     "fedpc-friedman": of_friedman,
     "fedpc-missing": of_missing,

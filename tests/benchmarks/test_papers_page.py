@@ -91,7 +91,7 @@ def test_a_row_says_what_the_files_say():
         values = list(found["shd_of_samples"].values())
         sign = "+" if max(values) < printed else "-" if min(values) > printed else "="
         signs.append(f"{np.median(values):g}{sign}")
-    line = next(line for line in papers_fedpc.shd_table() if "alarm" in line)
+    line = next(line for line in papers_fedpc.shd_table() if "<br>alarm" in line)
     assert f"6/20/23/22<br>{'/'.join(signs)} |" in line
     gaps = [theirs[d, s, "FedPC"] - theirs[d, s, m] for d, s, m in theirs if m == "PC-Best"]
     printed = f"{sum(g < 0 for g in gaps)} / {gaps.count(0)} / {sum(g > 0 for g in gaps)}"
@@ -104,6 +104,14 @@ def test_a_row_says_what_the_files_say():
     here = f"{sum(g < 0 for g in gaps)} / {gaps.count(0)} / {sum(g > 0 for g in gaps)}"
     line = next(line for line in papers_fedpc.rival_table() if "PC-Best" in line)
     assert line.startswith(f"| PC-Best | {printed} | {here} |")
+
+
+def test_samples_run_again_are_compared_one_by_one():
+    found = papers_fedpc.run_again()
+    assert found["alarm", "PC-All"] == (2, 2)
+    assert {
+        data for (data, _), (equal, ran) in found.items() if equal < ran
+    } == papers_fedpc.older()
 
 
 def test_the_rule_needs_five_values_and_an_interval_on_one_side():

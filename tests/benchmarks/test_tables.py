@@ -43,6 +43,7 @@ WRITERS = {
     "fedcd_structured": "fedcd",
     "fedcmfs": "fedcmfs_table",
     "fedcmfs_rivals": "fedcmfs_rivals_table",
+    "fedpc_again": "fedpc_report",
     "fedpc_figures": "fedpc_figures",
     "fedpc_speed": "fedpc_speed",
     "fedpc_tables": "fedpc_report",
