@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
@@ -34,6 +35,7 @@ from cipherdag.cli.parameters import (
     said,
     taken,
 )
+from cipherdag.cli.sources import TWO_SITES, source_files
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
 
@@ -70,8 +72,8 @@ def run_command(name: str) -> click.Command:
     return _command(
         name,
         "run",
-        [click.Argument(["files"], nargs=-1, required=True, type=FILE), *overlapping],
-        f"{_title(name)} over one source per site: {READABLE}.",
+        [source_files(), *overlapping],
+        f"{_title(name)} over one source per site, or a folder of them: {READABLE}.",
     )
 
 
@@ -281,6 +283,8 @@ def _carry_out(
     if not as_json:
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")
     federation = _federation(source, **reading)
+    if len(federation.sites) == FEWEST_FOR_SUMS - 1:
+        click.echo(TWO_SITES, err=True)
     names = federation.sites[0].table.names
     if source["algorithm"] == CHOSEN:
         source = {**source, **_chosen(federation, source)}

@@ -18,10 +18,11 @@ from cipherdag.cli.carry import coordinator_carry, site_carry
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.demo import demo
-from cipherdag.cli.in_process import edges, execute, run_command, simulate_group
+from cipherdag.cli.in_process import edges, run_command, simulate_group
 from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE
 from cipherdag.cli.parameters import graph_of
+from cipherdag.cli.repeating import repeat
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
@@ -50,6 +51,7 @@ for command in (
         takes_files=True,
     ),
     simulate_group(),
+    repeat,
     demo,
     schema,
     site,
@@ -59,19 +61,6 @@ for command in (
 site.add_command(site_knowledge)
 site.add_command(site_carry)
 coordinator.add_command(coordinator_carry)
-
-
-@cli.command()
-@click.argument("folder", type=EXISTING_FOLDER)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the new result.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@click.option("--force", is_flag=True, help="Overwrite a result that is in --out.")
-def repeat(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None:
-    """Repeat the run whose result FOLDER holds, from its run.toml and schema.toml."""
-    from cipherdag.results.folder import read_run_toml
-
-    source = read_run_toml(folder / "run.toml")
-    execute(source, schema=folder / "schema.toml", out=out, as_json=as_json, force=force)
 
 
 @cli.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from click.core import ParameterSource
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.cli.knowledge import EDGES, edge_options, text_of, with_edges
 from cipherdag.cli.options import FILE
+from cipherdag.cli.sources import is_source
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.parameters import Parameter
@@ -41,7 +43,8 @@ class AlgorithmCommand(click.Command):
         options: list[tuple[str, str]] = []
         knowledge: list[tuple[str, str]] = []
         for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
                 group = knowledge if parameter.name in (KNOWLEDGE, *EDGES) else options
                 group.append(record)
         for heading, records in (("Background knowledge", knowledge), ("Options", options)):
@@ -87,18 +90,30 @@ class AlgorithmGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named, or that of a chosen algorithm where a file is named."""
         first = args[0]
-        if self._takes_files and self.get_command(ctx, first) is None and Path(first).exists():
+        if self._takes_files and self.get_command(ctx, first) is None and is_source(first):
             return CHOSEN, self._make(CHOSEN), args
         return super().resolve_command(ctx, args)
 
 
-def parameter_options(name: str) -> list[click.Option]:
-    """One option for every parameter of an algorithm."""
+def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> list[click.Option]:
+    """One option for every parameter of an algorithm.
+
+    Args:
+        name: The algorithm.
+        values: Values of a run, as TOML has them, in place of the usual ones; with them there is
+            no option for all parameters as published.
+    """
     from cipherdag.algorithms.parameters import parameters_of
 
-    options = [_option(parameter) for parameter in parameters_of(algorithm_class(name)).values()]
-    sources = [*algorithm_class(name).published]
-    return [*options, *([_as_published(sources)] if sources else [])]
+    declared = parameters_of(algorithm_class(name))
+    if values is None:
+        sources = [*algorithm_class(name).published]
+        published = [_as_published(sources)] if sources else []
+        return [*map(_option, declared.values()), *published]
+    return [
+        _option(replace(each, default=each.read(values[key])) if key in values else each)
+        for key, each in declared.items()
+    ]
 
 
 def named_knowledge_options(name: str) -> list[click.Option]:

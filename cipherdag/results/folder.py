@@ -190,6 +190,12 @@ def read_run_toml(path: Path) -> dict[str, Any]:
             "the program named the files, or over real sites",
             remedy="Start it there again: result.json has the parameters and the seed.",
         )
+    if source.get("command") == "coordinator run":
+        raise OutputError(
+            f"{path} describes a run over real sites, whose people approve each one",
+            remedy=f"Ask them again: `cipherdag coordinator run {source.get('algorithm')} "
+            "--purpose ...`, with the option that changes.",
+        )
     needed = {"command", "files", "parameters", "protection", "seed", "device", "algorithm"}
     if not needed <= set(source):
         raise OutputError(f"{path} does not describe a run")

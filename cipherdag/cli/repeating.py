@@ -1,0 +1,130 @@
+"""``repeat``: the run of a result once more, as it was or with something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cipherdag.algorithms.registry import algorithm_class
+from cipherdag.cli.in_process import execute
+from cipherdag.cli.knowledge import EDGES, with_edges
+from cipherdag.cli.options import EXISTING_FOLDER, out_options, run_options
+from cipherdag.cli.parameters import (
+    KNOWLEDGE,
+    AlgorithmCommand,
+    named_knowledge_options,
+    parameter_options,
+    said,
+)
+
+_REPEATED, _OPTIONS = "cipherdag.repeated", "cipherdag.repeated.options"
+_SETTINGS = ("protection", "min_cell_size", "device", "seed")
+"""What may change beside the algorithm's parameters, named as in ``run.toml``."""
+
+
+class RepeatCommand(AlgorithmCommand):
+    """``repeat``, with the options of the run whose folder is named and its values as defaults."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, once the folder says which algorithm's options there are."""
+        from cipherdag.results.folder import read_run_toml
+
+        if (folder := _result_among(args)) is not None:
+            source = read_run_toml(folder / "run.toml")
+            ctx.meta[_REPEATED] = source
+            ctx.meta[_OPTIONS] = _options_of(source)
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The folder, where the result goes, and the options of its run."""
+        return [*super().get_params(ctx), *ctx.meta.get(_OPTIONS, ())]
+
+
+def _result_among(words: Sequence[str]) -> Path | None:
+    """The folder to repeat: the first that a run wrote and that is not the one of ``--out``."""
+    before = ["", *words]
+    for option, word in zip(before, words, strict=False):
+        if option != "--out" and (Path(word) / "run.toml").is_file():
+            return Path(word)
+    return None
+
+
+def _options_of(source: Mapping[str, Any]) -> list[click.Option]:
+    """The options of a run, which show its values in place of the usual ones."""
+    settings = [each for each in run_options() if each.name in _SETTINGS]
+    if source["command"] == "simulate":
+        number = click.IntRange(min=1)
+        settings.append(click.Option(["--sites"], type=number, show_default=True, help="Sites."))
+    for option in settings:
+        option.default = source.get(option.name, option.default)
+    name = source["algorithm"]
+    options = parameter_options(name, source["parameters"])
+    return [*options, *named_knowledge_options(name), *settings]
+
+
+def changed_source(source: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The description of a run with what the command line says anew.
+
+    Args:
+        source: The description, as ``run.toml`` has it.
+        options: The values of all options by name.
+
+    Raises:
+        ParameterError: A parameter contradicts the publication that the run follows.
+    """
+    from cipherdag.algorithms.parameters import parameters_of
+
+    cls = algorithm_class(source["algorithm"])
+    declared, before = parameters_of(cls), source["parameters"]
+    changed = {key: options[key] for key in declared if said(key)}
+    if any(said(each) for each in EDGES):
+        text = changed.get(KNOWLEDGE, before.get(KNOWLEDGE, ""))
+        changed[KNOWLEDGE] = with_edges(text, options)
+    if publication := source.get("as_published"):
+        varied = {key: before[key] for key in cls.published[publication].varied if key in before}
+        given = {key: declared[key].read(value) for key, value in {**varied, **changed}.items()}
+        cls.as_published(publication, **given)  # refuses what contradicts it
+    settings = {key: options[key] for key in (*_SETTINGS, "sites") if key in options and said(key)}
+    return {**source, **settings, "parameters": {**before, **changed}}
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """One line for every value that differs between two descriptions."""
+    old, new = ({**each, **each["parameters"]} for each in (before, after))
+    return [
+        f"{key.replace('_', '-')}: {value}, was {old.get(key, 'the usual')}"
+        for key, value in new.items()
+        if key not in ("parameters", KNOWLEDGE) and value != old.get(key)
+    ] + (["knowledge: changed"] if new.get(KNOWLEDGE) != old.get(KNOWLEDGE) else [])
+
+
+@click.command(cls=RepeatCommand)
+@click.argument("folder", type=EXISTING_FOLDER)
+@click.pass_context
+def repeat(
+    ctx: click.Context,
+    /,
+    folder: Path,
+    out: Path | None,
+    *,
+    as_json: bool,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Repeat the run whose result FOLDER holds, as it was or with options that differ.
+
+    `cipherdag repeat FOLDER --help` lists the options of its algorithm with the values of that run.
+    """
+    from cipherdag.results.folder import read_run_toml
+
+    before = ctx.meta.get(_REPEATED) or read_run_toml(folder / "run.toml")
+    source = changed_source(before, options)
+    if not as_json:
+        click.echo("\n".join(_changes(before, source) or ["As it was."]))
+    execute(source, schema=folder / "schema.toml", out=out, as_json=as_json, force=force)
+
+
+repeat.params += out_options()
