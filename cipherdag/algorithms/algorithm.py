@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters, parameters_of, require
@@ -125,6 +126,40 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def __post_init__(self) -> None:
         check_parameters(self)
         self.check()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, as scikit-learn asks for them; no parameter has any of its own.
+
+        Args:
+            deep: Not looked at.
+        """
+        del deep
+        return {name: getattr(self, name) for name in parameters_of(type(self))}
+
+    def set_params(self, **changed: Any) -> Self:
+        """A new algorithm with some parameters changed; this one stays as it is.
+
+        Where scikit-learn changes the object and returns it, an algorithm is frozen, so that a plan
+        cannot change once it was read: take what is returned.
+
+        Raises:
+            ParameterError: There is no such parameter, or a value is out of its range.
+        """
+        declared = parameters_of(type(self))
+        for name in changed:
+            if name not in declared:
+                near = get_close_matches(name, declared, n=1)
+                raise ParameterError(
+                    f"{self.title} has no parameter '{name}'",
+                    remedy=f"Did you mean '{near[0]}'?"
+                    if near
+                    else f"Its parameters are {', '.join(declared)}.",
+                )
+        return type(self)(**{**self.get_params(), **changed})
+
+    def __sklearn_clone__(self) -> Self:
+        """The algorithm itself for ``sklearn.base.clone``: nothing can change it."""
+        return self
 
     def check(self) -> None:
         """Refuse parameters that do not go together; each alone is checked already.

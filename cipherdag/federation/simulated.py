@@ -36,9 +36,9 @@ from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from narwhals.typing import IntoFrame
 
-    Data = pd.DataFrame | str | Path
+    Data = IntoFrame | str | Path
 
 
 FindingType = TypeVar("FindingType", bound=Finding)
@@ -58,8 +58,9 @@ class Federation(LocalSites):
     @classmethod
     def simulate(
         cls,
-        data: Mapping[str, Data] | Sequence[Data],
+        data: Mapping[str, Data] | Sequence[Data] | Data,
         *,
+        sites: str | None = None,
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
         interventions: str | None = None,
@@ -72,8 +73,10 @@ class Federation(LocalSites):
         """Sites in this process from their data; privacy code and messages are the real ones.
 
         Args:
-            data: For each site's name a DataFrame or a file that `reading.SOURCES` lists; of a
-                list, sites are called site-1, site-2 and so on.
+            data: For each site's name a DataFrame (pandas, polars, pyarrow and what else narwhals
+                reads) or a file that `reading.SOURCES` lists; of a list, sites are called site-1,
+                site-2 and so on. With ``sites`` one DataFrame.
+            sites: Column of that DataFrame that says the site of a row; it is then no variable.
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do. A column that is constant at every site is then left
                 out, one that is constant at some is kept, and the log ``cipherdag.data`` says so.
@@ -91,18 +94,19 @@ class Federation(LocalSites):
         Raises:
             DataError: Data do not fit the schema.
             ProtectionError: There is no such protection.
-            ParameterError: No site may have one of the names; no data were read.
+            ParameterError: No site may have one of the names, or ``sites`` is no column; no data
+                were read.
             CohortError: There is no site.
         """
-        limits, sources = policy or _default_policy(protection), named_sources(data)
+        limits, sources = policy or _default_policy(protection), named_sources(data, sites)
         n_sites = len(sources)
         colluders = min(limits.tolerated_colluders, max(n_sites - 1, 0))
         fewest = min_group_size(n_sites, colluders, limits.min_sites) if overlapping else 0
         tables = load_sites(
             sources, schema, labels, interventions, relations=relations, min_group_size=fewest
         )
-        sites = tuple(Site(name, table, limits) for name, table in tables.items())
-        return cls(sites=sites, protection=protection, device=device)
+        loaded = tuple(Site(name, table, limits) for name, table in tables.items())
+        return cls(sites=loaded, protection=protection, device=device)
 
     @classmethod
     def split(

@@ -4,7 +4,6 @@ Leaks:
     Nothing: all data lie in this process.
 """
 
-# ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
 from __future__ import annotations
 
 import logging
@@ -31,14 +30,15 @@ from cipherdag.sites.drafts.relations.search import related_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.study.study_names import check_site_name
+from cipherdag.sites.table.frames import parts_by
 from cipherdag.sites.table.names import normalise_name
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import SiteTable, load_table
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from narwhals.typing import IntoFrame
 
-    Data = pd.DataFrame | str | Path
+    Data = IntoFrame | str | Path
 
 log = logging.getLogger("cipherdag.data")
 
@@ -46,17 +46,27 @@ MOST_NAMED = 3
 """Columns or sites that a line names of those that it concerns."""
 
 
-def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Data]:
-    """Sources by site; those of a list are called site-1, site-2 and so on. Nothing is read yet.
+def named_sources(
+    data: Mapping[str, Data] | Sequence[Data] | Data, column: str | None = None
+) -> Mapping[str, Data]:
+    """Sources by site; those of a list are called site-1, site-2 and so on. No file is read yet.
+
+    Args:
+        data: The sources by site or in a list; or one frame, whose column says the site.
+        column: The name of that column.
 
     Raises:
-        ParameterError: It is one source, not several, or no site may have one of the names.
+        ParameterError: It is one source, not several, or no site may have one of the names; or it
+            cannot be divided by the column.
         CohortError: There is none.
     """
+    if column is not None:
+        data = parts_by(data, column)
     if not isinstance(data, Mapping | list | tuple):
         raise ParameterError(
             f"{type(data).__name__} is neither sources by site nor a list of them",
-            remedy="Divide one source over sites with Federation.split, or give one for each site.",
+            remedy="Divide one source over sites with Federation.split, or by the column that says "
+            "the site with sites='COLUMN'; or give one for each site.",
         )
     if not data:
         raise CohortError("a federation needs at least one site")

@@ -28,18 +28,15 @@ BATCH_ROWS = 2**16
 _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index without a name
 
 
-def frame_table(frame: object) -> RawTable:
+def frame_table(frame: pd.DataFrame) -> RawTable:
     """A DataFrame's table, without its index.
 
     Raises:
-        UnreadableDataError: It is no DataFrame, or its columns have more than one level.
+        UnreadableDataError: Its columns have more than one level.
         EmptyDataError: It has no column.
     """
     import pandas as pd
 
-    if not isinstance(frame, pd.DataFrame):
-        kind = type(frame).__name__
-        raise UnreadableDataError(f"{kind} is neither a path nor a pandas DataFrame")
     if isinstance(frame.columns, pd.MultiIndex):
         raise UnreadableDataError("the columns have more than one level")
     if frame.shape[1] == 0:
@@ -123,6 +120,8 @@ def arrow_cells(column: Any) -> Cells:
     kind = column.type
     if pa.types.is_dictionary(kind) and _is_text(kind.value_type):
         column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
     if not _is_text(column.type):
         return series_cells(column.to_pandas(integer_object_nulls=True))
     encoded = column.dictionary_encode()
@@ -134,7 +133,8 @@ def arrow_cells(column: Any) -> Cells:
 def _is_text(kind: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    of_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(each(kind) for each in of_text)
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from cipherdag.errors import (
 )
 from cipherdag.sites.table.cells import Cells, OpenTable, RawTable, Source, TextCells
 from cipherdag.sites.table.csv_file import CSV
-from cipherdag.sites.table.data_frame import frame_table
 from cipherdag.sites.table.database import DatabaseSource
 from cipherdag.sites.table.duckdb_file import open_duckdb
 from cipherdag.sites.table.file_description import (
@@ -35,11 +34,12 @@ from cipherdag.sites.table.file_description import (
     DescribedFile,
     FileDescription,
 )
+from cipherdag.sites.table.frames import frame_table
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
 from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from narwhals.typing import IntoFrame
 
 _HEAD_BYTES = 64
 _ELSEWHERE = "Stata (.dta), CSV UTF-8 or Excel (.xlsx)."
@@ -59,7 +59,7 @@ _NO_TABLES = {
         'Write a .toml with address = "sqlite:///{name}" and table.',
     ),
 }
-TableSource: TypeAlias = Union[str, os.PathLike[str], DescribedFile, "pd.DataFrame"]
+TableSource: TypeAlias = Union[str, os.PathLike[str], DescribedFile, "IntoFrame"]
 PROGRESS_S = 5.0
 _LEAST_ROWS = 2
 log = logging.getLogger("cipherdag.reading")
@@ -134,7 +134,8 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
     are, in the log ``cipherdag.reading``.
 
     Args:
-        source: Path of the file, a described file, or a DataFrame, whose index is not read.
+        source: Path of the file, a described file, or a frame that narwhals reads,
+            such as a DataFrame of pandas, whose index is not read, or polars, or a pyarrow Table.
         site: Name of the site, for errors.
 
     Raises:
