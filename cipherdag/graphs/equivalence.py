@@ -23,7 +23,6 @@ from cipherdag.graphs.dags import (
     matrix_of,
     members,
     reachable,
-    submasks,
     topological,
     turned,
 )
@@ -110,10 +109,10 @@ def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
             free, fixed = near & ~around, near & around
         elif phase == "delete":
             free = near & around
-        for chosen in submasks(free):
-            clique = free & ~chosen if phase == "delete" else fixed | chosen
-            if _clique(pattern, clique):
-                yield Move(phase, x, y, chosen)
+        cliques = _cliques(pattern, free, fixed)
+        # the sets that are chosen ascend as numbers, of which a deletion leaves out the cliques
+        for clique in reversed(cliques) if phase == "delete" else cliques:
+            yield Move(phase, x, y, free & ~clique if phase == "delete" else clique)
 
 
 def _concerns(pattern: Pattern, phase: Phase, x: int, y: int) -> bool:
@@ -262,8 +261,19 @@ def _removable(near: int, around: int, adjacent: list[int]) -> bool:
     return True
 
 
-def _clique(pattern: Pattern, mask: int) -> bool:
-    return all(not mask & ~(1 << v) & ~pattern.adjacent(v) for v in members(mask))
+def _cliques(pattern: Pattern, free: int, fixed: int) -> list[int]:
+    """The subsets of a bit mask that are cliques together with a fixed set, ascending as numbers.
+
+    One after the other, so that a variable with many neighbours of which few are adjacent has few.
+    """
+    if any(fixed & ~(1 << v) & ~pattern.adjacent(v) for v in members(fixed)):
+        return []
+    cliques = [0]
+    for v in members(free):
+        around = pattern.adjacent(v)
+        if not fixed & ~around:
+            cliques += [clique | 1 << v for clique in cliques if not clique & ~around]
+    return cliques
 
 
 def _compelled(dag: Dag) -> list[int]:

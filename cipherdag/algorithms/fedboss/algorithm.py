@@ -74,9 +74,11 @@ SITES = (
     "and moves it by up to a nat. How many sites have a category is not counted."
 )
 COMPARED = (
-    "Whether each of FedPC's tests says dependent over all sites together, and which of two graphs "
-    "that the search compares has the higher score; no sum, and no score."
+    "Which of two graphs that the search compares has the higher score over all sites; no score. "
+    "Of FedPC, which gives the first graph: "
 )
+UNLIKE_NUMBERS = "Where there are categories, or a site misses values: "
+ALONE = "Where there are categories, or a site misses values, and the site is the only one: "
 KINDS = "The kinds of columns, and about where and how widely numbers lie."
 RESTRICTED = (
     "Where a site restricts small counts of categories or of numbers with few values, or "
@@ -98,8 +100,8 @@ class FedBOSS(ScoreSettings):
             of FedPC's tests; the search goes from FedPC's graph over equivalence classes, and
             needs `within_sites` and no choice of `scores`. ``sums``: the scores, or the tables and
             moments that they are computed from. ``auto``: ``bits``, but ``sums`` of columns that
-            are all numbers and miss none, and where `search`, `scores` or `within_sites` are not
-            the default.
+            are all numbers and miss none, of one site alone, and where `search`, `scores` or
+            `within_sites` are not the default.
         search: With ``sums``, how graphs are searched: ``boss``: best order score search;
             ``ges``: greedy equivalence search, from the empty graph (or required edges) by
             insertions, deletions and turns.
@@ -155,8 +157,9 @@ class FedBOSS(ScoreSettings):
 
         Returns:
             The outcome. Rounds of ``bits``: those of FedPC, two more, and two for every iteration
-            of the search. Of ``sums``: two for numbers, and one to three more with `compare_sites`;
-            else two to four, and as many as the search needs, about `max_rounds` at most.
+            of the search, or more where a round would have more than 20,000 comparisons. Of
+            ``sums``: two for numbers, and one to three more with `compare_sites`; else two to four,
+            and as many as the search needs, about `max_rounds` at most.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, the score
@@ -183,13 +186,15 @@ class FedBOSS(ScoreSettings):
     def disclosures(self) -> tuple[str, ...]:
         """What the scores open."""
         said: tuple[str, ...] = (POOLED,)
+        compared = COMPARED + " ".join(FedPC(reveal="bits").disclosures())
         if self.reveal == "bits":
-            said = (COMPARED,)
+            said = (compared,)
         elif self.scores == "sites":
             said = (SITES,)
+        elif self.within_sites and self.opened_of_categories == "bits":
+            said = (CENTRED, UNLIKE_NUMBERS + compared, ALONE + SITES)
         elif self.within_sites:
-            discrete = COMPARED if self.opened_of_categories == "bits" else SITES
-            said = (CENTRED, "Where there are categories, or a site misses values: " + discrete)
+            said = (CENTRED, UNLIKE_NUMBERS + SITES)
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
         said = (*said, COMPARISON) if self.compare_sites and self.reveal != "bits" else said

@@ -65,8 +65,13 @@ class ClassSearch:
 
         Args:
             dag: Where to start, a graph that background knowledge allows.
+
+        Sites that answer the same set with different numbers can make moves gain in a circle; the
+        search then ends where it comes back to a graph.
         """
-        while True:
+        passed: set[Dag] = set()
+        while dag not in passed:
+            passed.add(dag)
             candidates = self._candidates(dag)
             gains = yield from self.scores.gaining(candidates)
             reached = {
@@ -92,6 +97,7 @@ class ClassSearch:
                     beaten[second].add(first)
             for change in _best_first(beaten):
                 dag = self._made(dag, change, reached[change])
+        return dag
 
     def _candidates(self, dag: Dag) -> dict[Change, list[Move]]:
         """The moves from a graph by the change of families that they make."""

@@ -31,6 +31,7 @@ from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
 MEASURE = "nats that the score falls without the edge"
 BY_COMPARISON = "Without it the score over all sites is lower."
+NOT_COMPARED = "The search ended before it had compared the score without it."
 SCORED = {
     "pooled": "sets of variables were scored from tables over all sites",
     "withheld": "sets were not: some site withholds their table",
@@ -192,7 +193,8 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
         a, b = index[edge.source], index[edge.target]
         by_knowledge = given_of(outcome.constraints, a, b)
         if outcome.compared is not None:
-            fact = GIVEN[by_knowledge] if by_knowledge else BY_COMPARISON
+            unless_given = NOT_COMPARED if outcome.cut_short else BY_COMPARISON
+            fact = GIVEN[by_knowledge] if by_knowledge else unless_given
             edges.append(
                 EdgeEvidence(edge.source, edge.target, 0.0, "", (fact,), known=by_knowledge)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,10 @@ from driving import drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag import FedBOSS, Federation, Knowledge, Policy
+from cipherdag import FedBOSS, Federation, FedPC, Knowledge, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.fedboss.compared_search import start_of
+from cipherdag.algorithms.fedboss.compared_scores import Gain
+from cipherdag.algorithms.fedboss.compared_search import ClassSearch, start_of
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
 from cipherdag.graphs.equivalence import PHASES, neighbouring
@@ -182,6 +184,52 @@ def test_a_budget_ends_the_search_with_the_graph_so_far():
     assert not whole.cut_short
     assert cut.cut_short
     assert sum(isinstance(own, ScoreComparisons) for own in asked) == 1
+
+
+class Contradicting:
+    """Says of every change that it gains, as sites make it whose numbers differ from time to time.
+
+    Attributes:
+        penalty: Of three columns with two categories each.
+    """
+
+    penalty = SimpleNamespace(categories=np.array([2, 2, 2]))
+
+    def gaining(self, changes):
+        yield from ()
+        return {change: Gain(((1, 1),), k) for k, change in enumerate(changes)}
+
+    def larger(self, pairs):
+        yield from ()
+        return [True] * len(pairs)
+
+
+def test_comparisons_that_contradict_each_other_end_the_search():
+    search = ClassSearch(
+        Contradicting(),
+        [0b110, 0b101, 0b011],
+        max_cells=8,
+        max_parents=2,
+        permitted=lambda own: own,
+    )
+    with pytest.raises(StopIteration) as ended:
+        next(search.best((0, 0, 0)))
+    assert len(ended.value.value) == 3
+
+
+def test_a_plan_says_what_the_tests_before_the_search_open():
+    (of_tests,) = FedPC(reveal="bits").disclosures()
+    for algorithm in (FedBOSS(), BITS):
+        assert any(of_tests in sentence for sentence in algorithm.disclosures())
+    alone = [sentence for sentence in FedBOSS().disclosures() if "the only one" in sentence]
+    assert len(alone) == 1
+    assert "explains its rows" in alone[0]
+
+
+def test_edges_that_a_budget_left_uncompared_are_not_said_to_raise_the_score():
+    result = Federation.split(patients(1200, 5), 3, seed=2).run(replace(BITS, max_rounds=1))
+    facts = {fact for edge in result.finding.evidence.edges for fact in edge.facts}
+    assert facts == {"The search ended before it had compared the score without it."}
 
 
 def test_the_report_says_that_no_score_was_opened_and_why_edges_stand():

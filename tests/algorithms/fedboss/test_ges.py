@@ -19,7 +19,7 @@ from cipherdag.algorithms.fedboss.equivalence_search import after_phase, greedy
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.graphs.dags import ancestors, dag_of, empty_dag, matrix_of, members, turned
-from cipherdag.graphs.equivalence import member, pattern_of
+from cipherdag.graphs.equivalence import member, moves_into, pattern_of
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.answers.site_view import SiteView
@@ -293,3 +293,14 @@ def test_the_report_says_what_it_did():
     assert panel.x_label == "phases of the search"
     assert any("phases" in note.title for note in result.report.notes)
     assert result.finding.details["bootstrap"]["replicates"] == 2
+
+
+def test_a_variable_with_forty_neighbours_has_as_many_moves_as_their_cliques():
+    leaves = 40
+    star = (0, *[1] * leaves)  # the hub is the parent of all
+    pattern = pattern_of(star)
+    assert pattern.neighbours[0] == (1 << leaves + 1) - 2
+    # of every edge: nothing else is adjacent to both ends
+    assert sum(1 for _ in moves_into(pattern, "delete", 0)) == leaves
+    # together with none or one of the other neighbours
+    assert sum(1 for _ in moves_into(pattern, "turn", 0)) == leaves * leaves
