@@ -57,6 +57,7 @@ CASES = (
 )
 METHODS = {
     "FedBOSS": FedBOSS(compare_sites=False),
+    "FedBOSS, discount 2": FedBOSS(discount=2, compare_sites=False),
     "FedBOSS by sums": FedBOSS(reveal="sums", compare_sites=False),
     "FedBOSS by sums, open": FedBOSS(reveal="sums", compare_sites=False),
     "FedBOSS pooled, open": FedBOSS(within_sites=False, compare_sites=False),
@@ -69,7 +70,8 @@ FIGURES = (
     ("wrong_effects", "pairs whose adjustment would be wrong, of 1,000", 0),
     ("cpu_seconds", "processor seconds", 1),
     ("rounds", "rounds", 0),
-    ("mb", "MB a site", 2),
+    ("mb", "MB of the site that sends most", 2),
+    ("mb_all", "MB of all sites", 1),
 )
 
 
@@ -108,6 +110,7 @@ def measured(folder: Path, case: dict) -> dict:
         "cpu_seconds": cpu,
         "rounds": len(result.rounds),
         "mb": bytes_per_site(result) / 1e6,
+        "mb_all": sum(result.bytes_sent_per_site.values()) / 1e6,
     }
 
 
