@@ -6,7 +6,9 @@ DATA_FOLDER is what `fedpc_data` reads. Networks and linear models have 5,000 ro
 split unevenly; mixed models (`mixed_models`) 600 rows at each of five; independent columns, which
 have no edge, 40 rows at each of five. With levels of its own, each site adds a constant to every
 number, normal with half the column's standard deviation, and draws categories without a cause from
-shares uniform on the simplex; mixed models say what differs there. Sites have the default policy,
+shares uniform on the simplex; mixed models say what differs there. With spreads of its own it
+multiplies each number by a half to two; with half the tables it draws the tables of half the
+variables anew, uniform on the simplex. Sites have the default policy,
 but for methods `open`, whose sites allow every count. Peers have all rows at one place and read
 categories as whole numbers. Finished cases are read from --lines. --out writes JSON and Markdown.
 """
@@ -18,11 +20,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from adjustment_distance import adjustment_distance
+from bif import read_bif
 from boss_sites import with_own_levels
 from fedpc_data import NETWORKS, ROWS, draw, model_rows, random_dag
 from measuring import bytes_per_site, figure_table, parser, run_cases, timed
 from mixed_models import mixed_model, name_of
 from score_peers import PEERS
+from sites_that_differ import with_own_tables
 
 from cipherdag import CausalGraph, FedBOSS, Federation, FedPC, Policy
 from cipherdag.federation.splitting import split_rows
@@ -44,6 +48,7 @@ INDEPENDENT = {
 }
 INDEPENDENT_ROWS, COLUMNS = 40, 80
 WORLDS = ("alike", "own levels", "own slopes")
+HALF, SPREADS = "half the tables", "own spreads"
 DENSE, DENSE_EDGES = "linear-100 of degree 8", 400
 CASES = (
     *(f"{name}, {world}" for name in MIXED for world in WORLDS),
@@ -53,6 +58,8 @@ CASES = (
         for name in ("linear-50", "linear-100", "alarm", "insurance", "win95pts")
         for world in WORLDS[:2]
     ),
+    *(f"{name}, {HALF}" for name in ("alarm", "insurance", "win95pts")),
+    *(f"{name}, {SPREADS}" for name in ("linear-50", "linear-100")),
     *(f"{name}, {world}" for name in INDEPENDENT for world in WORLDS[:2]),
 )
 METHODS = {
@@ -148,7 +155,18 @@ def drawn(data: str, folder: Path, sample: int):
     rows, schema, truth = draw(name, folder, sample)
     rng = np.random.default_rng((sample, SITES))
     tables = named([rows.iloc[part] for part in split_rows(len(rows), SITES, rng=rng)])
-    if world != WORLDS[0]:
+    if world == HALF:
+        network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
+        half = rng.permutation(network.names)[::2]
+        tables = {
+            site: with_own_tables(network, half, rng).sample(len(part), rng)
+            for site, part in tables.items()
+        }
+    elif world == SPREADS:
+        tables = {
+            site: part * rng.uniform(0.5, 2.0, part.shape[1]) for site, part in tables.items()
+        }
+    elif world != WORLDS[0]:
         tables = with_own_levels(name, folder, tables, rng)
     return tables, schema, truth
 

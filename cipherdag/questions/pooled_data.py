@@ -308,13 +308,15 @@ class OnScales:
 class Moments(OnScales, Question, frozen=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
-    The answer has the site's rows, the sums, and the products of columns i <= j row by row.
+    The answer has the site's rows, the sums, and the products of columns i <= j row by row. Within
+    sites it also has the rows times the binary logarithm of every column's variance.
 
     Leaks:
-        The coordinator learns the means and covariances of the pooled data, or the covariances
-        within sites. In the latter, sites that restrict small counts weigh their rows by chance:
-        exact sums of squares of a column of 0 and 1 about three sites' means tell their counts.
-        In the former such a site gives no column of few values: sums of these are counts.
+        The coordinator learns the means and covariances of the pooled data; or within sites the
+        covariances, and of every column the mean logarithm of the sites' variances. In the latter,
+        sites that restrict small counts weigh their rows by chance: exact sums of squares of a
+        column of 0 and 1 about three sites' means tell their counts. In the former such a site
+        gives no column of few values.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -323,6 +325,8 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         units: Packed binary exponents, one per column.
         max_rows: Declared bound of a site's rows.
         centred: Whether each site takes its own means off first: the sums are 0 then.
+        standardised: A byte for every column, 1 where each site also divides by its own standard
+            deviation, so that the squares add up to the rows; empty for none.
     """
 
     leaves = "rows, sums and products of continuous columns"
@@ -334,6 +338,7 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
     units: bytes
     max_rows: int = 1 << 20
     centred: bool = False
+    standardised: bytes = b""
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)
@@ -349,6 +354,9 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         ):
             raise ValueError("columns must be ascending positions")
         self.check_scales()
+        flags = self.standardised
+        if len(flags) not in (0, len(positions) * self.centred) or set(flags) - {0, 1}:
+            raise ValueError("columns are standardised where they are centred, or are not")
 
     def positions(self) -> IndexArray:
         """Positions of the columns, shape (c,)."""
@@ -363,7 +371,13 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
         """Rows, sums, products; a grid on which 256 sites' sums still fit every protection."""
         columns = len(self.variables) // 8
         products = moment_encoding(columns + columns * (columns + 1) // 2, self.max_rows)
-        return Encoding(length=1, bound=float(self.max_rows)), products
+        logarithms = Encoding(
+            length=columns * self.centred,
+            bound=float(self.max_rows) * LARGEST_SPREAD,
+            resolution_bits=SPREAD_BITS,
+            signed=True,
+        )
+        return Encoding(length=1, bound=float(self.max_rows)), products, logarithms
 
 
 def check_study(n_variables: int, max_rows: int) -> None:

@@ -37,7 +37,7 @@ SIGNED = {
     ("Suppressed", "stouffer"): {1},
     ("Suppressed", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
-    ("Moments", ""): {1},
+    ("Moments", ""): {1, 2},
     ("RegressionSteps", ""): {0},
     ("FamilyRegrets", ""): {0},
     ("LogLikelihoods", ""): {0},

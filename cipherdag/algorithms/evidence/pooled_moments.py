@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 
+import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
@@ -22,7 +23,7 @@ from cipherdag.algorithms.evidence.federated_test import (
 )
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
-from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.combined_evidence import Combination
@@ -37,6 +38,8 @@ LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is c
 ORIGIN_BITS = 8
 """Bits of an origin below a unit: a finer one would depend on the library that computes it."""
 BATCH = 50_000
+MUCH_LARGER = 10.0
+"""How many times as many as the sites Bartlett's statistic is where spreads differ."""
 
 
 def open_moments(
@@ -62,21 +65,24 @@ def open_moments(
 
 
 def open_correlations(
-    kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, centred: bool = False
+    kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, n_sites: int | None = None
 ) -> Generator[Question, FloatVector, tuple[int, FloatVector]]:
-    """Ask for the moments of columns in one round; return rows and correlations, shape (c, c).
+    """Ask for the moments of columns; return rows and correlations, shape (c, c).
 
     Args:
         kinds: The columns, with their locations and spreads.
         columns: Positions of columns without missing values, ascending, shape (c,).
         max_rows: Declared bound of a site's rows.
-        centred: Whether every site subtracts its means.
+        n_sites: How many sites there are, for correlations within them: every site subtracts its
+            means. Columns whose spreads differ between sites are asked about again, in units of
+            each site's own deviation, in a second round.
 
     Raises:
         AggregateRangeError: More rows than there are.
 
     Leaks:
-        The means and covariances of these columns over all sites, or those within sites.
+        The means and covariances of these columns over all sites, or those within sites with the
+        mean logarithm of the sites' variances.
     """
     question = Moments(
         n_variables=len(kinds.categories),
@@ -84,11 +90,46 @@ def open_correlations(
         origins=np.ascontiguousarray(common_origins(kinds)[columns], dtype="<f8").tobytes(),
         units=pack_integers(common_units(kinds)[columns]),
         max_rows=max_rows,
-        centred=centred,
+        centred=n_sites is not None,
     )
-    rows, correlations = correlations_of((yield question), len(columns))
+    sums = yield question
+    if n_sites is not None:
+        differ = spreads_differ(sums, len(columns), n_sites)
+        if differ.any():
+            flags = differ.astype(np.uint8).tobytes()
+            sums = yield msgspec.structs.replace(question, standardised=flags)
+    rows, correlations = correlations_of(sums, len(columns))
     require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
     return rows, correlations
+
+
+def spreads_differ(sums: FloatVector, columns: int, n_sites: int) -> BoolVector:
+    """Whether the sites' variances of a column differ beyond chance, shape (c,).
+
+    Bartlett's statistic, n ln(mean variance) - sum n_k ln(variance_k), has a mean of K - 1 over K
+    sites whose variances are equal and whose numbers are normal. What is heavy-tailed has a
+    multiple of that, so it has to be larger by `MUCH_LARGER`.
+
+    Args:
+        sums: Those of `Moments` within sites.
+        columns: How many columns there are, c.
+        n_sites: How many sites, K.
+    """
+    rows, _, upper, logarithms = np.split(sums, _parts(columns))
+    variances = upper[_diagonal(columns)] / max(rows[0], 1.0)
+    common = rows[0] * np.log2(np.where(variances > 0.0, variances, 1.0))
+    statistic = math.log(2.0) * (common - logarithms)
+    differ: BoolVector = statistic > MUCH_LARGER * n_sites
+    return differ
+
+
+def _parts(columns: int) -> tuple[int, int, int]:
+    return 1, 1 + columns, 1 + columns + columns * (columns + 1) // 2
+
+
+def _diagonal(columns: int) -> BoolVector:
+    rows, others = np.triu_indices(columns)
+    return rows == others
 
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
@@ -97,7 +138,7 @@ def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
 
     from cipherdag.statistics.partial_correlation import correlation_matrices
 
-    rows, total, upper = np.split(sums, [1, 1 + columns])
+    rows, total, upper, _ = np.split(sums, _parts(columns))
     products = np.zeros((columns, columns))
     products[np.triu_indices(columns)] = upper
     products = products + np.triu(products, k=1).T

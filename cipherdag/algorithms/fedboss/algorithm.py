@@ -2,9 +2,9 @@
 
 Categories, and columns of both kinds, are scored by the sites' likelihoods, one number per set of
 variables. These stay closed: the search goes from FedPC's graph by comparisons alone. Numbers are
-scored from covariances that are opened once. Other sums are opened where parameters say so:
-likelihoods, or tables. Opened scores are searched by best order score search on grow-shrink trees
-with a backward equivalence step after it.
+scored from covariances within sites that are opened once. Other sums are opened where parameters
+say so: likelihoods, or tables. Opened scores are searched by best order score search on grow-shrink
+trees with a backward equivalence step after it.
 
 Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
 discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
@@ -64,9 +64,10 @@ POOLED = (
     "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
     "over all sites of the sets of variables that the search looks at."
 )
-CENTRED = (
-    "Of numbers, the covariances within sites, summed over them; a site that restricts small "
-    "counts weighs its rows by chance."
+WITHIN = (
+    "Of numbers, the covariances within sites, summed over them, and the mean logarithm of the "
+    "sites' variances; of columns whose variances differ also the mean correlations within sites. "
+    "A site that restricts small counts weighs its rows by chance."
 )
 SITES = (
     "Of sets of variables, how well each site's own distribution explains its rows, summed over "
@@ -117,7 +118,8 @@ class FedBOSS(ScoreSettings):
     Leaks:
         The coordinator learns what `Columns` opens. With ``bits`` everybody learns what FedPC opens
         by ``bits``, and of pairs of graphs that the search compares which scores higher. With
-        ``sums`` the coordinator learns of numbers the covariances within sites; of
+        ``sums`` the coordinator learns of numbers the covariances within sites,
+        the mean logarithm of the sites' variances, and where these differ mean correlations; of
         categories, of columns of both kinds, and of columns with missing values, the summed log
         likelihoods of the sets of variables that the search looks at, to which sites that restrict
         small counts add noise (see `LogLikelihoods`). Without `within_sites`: of numbers the means
@@ -158,8 +160,9 @@ class FedBOSS(ScoreSettings):
         Returns:
             The outcome. Rounds of ``bits``: those of FedPC, two more, and two for every iteration
             of the search, or more where a round would have more than 20,000 comparisons. Of
-            ``sums``: two for numbers, and one to three more with `compare_sites`; else two to four,
-            and as many as the search needs, about `max_rounds` at most.
+            ``sums``: two for numbers, one more where spreads differ, and one to three more with
+            `compare_sites`; else two to four, and as many as the search needs, about `max_rounds`
+            at most.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, the score
@@ -192,9 +195,9 @@ class FedBOSS(ScoreSettings):
         elif self.scores == "sites":
             said = (SITES,)
         elif self.within_sites and self.opened_of_categories == "bits":
-            said = (CENTRED, UNLIKE_NUMBERS + compared, ALONE + SITES)
+            said = (WITHIN, UNLIKE_NUMBERS + compared, ALONE + SITES)
         elif self.within_sites:
-            said = (CENTRED, UNLIKE_NUMBERS + SITES)
+            said = (WITHIN, UNLIKE_NUMBERS + SITES)
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
         said = (*said, COMPARISON) if self.compare_sites and self.reveal != "bits" else said

@@ -2,7 +2,7 @@
 
 A change of families has as its gain a sum of log likelihoods of sets over all sites, with whole
 coefficients, and a constant, the difference of penalties. Whether it gains, and which of two
-changes gains more, are comparisons of such sums with 0. Each is asked once in a run.
+changes gains more, are comparisons of such sums with 0.
 
 Leaks:
     To everybody one bit for every comparison; see `ScoreComparisons`.
@@ -28,8 +28,11 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.questions.verdicts import VERDICT_VALUES, finest_grid_that_fits
 
-MOST_PER_ROW = 32
-"""Nats a row of a set's likelihood beyond which it is cut: a table has less than ln(rows) a row."""
+MOST_PER_ROW = 128
+"""Nats a row beyond which a set's likelihood is cut.
+
+A table has less than ln(rows) a row, and a number that others determine 11.5 at most.
+"""
 FINEST = 12
 """Bits below a nat of the grid of comparisons, at most."""
 AT_ONCE = MAX_VALUES_PER_ROUND // VERDICT_VALUES
@@ -119,6 +122,7 @@ class ComparedScores:
         self._max_rows = max_rows
         self._budget = budget
         self._exceeds: dict[Gain, bool] = {}
+        self._costs: dict[int, int] = {}
 
     def near(self) -> Generator[Question, FloatVector, list[int]]:
         """Of every variable those others whose pair gains more than chance alone would, as masks.
@@ -167,8 +171,13 @@ class ComparedScores:
                 sets[parents | 1 << v] += sign
                 sets[parents] -= sign
                 constant -= sign * self._per_parent * parents.bit_count()
-        constant += sum(count * self.penalty(mask) for mask, count in sets.items() if count)
+        constant += sum(count * self._cost(mask) for mask, count in sets.items() if count)
         return Gain.of(sets, constant)
+
+    def _cost(self, mask: int) -> int:
+        if mask not in self._costs:
+            self._costs[mask] = self.penalty(mask)
+        return self._costs[mask]
 
     def _learn(self, gains: Iterable[Gain]) -> Comparing:
         """Ask what is not known, in a round for every `AT_ONCE`."""

@@ -15,13 +15,13 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
-from cipherdag.algorithms.fedboss.compared_scores import Change, ComparedScores
+from cipherdag.algorithms.fedboss.compared_scores import Change, ComparedScores, Gain
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.graphs.dags import Dag, dag_of, members
 from cipherdag.graphs.equivalence import (
@@ -38,6 +38,9 @@ from cipherdag.graphs.equivalence import (
     pattern_of,
 )
 from cipherdag.questions.question import Question
+
+MOST_RANKED = 200
+"""Moves that gain of which those at a common variable are all compared; of more, one an edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,18 +81,16 @@ class ClassSearch:
                 change: [move for move in candidates[change] if self._after(dag, move) is not None]
                 for change in gains
             }
-            open_changes = [change for change, possible in reached.items() if possible]
-            if not open_changes:
+            ends = {change: _ends(possible) for change, possible in reached.items() if possible}
+            if not ends:
                 return dag
-            pairs = [
-                (first, second)
-                for first, second in combinations(open_changes, 2)
-                if _ends(reached[first]) & _ends(reached[second])
-            ]
+            if len(ends) > MOST_RANKED:
+                ends = yield from self._largest_of_edges(ends, gains)
+            pairs = [two for two in combinations(ends, 2) if ends[two[0]] & ends[two[1]]]
             larger = yield from self.scores.larger(
                 [(gains[second], gains[first]) for first, second in pairs]
             )
-            beaten: dict[Change, set[Change]] = {change: set() for change in open_changes}
+            beaten: dict[Change, set[Change]] = {change: set() for change in ends}
             for (first, second), second_is_larger in zip(pairs, larger, strict=True):
                 if second_is_larger:
                     beaten[first].add(second)
@@ -98,6 +99,32 @@ class ClassSearch:
             for change in _best_first(beaten):
                 dag = self._made(dag, change, reached[change])
         return dag
+
+    def _largest_of_edges(
+        self, ends: dict[Change, frozenset[int]], gains: Mapping[Change, Gain]
+    ) -> Generator[Question, FloatVector, dict[Change, frozenset[int]]]:
+        """The change of every edge that gains most, by a knock-out in rounds that halve them."""
+        left: dict[frozenset[int], list[Change]] = {}
+        for change, edge in ends.items():
+            left.setdefault(edge, []).append(change)
+        while any(len(changes) > 1 for changes in left.values()):
+            matches = [
+                match
+                for changes in left.values()
+                for match in zip(changes[::2], changes[1::2], strict=False)
+            ]
+            larger = yield from self.scores.larger(
+                [(gains[second], gains[first]) for first, second in matches]
+            )
+            lost = {
+                first if second_is_larger else second
+                for (first, second), second_is_larger in zip(matches, larger, strict=True)
+            }
+            left = {
+                edge: [change for change in changes if change not in lost]
+                for edge, changes in left.items()
+            }
+        return {change: edge for edge, changes in left.items() for change in changes}
 
     def _candidates(self, dag: Dag) -> dict[Change, list[Move]]:
         """The moves from a graph by the change of families that they make."""
@@ -111,9 +138,11 @@ class ClassSearch:
         return candidates
 
     def _looked_at(self, move: Move, change: Change) -> bool:
+        if move.phase == "delete":
+            return True
         if not all(self._scored(*family) for family in change.new):
             return False
-        if move.phase != "insert":
+        if move.phase == "turn":
             return True
         ((v, parents),) = change.old
         dependent = self.near[v]
@@ -158,8 +187,8 @@ def _change(dag: Dag, pattern: Pattern, move: Move) -> Change | None:
     return Change(tuple(new for _, new in changed), tuple(old for old, _ in changed))
 
 
-def _ends(possible: Sequence[Move]) -> set[int]:
-    return {v for move in possible for v in (move.x, move.y)}
+def _ends(possible: Sequence[Move]) -> frozenset[int]:
+    return frozenset(v for move in possible for v in (move.x, move.y))
 
 
 def _best_first(beaten: dict[Change, set[Change]]) -> list[Change]:

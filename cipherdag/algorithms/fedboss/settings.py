@@ -52,8 +52,9 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             categories; of numbers alone the least with which the extended BIC is consistent,
             ln(p) - ln(n) / 2, and nothing up to the root of n variables.
         within_sites: Whether differences between sites are no evidence: numbers are taken from
-            each site's own mean, categories scored as with `scores` ``sites``. Without it, a
-            difference between sites in two columns is a dependence between them.
+            each site's own mean, of spreads that differ in units of its own deviation, and
+            categories scored as with `scores` ``sites``. Without it, a difference between sites in
+            two columns is a dependence between them.
         withheld: What becomes of tables where some site restricts small counts: ``sites``: all
             scores come from the sites' own likelihoods; ``leave-out``: tables are asked for, and
             what needs one that a site withholds is no candidate. So it is with ``bdeu``. Both need
@@ -119,7 +120,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             columns,
             np.arange(len(columns.categories)),
             max_rows=self.max_rows,
-            centred=self.within_sites,
+            n_sites=n_sites if self.within_sites else None,
         )
         require_possible("moments", "other rows than there are", holds=rows == columns.rows)
         return MomentScores(

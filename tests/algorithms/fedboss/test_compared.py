@@ -254,3 +254,15 @@ def test_real_comparisons_give_the_graph_of_plain_sums():
     assert {(names.index(a), names.index(b)) for a, b in result.finding.dag.directed} == {
         tuple(edge) for edge in np.argwhere(outcome.dag).tolist()
     }
+
+
+def test_items_of_one_factor_take_thousands_of_comparisons_and_not_a_million():
+    rng = np.random.default_rng(0)
+    factor = rng.normal(size=2000)
+    items = {
+        f"item{k}": np.where(1.2 * factor + rng.normal(size=2000) > 0, "yes", "no")
+        for k in range(8)
+    }
+    outcome, _, _ = learn(BITS, pd.DataFrame(items))
+    assert outcome.dag.any()
+    assert outcome.compared < 20_000

@@ -315,6 +315,16 @@ def test_differences_between_sites_are_no_evidence_within_them(kind):
         assert not federation.run(FedBOSS(scores="sites")).finding.graph.edges
 
 
+def test_units_of_a_site_change_no_graph():
+    whole = numbers()
+    sites = {f"site{k}": whole.iloc[k::3] for k in range(3)}
+    units = dict(zip("abcde", (0.5, 4.0, 1.0, 0.25, 2.0), strict=True))
+    other = sites | {"site1": sites["site1"] * pd.Series(units)}
+    first, second = (Federation.simulate(own).run(FedBOSS()) for own in (sites, other))
+    assert str(first.finding.graph) == str(second.finding.graph)
+    assert len(second.finding.graph.edges) == 4
+
+
 def test_knowledge_is_kept_and_directs():
     federation = Federation.split(numbers(), 3, seed=0)
     known = Knowledge(tiers=(("a",), ("b", "c", "d", "e")), forbidden=(("c", "d"),))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import msgspec
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from cipherdag.algorithms.evidence.pooled_moments import spreads_differ
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
@@ -186,7 +190,7 @@ def test_moments_within_a_site_are_free_of_its_means():
         units=pack_integers(np.array([0, 1, -1])),
         centred=True,
     )
-    rows, total, products = np.split(pool.answer(question), [1, 4])
+    rows, total, products, _ = np.split(pool.answer(question), [1, 4, 10])
     assert rows == 9000
     assert np.abs(total).max() < 1e-6
     scaled = (values - values.mean(axis=0)) / np.array([1.0, 2.0, 0.5])
@@ -217,7 +221,7 @@ def test_moments_within_three_sites_do_not_tell_their_counts():
             SiteView(None, own[:, None], (0,), min_cell_size=least).answer(question)
             for own in sites
         ]
-        for rows, total, _ in answers:
+        for rows, total, *_ in answers:
             assert rows in (230, 310)
             assert abs(total) < 1e-9
         first, second = np.arange(231)[:, None], np.arange(311)
@@ -230,11 +234,45 @@ def test_moments_within_three_sites_do_not_tell_their_counts():
     assert true not in found(11)
 
 
+def test_neither_levels_nor_units_of_a_site_are_in_standardised_moments():
+    values = np.random.default_rng(6).normal(size=(500, 3))
+    question = msgspec.structs.replace(within_sites(3), standardised=bytes([1, 1, 1]))
+    plain = SiteView(None, values, (0, 0, 0), min_cell_size=0).answer(question)
+    other = values * np.array([1000.0, 0.01, -3.0]) + np.array([5.0, -70.0, 0.0])
+    changed = SiteView(None, other, (0, 0, 0), min_cell_size=0).answer(question)
+    turned = np.array([1, 1, 1, 1, 1, 1, -1, 1, -1, 1])
+    assert changed[:10] == pytest.approx(plain[:10] * turned, rel=1e-9, abs=1e-6)
+    assert plain[[4, 7, 9]] == pytest.approx([500.0] * 3)
+    assert changed[10:] == pytest.approx(500 * np.log2(other.var(axis=0)), rel=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(2, 12), st.integers(0, 2**32))
+def test_spreads_differ_where_they_do_and_hardly_elsewhere(n_sites, seed):
+    rng = np.random.default_rng(seed)
+    units = rng.permutation(np.geomspace(0.5, 2.0, n_sites))
+    answers = []
+    for unit in units:
+        rows = rng.normal(size=(int(rng.integers(200, 600)), 3)) + rng.normal(size=3)
+        rows[:, 1] = rng.standard_t(9, len(rows))
+        rows[:, 2] *= unit
+        answers.append(SiteView(None, rows, (0, 0, 0), min_cell_size=0).answer(within_sites(3)))
+    assert spreads_differ(sum(answers), 3, n_sites).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("flags", [b"\x01", bytes([0, 1, 2])])
+def test_flags_of_other_columns_are_refused(flags):
+    with pytest.raises(ValueError, match="standardised"):
+        msgspec.structs.replace(within_sites(3), standardised=flags)
+    with pytest.raises(ValueError, match="standardised"):
+        msgspec.structs.replace(within_sites(3), centred=False, standardised=bytes(3))
+
+
 def test_moments_weighed_by_chance_are_those_of_weighted_rows():
     values = np.random.default_rng(5).normal(size=(9000, 3)) + 7.0
     pool = SiteView(None, values, (0, 0, 0), min_cell_size=11)
     question = within_sites(3)
-    _, total, products = np.split(pool.answer(question), [1, 4])
+    _, total, products, _ = np.split(pool.answer(question), [1, 4, 10])
     weights = pool.cell_keys.weights(9000)
     assert (np.abs(weights - 1.0) <= VARIANCE_JITTER).all()
     centred = values - np.average(values, axis=0, weights=weights)

@@ -162,12 +162,12 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
 def moments_of(
     question: Moments, values: FloatMatrix, weights: FloatVector | None, device: torch.device
 ) -> FloatVector:
-    """Rows, sums and products of columns, as `Moments` has them.
+    """Rows, sums, products and logarithms of columns, as `Moments` has them.
 
     Args:
         question: Which columns, and in which units from where.
         values: All numbers of the site, shape (n, p).
-        weights: What each row counts, shape (n,); given for centred moments alone.
+        weights: What each row counts, shape (n,); given for centred ones alone.
         device: Where to add them up.
 
     Raises:
@@ -194,5 +194,13 @@ def moments_of(
         else:  # about a weighted mean the weighted sum is 0
             block *= roots[taken]
         products += block.T @ block
-    upper = host(products)[np.triu_indices(len(positions))]
-    return np.concatenate([[float(rows)], host(sums), upper])
+    matrix, logarithms = host(products), np.zeros(0)
+    if question.centred:
+        variances = np.diag(matrix) / max(rows, 1)
+        varies = variances > 0.0
+        logarithms = rows * np.log2(np.where(varies, variances, 1.0))
+        scaled = varies & np.frombuffer(question.standardised or bytes(len(positions)), dtype=bool)
+        scale = np.where(scaled, 1.0 / np.sqrt(np.where(varies, variances, 1.0)), 1.0)
+        matrix = matrix * scale * scale[:, None]
+    upper = matrix[np.triu_indices(len(positions))]
+    return np.concatenate([[float(rows)], host(sums), upper, logarithms])
