@@ -313,10 +313,9 @@ class Moments(OnScales, Question, frozen=True, tag="moments"):
 
     Leaks:
         The coordinator learns the means and covariances of the pooled data; or within sites the
-        covariances, and of every column the mean logarithm of the sites' variances. In the latter,
-        sites that restrict small counts weigh their rows by chance: exact sums of squares of a
-        column of 0 and 1 about three sites' means tell their counts. In the former such a site
-        gives no column of few values.
+        covariances, and of every column the mean logarithm of the sites' variances. There sites
+        that restrict small counts weigh their rows by chance, since exact sums of squares of 0 and
+        1 tell the counts of three sites. Pooled, such a site gives no column of few values.
 
     Attributes:
         n_variables: Number of aligned variables, p.
