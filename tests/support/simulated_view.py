@@ -21,6 +21,7 @@ from adversary import RecordingEngine
 from driving import parts
 from mpc_cohort import holds
 from replaying import facts_of
+from scipy import optimize
 
 from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.graphs.relations import Determined
 
+FEW_WORDS = 6
+"""Words of which every choice is tried; more have to be solved for."""
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
     "opened": Opened, "secured": Secured, "closed": Closed, "chance": Chance, "links": Links,
@@ -325,13 +328,17 @@ def any_sums(predicates, verdicts, own, share):
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, test in enumerate(tests):
         words = tuple(sorted({word for terms, _ in test for word, _ in terms}))
-        key = next((other for other in groups if set(other) & set(words)), words)
-        members = groups.pop(key, [])
-        groups[tuple(sorted({*key, *words}))] = [*members, place]
+        met = [other for other in groups if set(other) & set(words)]
+        members = [one for other in met for one in groups.pop(other)]
+        groups[tuple(sorted({*words, *itertools.chain(*met)}))] = [*members, place]
     added = np.zeros_like(own)
     added[list(square)] = -own[list(square)]
     added[taken] = high[taken]
     for words, members in groups.items():
+        if len(words) > FEW_WORDS and square.isdisjoint(words):
+            chosen = _solved(words, [tests[place] for place in members], verdicts[members], own)
+            added[list(words)] = chosen
+            continue
         some = [
             [-int(own[word]), 1 - int(own[word])]
             if word in square
@@ -348,6 +355,28 @@ def any_sums(predicates, verdicts, own, share):
         )
     assert (holds(predicates, own + added) == verdicts).all()
     return added
+
+
+def _solved(words, tests, verdicts, own):
+    """What is added to words that many tests of one line share: a point that the bits allow."""
+    column = {word: place for place, word in enumerate(words)}
+    forms = np.zeros((len(tests), len(words)))
+    least = np.zeros(len(tests))
+    for row, (((terms, constant),), dependent) in enumerate(zip(tests, verdicts, strict=True)):
+        sign = 1 if dependent else -1
+        for word, factor in terms:
+            forms[row, column[word]] = sign * factor
+        least[row] = (1 if dependent else 0) - sign * constant
+    # as far from every threshold as can be, so that rounding turns no bit
+    margin = np.ones((len(tests), 1))
+    found = optimize.linprog(
+        np.append(np.zeros(len(words)), -1.0),
+        A_ub=np.hstack([-forms, margin]),
+        b_ub=-least,
+        bounds=[(None, None)] * len(words) + [(0.0, 1000.0)],
+    )
+    assert found.success, found.message
+    return np.rint(found.x[:-1]).astype(np.int64) - own[list(words)]
 
 
 def _candidates(word, own, low, high, members, tests):
