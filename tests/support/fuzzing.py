@@ -211,6 +211,7 @@ def asked_questions():
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
         (FedBOSS(scores="sites", restarts=0), discrete),
+        (FedBOSS(reveal="bits"), discrete),
         (Describe(), ordered),
         *(
             (Survival(time="t", event="u", adjust=("v",), site_effect=own), followed)

@@ -45,9 +45,10 @@ def test_the_options_that_are_named_work():
 
 
 def test_fedcmfs_is_told_what_it_takes_where_a_label_has_three_categories():
-    error = refused(FedCMFS(), table(), labels=["hue"])
+    words = table().assign(hue=lambda rows: ["rgb"[int(code)] for code in rows["hue"]])
+    error = refused(FedCMFS(), words, labels=["hue"])
     assert "--evidence stratified (fedcmfs)" in error.remedy
-    done = Federation.split(table(), 3, labels=["hue"], device="cpu")
+    done = Federation.split(words, 3, labels=["hue"], device="cpu")
     assert set(done.run(FedCMFS(evidence="stratified")).finding.features) == {"hue"}
     assert (
         "likelihood-ratio (fedcmfs)"
