@@ -110,8 +110,8 @@ def folder_checks(site: SiteFolder) -> Iterator[CheckResult]:
         with tempfile.TemporaryFile(dir=share / TO_COORDINATOR, prefix=".check-"):
             pass
     except OSError as error:
-        found = f"{share} cannot be used: {error.strerror}"
-        yield CheckResult(CHECK, state, found, fix)  # type: ignore[arg-type]
+        detail = f"{share} cannot be used: {error.strerror}"
+        yield CheckResult(CHECK, state, detail, fix)  # type: ignore[arg-type]
         return
     yield CheckResult(CHECK, "ok", f"{share}: {TO_SITE} is readable, {TO_COORDINATOR} writable")
 

@@ -218,17 +218,21 @@ class FedBOSS(ScoreSettings):
         return "bits" if self.closable and self.search == "boss" else "sums"
 
     def _run(self, facts: Facts, *, resampled: bool = False) -> Searching:
+        constraints = (self.knowledge or Knowledge()).over(facts.names)
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows, few=True)
         columns = question.read((yield question))
         by_default = self.opened_of_categories == "bits" and facts.n_sites >= FEWEST_SITES
         if self.reveal == "bits" or (by_default and not _plain_numbers(columns)):
-            return (yield from self._run_on_bits(facts, columns, resampled=resampled))
-        return (yield from self._run_on_sums(facts, columns, resampled=resampled))
+            run = self._run_on_bits
+        else:
+            run = self._run_on_sums
+        return (yield from run(facts, columns, constraints, resampled=resampled))
 
-    def _run_on_bits(self, facts: Facts, columns: ColumnKinds, *, resampled: bool) -> Searching:
+    def _run_on_bits(
+        self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
+    ) -> Searching:
         """From FedPC's graph by comparisons. Rounds: FedPC's, one, and two for every iteration."""
         require_rows(columns)
-        constraints = (self.knowledge or Knowledge()).over(facts.names)
         tests = FedPC(reveal="bits", knowledge=self.knowledge, max_rows=self.max_rows)
         tests.check_sites(facts.n_sites)
         tested = yield from tests.learn(facts, constraints, resampled=resampled)
@@ -270,8 +274,9 @@ class FedBOSS(ScoreSettings):
             return arcs
         return meek(arcs & ~constraints.forbidden, rules=(1, 2, 3, 4))
 
-    def _run_on_sums(self, facts: Facts, columns: ColumnKinds, *, resampled: bool) -> Searching:
-        constraints = (self.knowledge or Knowledge()).over(facts.names)
+    def _run_on_sums(
+        self, facts: Facts, columns: ColumnKinds, constraints: Constraints, *, resampled: bool
+    ) -> Searching:
         budget = Budget(self.max_rounds, self.max_values)
         bounds = {"fewest": facts.fewest, "max_rows": self.max_rows}
         compared = columns if self.compare_sites and not resampled else None

@@ -14,7 +14,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -75,10 +74,11 @@ class ClassSearch:
         passed: set[Dag] = set()
         while dag not in passed:
             passed.add(dag)
-            candidates = self._candidates(dag)
+            pattern = pattern_of(dag)
+            candidates = self._candidates(dag, pattern)
             gains = yield from self.scores.gaining(candidates)
             reached = {
-                change: [move for move in candidates[change] if self._after(dag, move) is not None]
+                change: [move for move in candidates[change] if self._after(pattern, move)]
                 for change in gains
             }
             ends = {change: _ends(possible) for change, possible in reached.items() if possible}
@@ -126,9 +126,8 @@ class ClassSearch:
             }
         return {change: edge for edge, changes in left.items() for change in changes}
 
-    def _candidates(self, dag: Dag) -> dict[Change, list[Move]]:
+    def _candidates(self, dag: Dag, pattern: Pattern) -> dict[Change, list[Move]]:
         """The moves from a graph by the change of families that they make."""
-        pattern = pattern_of(dag)
         candidates: dict[Change, list[Move]] = {}
         for phase in PHASES:
             for move in moves(pattern, phase):
@@ -151,8 +150,7 @@ class ClassSearch:
         return bool(dependent >> move.x & 1)
 
     def _scored(self, v: int, parents: int) -> bool:
-        sizes = np.maximum(self.scores.penalty.categories, 1)
-        cells = math.prod(sizes[[v, *members(parents)]].tolist())
+        cells = self.scores.penalty.cells(parents | 1 << v)
         return cells <= self.max_cells and parents.bit_count() <= self.max_parents
 
     def _made(self, dag: Dag, change: Change, possible: Sequence[Move]) -> Dag:
@@ -163,14 +161,13 @@ class ClassSearch:
                 move in moves_into(pattern, move.phase, move.y)
                 and _change(dag, pattern, move) == change
             ):
-                after = self._after(dag, move)
+                after = self._after(pattern, move)
                 if after is not None:
                     return after
         return dag
 
-    def _after(self, dag: Dag, move: Move) -> Dag | None:
+    def _after(self, pattern: Pattern, move: Move) -> Dag | None:
         """The graph after a move; None where that is not possible or not allowed."""
-        pattern = pattern_of(dag)
         after = applied(pattern, move) if allowed(pattern, move) else None
         return None if after is None else self.permitted(after)
 

@@ -17,6 +17,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,8 +154,12 @@ class SetPenalty:
         sizes, numbers = np.maximum(categories, 1), int((categories == 0).sum())
         parameters = numbers * (numbers - 1) // 2 + numbers * int((sizes - 1).sum())
         half = 0.5 * self.penalty * logarithm_of(max(self.score.rows, 2)) * 2.0**self.score.bits
-        of_table = int(self.score.of_shape(np.array([float(sizes.prod())]))[0])
+        of_table = int(self.score.of_shape(np.array([float(self.cells(mask))]))[0])
         return of_table - round(half * parameters)
+
+    def cells(self, mask: int) -> int:
+        """How many cells the table of the set's categories has."""
+        return math.prod(max(int(self.categories[v]), 1) for v in members(mask))
 
 
 class LikelihoodScores(SetFamilies):

@@ -169,7 +169,7 @@ class Receiver:
         self._key = key
         self._refused = refused
         self._stale_s = stale_s
-        self._judged: dict[str, Stamp] = {}
+        self._judged: dict[str, tuple[Stamp, str]] = {}
         self._incomplete: dict[str, tuple[Stamp, float, float]] = {}
         self._crowded = False
         self._leftovers = True  # what an earlier process has received may still lie there
@@ -191,7 +191,7 @@ class Receiver:
             read = (
                 self._read(where, name, stamp, after)
                 for name, stamp in sorted(stamps.items())
-                if self._judged.get(name) != stamp
+                if self._judged.get(name, (None, ""))[0] != stamp
                 and not name.startswith(_TEMPORARY)
                 and not name.endswith(_UNFINISHED)
             )
@@ -210,13 +210,15 @@ class Receiver:
             if number < after and not self._leftovers:
                 raise ReplayError(RECEIVED)
         except PrivacyError as error:
-            self._judged[name] = stamp
+            _, said_before = self._judged.get(name, (stamp, ""))
+            self._judged[name] = stamp, error.message
             self._incomplete.pop(name, None)
-            self._refused(error.message, ascii(name)[:_SHOWN])
+            if error.message != said_before:  # a file that is still written is judged again
+                self._refused(error.message, ascii(name)[:_SHOWN])
             return None
         if number > after:
             return number, message
-        self._judged[name] = stamp  # the last one, which its sender takes away with the next
+        self._judged[name] = stamp, ""  # the last one, which its sender takes away with the next
         return None
 
     def _arrived(self, where: int, name: str, said: _Said, stamp: Stamp) -> bytes | None:

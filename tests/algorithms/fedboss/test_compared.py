@@ -193,7 +193,7 @@ class Contradicting:
         penalty: Of three columns with two categories each.
     """
 
-    penalty = SimpleNamespace(categories=np.array([2, 2, 2]))
+    penalty = SimpleNamespace(categories=np.array([2, 2, 2]), cells=lambda _: 1)
 
     def gaining(self, changes):
         yield from ()
