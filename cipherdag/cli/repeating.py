@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def _result_among(words: Sequence[str]) -> Path | None:
 
 def _options_of(source: Mapping[str, Any]) -> list[click.Option]:
     """The options of a run, which show its values in place of the usual ones."""
-    settings = [each for each in run_options() if each.name in _SETTINGS]
+    settings = [copy(each) for each in run_options() if each.name in _SETTINGS]
     if source["command"] == "simulate":
         number = click.IntRange(min=1)
         settings.append(click.Option(["--sites"], type=number, show_default=True, help="Sites."))

@@ -73,7 +73,7 @@ def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
             "reports and checks of ledgers work here.",
         ) from None
     with writing(path):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -124,6 +124,7 @@ RUNS = [
     (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
     (GraphCheck(CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])), "discrete"),
     (FedBOSS(within_sites=False, restarts=1), "discrete"),
+    (FedBOSS(reveal="bits"), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),
     (FedCMFS(reveal="sums"), "discrete"),

@@ -50,12 +50,15 @@ def test_another_level_is_one_command(call, folder, tmp_path):
 
 
 def test_the_options_that_may_change_are_listed_with_the_values_of_the_run(call, folder, tmp_path):
-    call("run", "fedpc", folder, "--alpha", 0.025, "--out", tmp_path / "first")
+    call("run", "fedpc", folder, "--alpha", 0.025, "--seed", 4, "--out", tmp_path / "first")
     code, text, _ = call("repeat", tmp_path / "first", "--help")
     assert code == 0
     assert "[default: 0.025]" in text
+    assert "[default: 4;" in text
     assert "--forbid A B" in text
     assert "--as-published" not in text
+    text = call("run", "fedpc", "--help")[1]
+    assert "[default: 4;" not in text, "of other runs these are not the values"
 
 
 def test_a_simulation_is_repeated_over_more_sites_and_with_another_algorithm_s_option(

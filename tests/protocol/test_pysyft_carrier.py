@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,6 +124,21 @@ def test_pysyft_carries_a_whole_run_between_a_coordinator_and_three_sites(
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_a_message_that_is_older_than_the_acquaintance_of_its_ends_arrives(peers, tmp_path):
+    share, at_sites, carried = carriers(peers, tmp_path)
+    for name in SITES:
+        (share / name / TO_SITE).mkdir(parents=True)
+        (share / name / TO_SITE / MESSAGE).write_bytes(name.encode())
+    for carrier in carried.values():
+        carrier.allow()
+    for _ in range(4):
+        for carrier in carried.values():
+            carrier.carry()
+    for name, folder in at_sites.items():
+        assert (folder / TO_SITE / MESSAGE).read_bytes() == name.encode()
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_site_agrees_to_its_coordinator_and_to_nobody_else(peers, tmp_path):
     _, _, carried = carriers(peers, tmp_path)
     peers["west"].add_peer(email("north"), sync=False, verbose=False)
@@ -139,6 +155,7 @@ def test_a_site_agrees_to_its_coordinator_and_to_nobody_else(peers, tmp_path):
 def test_what_pysyft_raises_is_tried_again(tmp_path, caplog):
     class Broken:
         email, syftbox_folder = "me@example.org", tmp_path
+        peer_manager = SimpleNamespace(approved_peers=[])
 
         def sync(self):
             raise RuntimeError("Drive says no")

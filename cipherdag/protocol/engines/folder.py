@@ -64,10 +64,9 @@ _TEMPORARY = (".", "~")
 _UNFINISHED = (".tmp", ".part", ".partial", ".filepart")
 _SENDING = ".sending"
 _SHOWN = 120
-_OF_A_FOLDER = (
-    os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-)
-_NO_LINK = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_NO_LINK = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)  # Python closes it in programs it starts
+_OF_A_FOLDER = _NO_LINK | getattr(os, "O_DIRECTORY", 0)
+_OF_A_FILE = _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _NOT_SYNCED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
 Stamp = tuple[int, int, int, int]
@@ -132,7 +131,7 @@ class Sender:
         with _opened(self.folder) as where:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=where)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(os.open(temporary, flags, 0o644, dir_fd=where), "wb") as file:
                 with suppress(OSError):  # others may read what they cannot open
                     os.fchmod(file.fileno(), 0o644)
@@ -295,7 +294,7 @@ def _opened(folder: Path) -> Iterator[int]:
 def _content(where: int, name: str, length: int) -> bytes:
     """Up to so many bytes of a plain file; none where it is another by now, or gone."""
     try:
-        with os.fdopen(os.open(name, _NO_LINK, dir_fd=where), "rb") as file:
+        with os.fdopen(os.open(name, _OF_A_FILE, dir_fd=where), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return b""
             return file.read(length)

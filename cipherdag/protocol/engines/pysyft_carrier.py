@@ -75,9 +75,11 @@ class PySyftCarrier:
     def carry(self) -> None:
         """Bring what is new to the other ends, and theirs here; what fails is tried again later."""
         try:
+            ready = self._ready()
             for peer in self._peers:
-                sent = self._datasite(self._client.email, peer) / self._outgoing
-                mirror(peer.folder / self._outgoing, sent)
+                if peer.email in ready:  # PySyft never sends what changed before it knew the peer
+                    sent = self._datasite(self._client.email, peer) / self._outgoing
+                    mirror(peer.folder / self._outgoing, sent)
             self._client.sync()
             self._meet()
             for peer in self._peers:
@@ -85,6 +87,12 @@ class PySyftCarrier:
                 mirror(came, peer.folder / self._incoming)
         except Exception as error:  # noqa: BLE001 - whatever PySyft or Google raises passes
             log.warning("PySyft did not synchronise, trying again: %s", type(error).__name__)
+
+    def _ready(self) -> set[str]:
+        """Addresses of the peers that PySyft sends changes to."""
+        met = self._client.peer_manager
+        emails = [peer.email for peer in met.approved_peers]
+        return set(met.get_compatible_peer_emails_for_syncing(emails)) if emails else set()
 
     def _meet(self) -> None:
         """Become peers: the coordinator asks, and a site agrees to its coordinator alone."""
