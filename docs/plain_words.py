@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_ON_AVERAGE, MOST = 18.0, 40
 GLOSSARY = Path("docs/glossary.md")
 EXEMPT = (GLOSSARY, Path("docs/errors.md"), Path("docs/reference"), Path("docs/adr"))
-"""Pages that are built from the code, and records of decisions, which keep the words of their day."""
+"""Pages that are built from the code, and records of decisions with the words of their day."""
 PRIVATE = re.compile(
     r"\b(told|own|alike|moved|beside|apart|blur(?:s|red)?|cohorts?|verdicts?|nats?|of which)\b",
     re.IGNORECASE,
