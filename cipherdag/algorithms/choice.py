@@ -54,23 +54,23 @@ class Rule:
 RULES = (
     Rule(
         "fedpc",
-        "The sites measured different columns, and FedPC tests those that any site has together.",
+        "The sites measured different columns, and FedPC does every test that some site can do.",
         lambda facts: facts.overlapping,
     ),
     Rule(
         "fedpc",
-        "There are fewer than three sites, of which only the bits of FedPC's tests can be opened.",
+        "There are fewer than three sites, so only bits can be opened, as FedPC's tests do.",
         lambda facts: facts.n_sites < FEWEST_FOR_SUMS,
     ),
     Rule(
         "fedpc",
-        "More than one row in twenty misses a value, and FedPC tests all rows that have the values "
+        "More than one row in twenty misses a value, and FedPC uses every row that has the values "
         "of a test.",
         lambda facts: facts.incomplete > MOST_INCOMPLETE,
     ),
     Rule(
         "fedboss",
-        "All columns are numbers, and FedBOSS has far fewer errors than tests.",
+        "All columns are numbers, and FedBOSS makes far fewer errors than tests.",
         lambda facts: facts.kind == "continuous",
     ),
     Rule(
