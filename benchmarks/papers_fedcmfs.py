@@ -25,7 +25,7 @@ def metric_table() -> list[str]:
         verdicts = counted([cell[2] for cell in found])
         name = f"{number}: {measure.replace('_', ' ')}"
         rows.append([name, f"{printed:.3f}", f"{here:.3f}", verdicts])
-    return table(["table", "printed", "here", "verdict on cells"], rows)
+    return table(["table", "printed", "here", "cells"], rows)
 
 
 def compared(measure: str) -> list[tuple[float, float, str]]:
@@ -205,11 +205,11 @@ def of_missing() -> dict:
     for cell in report["missing"]:
         took = "" if cell["minutes"] is None else f" ({cell['minutes']:.0f})"
         left.setdefault(cell["data"], []).append(f"{cell['sites']}{took}")
-    named = "; ".join(f"{data} with {', '.join(sites)}" for data, sites in left.items())
+    named = ". ".join(f"{data} with {', '.join(sites)}" for data, sites in left.items())
     return SHARED | {
         "theirs": "printed",
-        "here": f"not run, minutes of one seed by the cells that ran: {named} sites; MB-MCF's "
-        "third phase (not measured)",
+        "here": f"not run. Minutes of one seed, by the cells that ran: {named} sites. MB-MCF's "
+        "third phase was not measured",
         "verdict": "not run",
     }
 

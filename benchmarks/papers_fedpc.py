@@ -252,10 +252,10 @@ def of_again() -> dict:
         words.setdefault(data, []).append(f"{name} {equal} of {ran}")
     return {
         "theirs": "none",
-        "here": "samples with the stored SHD: "
-        + "; ".join(f"{data}: {', '.join(parts)}" for data, parts in words.items()),
+        "here": "Samples with the stored SHD. "
+        + ". ".join(f"{data}: {', '.join(parts)}" for data, parts in words.items()),
         "verdict": "not reproduced: stored figures are older than the present draw of linear "
-        "models and the present rule of votes; their verdicts wait for a new run"
+        "models and the present rule of votes; the comparison waits for a new run"
         if older()
         else "reproduced",
         "script": "fedpc_tables.py",
@@ -306,8 +306,8 @@ def of_missing() -> dict:
         words.append(f"{NAMES.get(method, method)} {len(left)} ({time})")
     return SUMMED | {
         "theirs": "printed",
-        "here": "not run, cells (five samples, by the growth of time; *over*: a limit was met): "
-        f"{', '.join(words)}",
+        "here": "not run. Cells, and the time of five samples by its growth (*over*: a "
+        f"limit was met). {'. '.join(words)}",
         "verdict": "not run",
     }
 

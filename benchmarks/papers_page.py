@@ -23,15 +23,15 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "papers.md"
 INTRODUCTION = """# The papers' tables
 
-Every table and figure of the four papers that this package implements: theirs, ours, and how they
-compare. `benchmarks/papers_page.py` writes this page from the files of `benchmarks/results` that
-the last column names. Such a file names its script, whose first lines have the command, machine,
-versions and settings.
+This page compares every table and figure of the four papers with ours. You need the papers, or
+the pages on [the algorithms](index.md). `benchmarks/papers_page.py` writes it from the files of
+`benchmarks/results` that the last column names. Each file names its script, machine and versions.
 
-One rule gives the verdicts. Ours is a median with its interval: the range of five to eight samples
-or seeds (94 % and more), 95 % from nine on; where a file holds means, the mean with Student's 95 %.
-*Equal*: the interval holds the printed figure; *better*, *worse*: it lies on one side. Fewer than
-five are *too few samples*. Times are compared within a run; *not run* says what it would take.
+One rule decides. Ours is a median with its interval: the range of five to eight samples or seeds
+(94 % and more), and 95 % from nine on. Where a file holds means, it is the mean with Student's 95 %.
+*Equal* means that the interval holds the printed figure, *better* and *worse* that it lies on one
+side. Fewer than five are *too few samples*. Times are compared within one run. *Not run* says what
+a run would take.
 """
 TABLES = {
     "FedPC": (papers_fedpc.shd_table, papers_fedpc.rival_table, papers_fedpc.rank_table),
@@ -81,7 +81,7 @@ def section(paper: dict) -> str:
         [item["name"], item["shows"], item["theirs"], item["here"], item["verdict"], sources(item)]
         for item in paper["item"]
     ]
-    columns = ("in the paper", "shows", "the paper", "here", "verdict", "figures")
+    columns = ("in the paper", "shows", "the paper", "here", "reproduced?", "figures")
     cited = f"{paper['cite']}. [How it works here]({paper['page']})."
     lines = [f"## {paper['title']}", "", cited, "", paper["note"], ""]
     for made in TABLES[paper["title"]]:

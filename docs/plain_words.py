@@ -32,7 +32,7 @@ PASSIVE = re.compile(
     r"\b(?:is|are|was|were|be|been|being)\s+(?:\w+ly\s+)?\w+(?:ed|en|wn|ught|pt|lt)\b(?!\s+by\b)",
     re.IGNORECASE,
 )
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9`])|(?<=[.!?])\s+(?=[a-z]+ )")
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9`])|(?<=[.!?])\s+(?=[a-z][\w'-]*:? )")
 _NO_END = re.compile(r"\b(e\.g|i\.e|vs|cf|et al|Fig|Eq|Sec|Dr|No|approx)\.$")
 _WORD = re.compile(r"[^\W_][\w'.,%/-]*")
 _CODE = "code"
