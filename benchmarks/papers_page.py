@@ -28,7 +28,7 @@ the pages on [the algorithms](index.md). `benchmarks/papers_page.py` writes it f
 `benchmarks/results` that the last column names. Each file names its script, machine and versions.
 
 One rule decides. Ours is a median with its interval: the range of five to eight samples or seeds
-(94 % and more), and 95 % from nine on. Where a file holds means, it is the mean with Student's 95 %.
+(94 % and more), 95 % from nine on. Where a file holds means, it is the mean with Student's 95 %.
 *Equal* means that the interval holds the printed figure, *better* and *worse* that it lies on one
 side. Fewer than five are *too few samples*. Times are compared within one run. *Not run* says what
 a run would take.
