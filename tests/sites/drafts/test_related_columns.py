@@ -50,6 +50,13 @@ def test_what_is_planted_is_found_and_nothing_else(seed, gaps):
     assert found(rows) == right
 
 
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_relations_do_not_depend_on_units(size):
+    rows, right = planted(np.random.default_rng(3), 900)
+    rows[["a", "b", "total", "x"]] *= size
+    assert found(rows) == right
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_independent_and_dependent_columns_have_no_relation(seed):
     rng = np.random.default_rng(seed)

@@ -79,6 +79,8 @@ class _Matrix:
         digits = np.array([_last_digit(entry) for entry in values.T])
         if form == "product":
             digits, values = digits / values.min(axis=0), np.log(values)
+        size = np.frexp(np.abs(values).max(axis=0))[1]  # squares of the largest would overflow
+        values, digits = np.ldexp(values, -size), np.ldexp(digits, -size)
         spread = values.std(axis=0)
         varying = np.flatnonzero(spread > 0.0)
         digits = digits[varying] / spread[varying]
