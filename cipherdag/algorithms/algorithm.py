@@ -80,6 +80,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     Attributes:
         name: What questions, policies and results call it.
         title: What people call it.
+        use: What it is for, as the command line lists it: a sentence in the imperative.
+        usual: The parameters that the command line's short help shows; None: all.
         reads: What it reads of a schema beside the columns. The coordinator of an algorithm that
             reads labels or relations between variables learns their positions.
         retired: Parameters that are gone, with the value under which a saved run still reads.
@@ -93,6 +95,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    use: ClassVar[str] = ""
+    usual: ClassVar[tuple[str, ...] | None] = None
     reads: ClassVar[frozenset[Reading]] = frozenset()
     retired: ClassVar[dict[str, object]] = {}
     concludes: ClassVar[type[Finding]] = LearntGraph

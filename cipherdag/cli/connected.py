@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import algorithm_class
+from cipherdag.cli.help import example
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
     FILE,
@@ -24,7 +25,16 @@ from cipherdag.cli.options import (
     say,
     show,
 )
-from cipherdag.cli.parameters import AlgorithmCommand, AlgorithmGroup, parameter_options, taken
+from cipherdag.cli.parameters import (
+    AlgorithmCommand,
+    AlgorithmGroup,
+    needed,
+    nothing_named,
+    parameter_options,
+    taken,
+    use_of,
+    usual_options,
+)
 from cipherdag.errors import ParameterError
 from cipherdag.pages.whole_file import write_whole
 
@@ -75,41 +85,44 @@ def _lacking(given: str) -> tuple[str, list[int]]:
 
 def connected_command(name: str) -> click.Command:
     """``coordinator run NAME``."""
-    title = algorithm_class(name).title
-    summary = (
-        f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
-    )
-    return AlgorithmCommand(
-        name,
-        params=[
-            _in_coordinator(),
-            *asking_options(),
-            *waiting_options(),
-            PROTECTION,
-            *parameter_options(name),
-            SEED,
-            *out_options(),
-            LIVE,
-        ],
-        callback=partial(_run, name),
-        help=summary,
-        short_help=summary,
-    )
+    more = "Names of columns stay at the sites: here the result has numbers in their place."
+    parameters = [
+        *asking_options(),
+        *parameter_options(name),
+        PROTECTION,
+        *out_options(),
+        _in_coordinator(),
+        *waiting_options(),
+        SEED,
+        LIVE,
+    ]
+    return _asking(name, "run", parameters, more, partial(_run, name))
 
 
 def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
-    summary = f"Print what {algorithm_class(name).title} would ask of the sites; nothing is sent."
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
+    parameters = [
+        *asking_options(), *parameter_options(name), PROTECTION, out, _in_coordinator(), SEED
+    ]  # fmt: skip
+    more = "Print what would be asked of the sites. Nothing is sent."
+    return _asking(name, "plan", parameters, more, partial(_plan, name))
+
+
+def _asking(
+    name: str, verb: str, options: list[click.Option], more: str, callback: Callable[..., None]
+) -> AlgorithmCommand:
+    """A command of an algorithm over enrolled sites."""
+    purpose = '--purpose "Which habits matter?"'
     return AlgorithmCommand(
         name,
-        params=[
-            _in_coordinator(), *asking_options(), PROTECTION, *parameter_options(name), SEED, out
-        ],
-        callback=partial(_plan, name),
-        help=summary,
-        short_help=summary,
-    )  # fmt: skip
+        usual=usual_options(name, options),
+        params=options,
+        callback=callback,
+        help=f"{use_of(name)}\n\n{more}",
+        short_help=use_of(name),
+        epilog=example(f"cipherdag coordinator {verb} {name} {purpose}{needed(name)}"),
+    )
 
 
 def _in_coordinator() -> click.Option:
@@ -225,13 +238,11 @@ def resumable_group(
         takes_files: See `AlgorithmGroup`.
     """
     resume = (
-        "Go on with a run that was stopped, in the folder that it named; or, after a crash of the "
-        "coordinator, with the run in this folder under its runs/."
+        "Go on with the stopped run in this folder: the one that it named, or after a crash of "
+        "the coordinator the one under runs/."
     )
     planned = "Carry out the plan in this file, which `coordinator plan` wrote."
     options = [*waiting_options(), *out_options()]
-    for option in options:
-        option.help = f"With --resume or --plan: {option.help}"
     return AlgorithmGroup(
         name,
         make,
@@ -272,7 +283,7 @@ def _resume_or_command(
     elif plan is not None:
         _saved_plan(plan, folder, **options)
     elif context.invoked_subcommand is None:
-        raise click.UsageError("name an algorithm, a plan, or a run to go on with", context)
+        raise nothing_named(context)
 
 
 def _saved_plan(

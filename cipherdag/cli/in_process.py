@@ -14,6 +14,7 @@ import click
 
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
 from cipherdag.algorithms.registry import algorithm_class
+from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
 from cipherdag.cli.options import (
@@ -31,9 +32,13 @@ from cipherdag.cli.parameters import (
     AlgorithmCommand,
     AlgorithmGroup,
     named_knowledge_options,
+    needed,
+    nothing_named,
     parameter_options,
     said,
     taken,
+    use_of,
+    usual_options,
 )
 from cipherdag.cli.sources import TWO_SITES, source_files
 from cipherdag.errors import OutputError, ParameterError
@@ -46,7 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.data")
 
-_PARTS = {"run": "sites' files", "simulate": "parts of one file"}
+CHOICE = "Learn a causal graph by the algorithm that suits the data."
+_SOURCES = {"run": "north.csv south.csv west.csv", "simulate": "data.csv --sites 5"}
 DEALS = ("vertical", "horizontal", "uneven")
 READINGS = {
     "labels": click.Option(
@@ -73,7 +79,7 @@ def run_command(name: str) -> click.Command:
         name,
         "run",
         [source_files(), *overlapping],
-        f"{_title(name)} over one source per site, or a folder of them: {READABLE}.",
+        f"FILES are one source per site, or a folder of them: {READABLE}.",
     )
 
 
@@ -96,20 +102,12 @@ def simulate_command(name: str) -> click.Command:
                 help=deal_help,
             )
         )
-    return _command(name, "simulate", parameters, f"{_title(name)} over the parts of one file.")
-
-
-def _title(name: str) -> str:
-    """The subject of a command's summary."""
-    chosen = "A graph, by the algorithm that suits,"
-    return chosen if name == CHOSEN else algorithm_class(name).title
+    return _command(name, "simulate", parameters, "DATA is one file, which is split over sites.")
 
 
 def simulate_group() -> AlgorithmGroup:
     """``simulate``, which can also go on with a run that was stopped."""
     options = out_options()
-    for option in options:
-        option.help = f"With --resume: {option.help}"
     resume_help = "Go on with a run that was stopped, in the folder that it named."
     return AlgorithmGroup(
         "simulate",
@@ -118,7 +116,8 @@ def simulate_group() -> AlgorithmGroup:
         params=[click.Option(["--resume"], type=EXISTING_FOLDER, help=resume_help), *options],
         invoke_without_command=True,
         callback=_resume_or_simulate,
-        help="Split one file over several sites and run an algorithm, or go on with a run.",
+        help="Split one file over several sites and run an algorithm, or go on with a run.\n\n"
+        "Without the name of an algorithm it takes the one that suits the data.",
     )
 
 
@@ -132,7 +131,7 @@ def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **opt
     if resume is not None:
         resume_run(resume, **options)
     elif context.invoked_subcommand is None:
-        raise click.UsageError("name an algorithm, or a run to go on with", context)
+        raise nothing_named(context)
 
 
 def _command(
@@ -162,12 +161,16 @@ def _command(
             force=options["force"],
         )
 
+    parameters += run_options()
+    use = CHOICE if name == CHOSEN else use_of(name)
     return AlgorithmCommand(
         name,
-        params=[*parameters, *run_options()],
+        usual=None if name == CHOSEN else usual_options(name, parameters),
+        params=parameters,
         callback=invoked,
-        help=summary,
-        short_help=f"{_title(name)} over the {_PARTS[command]}.",
+        help=f"{use}\n\n{summary}",
+        short_help=use,
+        epilog=example(f"cipherdag {command} {name} {_SOURCES[command]}{needed(name)}"),
     )
 
 

@@ -18,6 +18,7 @@ from cipherdag.cli.carry import coordinator_carry, site_carry
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.demo import demo
+from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_group
 from cipherdag.cli.knowledge import site_knowledge
 from cipherdag.cli.options import EXISTING_FOLDER, FILE
@@ -47,7 +48,7 @@ for command in (
     resumable_group(
         "run",
         run_command,
-        "Run an algorithm over several sites' files (without its name one is chosen)",
+        "Run an algorithm over several sites' files",
         takes_files=True,
     ),
     simulate_group(),
@@ -100,9 +101,9 @@ audit.add_command(audit_export)
 def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> None:
     """Check every ledger of a result or site: chain, signatures, and that none was cut.
 
-    With --ledger, FOLDER is that of a coordinator's run, and what each site's ledger says is held
-    against what the coordinator received. Lines before which a site's clock ran backwards are named
-    beside the output: its own clock proves nothing.
+    With --ledger, FOLDER is that of a coordinator's run. Each site's ledger is then compared with
+    what the coordinator received. Standard error names lines before which a site's clock ran
+    backwards: a clock proves nothing.
     """
     from cipherdag.audit.auditing import verify
 
@@ -236,15 +237,7 @@ def graph_identify(
         click.echo(f"To estimate it over sites: cipherdag coordinator run effect {words}")
 
 
-def _in_whole_sentences(command: click.Command) -> None:
-    """Have lists of commands say each one's first sentence whole: click cuts it at a length."""
-    command.short_help = command.get_short_help_str(limit=sys.maxsize)
-    if isinstance(command, click.Group):
-        for subcommand in command.commands.values():
-            _in_whole_sentences(subcommand)
-
-
-_in_whole_sentences(cli)
+finish(cli)
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ PROTECTION = click.Option(
     type=click.Choice(list(PROTECTIONS)),
     default=DEFAULT,
     show_default=True,
-    help="How answers are protected; none is for debugging on data of your own.",
+    help="Protection of what sites send; none is for debugging only.",
 )
 SEED = click.Option(
     ["--seed"],
@@ -90,12 +90,12 @@ def out_options() -> list[click.Option]:
 def run_options() -> list[click.Option]:
     """The options of every run over sites in this process, beside the algorithm's own."""
     return [
-        click.Option(["--schema"], type=FILE, help="schema.toml of the study; inferred if absent."),
+        click.Option(["--schema"], type=FILE, help="The study's schema.toml; inferred if absent."),
         PROTECTION,
         click.Option(
             ["--min-cell-size"],
             type=click.IntRange(min=0),
-            help="The sites' own limit for pooled counts; that of their policy if absent.",
+            help="Least pooled count that sites disclose; their policy's if absent.",
         ),
         click.Option(["--device"], default="auto", show_default=True, help="cpu, cuda or auto."),
         SEED,

@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
+from cipherdag.cli.help import EXPERTS, WHOLE, whole_help, write_section
 from cipherdag.cli.knowledge import EDGES, edge_options, text_of, with_edges
 from cipherdag.cli.options import FILE
 from cipherdag.cli.sources import is_source
@@ -26,10 +27,33 @@ SOURCES = ("paper", "code")
 KNOWLEDGE = "knowledge"
 CHOSEN = "chosen"
 """In place of an algorithm's name: it is chosen once the data are read."""
+DEFAULT = "The default: FedBOSS or FedPC, whichever suits the data."
+_NEEDED = {
+    "effect": " --treatment Smoking --outcome Dyspnoea --graph result",
+    "fedcmfs": " --labels angina,vessels",
+    "fedcd": " --interventions regime",
+    "graphcheck": " --graph edges.csv",
+    "survival": " --time days --event died --by arm",
+}
+"""What the examples of algorithms have to say beside their data."""
 
 
 class AlgorithmCommand(click.Command):
-    """An algorithm's command; ``--as-published`` may stand without saying of what source."""
+    """An algorithm's command; ``--as-published`` may stand without saying of what source.
+
+    Args:
+        name: As `click.Command` takes it.
+        usual: The parameters of the algorithm that its short help shows; None: all.
+        settings: What else `click.Command` takes.
+    """
+
+    def __init__(
+        self, name: str | None, *, usual: frozenset[str] | None = None, **settings: Any
+    ) -> None:
+        super().__init__(name, **settings)
+        self._usual = usual
+        if usual is not None:
+            self.epilog = f"{self.epilog or ''}\n\nEvery option: --help-all."
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse, with the paper as the source where none is said."""
@@ -38,19 +62,28 @@ class AlgorithmCommand(click.Command):
                 args = [*args[:n], f"{AS_PUBLISHED}={SOURCES[0]}", *args[n + 1 :]]
         return super().parse_args(ctx, args)
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The options; one shows the help whole where the short one leaves some out."""
+        parameters = super().get_params(ctx)
+        return parameters if self._usual is None else [*parameters, whole_help()]
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, with those of background knowledge under a heading of their own."""
-        options: list[tuple[str, str]] = []
-        knowledge: list[tuple[str, str]] = []
+        """Write the options in sections: usual ones, background knowledge, those for experts."""
+        used, knowledge, experts = [], [], []
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                group = knowledge if parameter.name in (KNOWLEDGE, *EDGES) else options
-                group.append(record)
-        for heading, records in (("Background knowledge", knowledge), ("Options", options)):
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl(records)
+            if record is None or not isinstance(parameter, click.Option):
+                continue
+            if parameter.name in (KNOWLEDGE, *EDGES):
+                knowledge.append(record)
+            elif self._usual is None or parameter.name in self._usual:
+                used.append(record)
+            else:
+                experts.append(record)
+        write_section(formatter, "What you will use", used)
+        write_section(formatter, "Background knowledge", knowledge)
+        if self._usual is None or WHOLE in ctx.meta:
+            write_section(formatter, "For experts", experts)
 
 
 class AlgorithmGroup(click.Group):
@@ -85,6 +118,27 @@ class AlgorithmGroup(click.Group):
             self._make(cmd_name) if cmd_name in ALGORITHMS else super().get_command(ctx, cmd_name)
         )
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the algorithms first, then the options of a run that is there already."""
+        self.format_commands(ctx, formatter)
+        records = [each.get_help_record(ctx) for each in self.get_params(ctx)]
+        shown = [record for record in records if record is not None]
+        started = len(shown) > 1  # else there is --help alone
+        heading = "To carry out a saved plan, or go on with a run" if started else "Options"
+        write_section(formatter, heading, shown)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each algorithm is for."""
+        del ctx
+        write_section(formatter, "Algorithms", self.choices())
+
+    def choices(self) -> list[tuple[str, str]]:
+        """Every algorithm with what it is for; first the default, where files may stand."""
+        named = [(name, use_of(name)) for name in ALGORITHMS]
+        return [("FILES" if self.name == "run" else "DATA", DEFAULT), *named][
+            not self._takes_files :
+        ]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -114,6 +168,37 @@ def parameter_options(name: str, values: Mapping[str, Any] | None = None) -> lis
         _option(replace(each, default=each.read(values[key])) if key in values else each)
         for key, each in declared.items()
     ]
+
+
+def use_of(name: str) -> str:
+    """What an algorithm is for, in one sentence."""
+    return algorithm_class(name).use or f"Run {algorithm_class(name).title}."
+
+
+def needed(name: str) -> str:
+    """What an example of an algorithm's command line has beside its data."""
+    return _NEEDED.get(name, "")
+
+
+def nothing_named(context: click.Context) -> click.UsageError:
+    """The error of a group to which no algorithm was named, and no files: it names the choices."""
+    group = context.command
+    choices = group.choices() if isinstance(group, AlgorithmGroup) else []
+    width = max((len(name) for name, _ in choices), default=0) + 2
+    listed = "\n".join(f"  {name:<{width}}{use}" for name, use in choices)
+    return click.UsageError(f"name what to run:\n{listed}", context)
+
+
+def usual_options(name: str, options: Sequence[click.Parameter]) -> frozenset[str] | None:
+    """The names of the options that the short help of an algorithm's command shows; None: all."""
+    from cipherdag.algorithms.parameters import parameters_of
+
+    usual = algorithm_class(name).usual
+    if usual is None:
+        return None
+    hidden = parameters_of(algorithm_class(name)).keys() - {*usual}
+    shown = {str(each.name) for each in options} - hidden - EXPERTS
+    return frozenset(shown)
 
 
 def named_knowledge_options(name: str) -> list[click.Option]:
@@ -163,7 +248,7 @@ def _option(parameter: Parameter) -> click.Option:
     flag = f"--{parameter.name.replace('_', '-')}"
     sentences = [parameter.help]
     if parameter.range is not None:
-        sentences.append(f"A number {parameter.range}.")
+        sentences.append(f"{str(parameter.range).capitalize()}.")
     if parameter.optional and parameter.kind is int:
         sentences.append("-1 for no limit.")
     settings: dict[str, Any] = {"help": " ".join(sentences)}

@@ -97,8 +97,9 @@ def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
 def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> None:
     """Say what sites that measured different columns can use, and what the coordinator needs.
 
-    Sites that lack the same columns, by `unmeasured_at`, are at least --min-sites. Where they are
-    fewer, those that are most alike lack the columns of both: the schema that says so is written.
+    At least --min-sites sites have to lack the same columns, by `unmeasured_at`. Where they are
+    fewer, it joins the two most similar groups, which then lack the columns of both, and writes
+    the schema that says so.
     """
     from cipherdag.sites.drafts.overlap import overlap_remarks, with_large_groups, with_overlap
     from cipherdag.sites.table.schema import Schema

@@ -299,7 +299,7 @@ def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
 def site_result(
     session: str, folder: SiteFolder, out: Path | None, *, as_json: bool, force: bool
 ) -> None:
-    """Say what run SESSION came to, or the last one, by this site's own names.
+    """Say what run SESSION came to, or the last one, by this site's names.
 
     It is computed here, from the sums that this site checked during the run.
     """

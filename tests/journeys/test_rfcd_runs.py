@@ -139,7 +139,7 @@ def test_simulate_measures_and_speaks_json(call, tmp_path):
 
 
 def test_the_coordinator_has_the_command_with_its_own_options(call):
-    code, out, _ = call("coordinator", "run", "rfcd", "--help")
+    code, out, _ = call("coordinator", "run", "rfcd", "--help-all")
     assert code == 0
     assert "--beam" in out
     assert "--wait-for-approval" in out

@@ -65,8 +65,8 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
 
     Attributes:
         alpha: Significance level of every test.
-        reveal: What is opened of a test: ``bits``: whether it says dependent, or whether an edge
-            falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
+        reveal: What everybody learns of a test: ``bits``: whether it says dependent, or whether an
+            edge falls, computed by secure multiparty computation (``docs/explanation/bits.md``);
             ``sums``: the sums over the sites that the evidence needs. ``bits`` needs evidence
             ``stratified``, ``fisher``, ``weighted_p``, or of FedPC ``vote`` with `sepset` ``max``.
             ``auto``: ``bits`` with the evidence that is the default, ``sums`` with another that is
@@ -75,9 +75,9 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         max_cond_size: Largest conditioning set; None for no limit, or for the largest degree (the
             paper's rule), which few rows allow.
-        test: CI test by name: ``auto`` follows the schema.
-        dof: Degrees of freedom of the table tests.
-        max_rows: Declared bound of a site's rows, a power of two.
+        test: Test of conditional independence: ``auto`` follows the schema.
+        dof: Degrees of freedom of tests of contingency tables.
+        max_rows: Most rows that a site may have, a power of two.
     """
 
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
@@ -122,25 +122,25 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             or less than half of all sets, that separate x and z have y; ``p_value_drop``: p falls,
             on average to less than half, as y joins the sets. ``auto``: ``p_value_drop``, or in
             FedPC ``sepset`` with votes and where sets come from the ``search``.
-        kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
-            rows. Time grows with its cube.
-        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one is
-            done by ``stratified`` with its sums opened (see `TestsOutcome.tests`).
-        site_effect: With ``glm`` every site has constants of its own in every regression: sites
-            may differ in level. Each takes its own out before it answers.
+        kernel_rows: Most rows of a site that the test ``kci`` uses, evenly spaced among its rows.
+            Time grows with its cube.
+        max_cells: Most cells of a contingency table with evidence ``pooled``; a test of a larger
+            one is done by ``stratified`` with its sums opened (see `TestsOutcome.tests`).
+        site_effect: With ``glm`` every regression has a separate constant for every site: sites
+            may differ in level. Each takes its constant out before it answers.
         interactions: With ``glm`` the variables that a test conditions on interact: every
-            combination of their categories has a constant and slopes of its own. Without it they
+            combination of their categories has a separate constant and slopes. Without it they
             have main effects alone, and what only their interplay explains (both x and y depend on
             whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
             needs five per coefficient, and one with fewer counts as dependent. Products of two
             continuous variables are in neither.
-        compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
-            distributed differently at the sites, and once more given their neighbours; not where
-            ``bits`` are opened.
-        knowledge: Background knowledge: forbidden and required edges, and tiers.
-        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
-            edges: the run is repeated in the same rounds, and in how many replicates each edge
-            occurs is counted.
+        compare_sites: Whether to look for variables that are distributed differently at the sites:
+            with ``stratified``, ``pooled`` and ``glm``, and once more given their neighbours; not
+            where ``bits`` are opened.
+        knowledge: Background knowledge in a TOML file: forbidden and required edges, and tiers.
+        bootstrap: Number of bootstrap replicates, which say how certain each edge is: every site
+            redraws its rows, the run is repeated in the same rounds, and in how many replicates
+            each edge occurs is counted.
     """
 
     bits_by_default: ClassVar[tuple[str, ...]] = ("stratified",)

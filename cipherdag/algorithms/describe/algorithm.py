@@ -103,7 +103,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     """Describe's parameters; `ask` is the algorithm.
 
     Attributes:
-        max_rows: Declared bound of a site's rows, a power of two.
+        max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
         The coordinator learns what `Columns` opens, its marks of columns that enough sites have; of
@@ -115,6 +115,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
 
     name: ClassVar[str] = "describe"
     title: ClassVar[str] = "Describe"
+    use: ClassVar[str] = "Describe the columns of all sites, before you learn a graph."
     concludes: ClassVar[type[Description]] = Description
     takes_overlap: ClassVar[bool] = True
 

@@ -86,17 +86,17 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         reference: The treatment's category that others are compared with, 1 for the first.
         outcome_category: Which of an outcome's two categories shares are of, 1 for the first; of
             "no" and "yes", or "0" and "1", the second, as by default.
-        truncate: Least propensity, below which a row weighs no more: 0.0001, 0.001, 0.01, 0.05 or
-            0.1.
-        site_effect: Whether sites are strata: every model has constants of each site's own. If
+        truncate: Least propensity that counts; smaller ones are raised to it: 0.0001, 0.001, 0.01,
+            0.05 or 0.1.
+        site_effect: Whether sites are strata: every model has a separate constant for each site. If
             not, a difference between sites in treatment and outcome counts as an effect.
-        between: Whether to ask how widely the effects scatter that sites' own rows tell.
-        refute: Whether to estimate it once more not only of a placebo, as always, but after other
-            changes that should, or should not, matter: a random common cause, parts of the rows
+        between: Whether to ask how widely the sites' separate estimates of the effect scatter.
+        refute: Whether to repeat the estimate after changes that should, or should not, matter:
+            besides the placebo, which is always estimated, a random common cause, parts of the rows
             left out, each variable left out.
-        withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
+        withheld: What becomes of sites whose policy restricts small counts: ``refuse``: nothing is
             estimated; ``leave-out``: the others estimate it without them.
-        max_rows: Declared bound of a site's rows, a power of two.
+        max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
         The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
@@ -110,6 +110,15 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
 
     name: ClassVar[str] = "effect"
     title: ClassVar[str] = "Effect"
+    use: ClassVar[str] = "Estimate the effect of a treatment on an outcome."
+    usual: ClassVar[tuple[str, ...] | None] = (
+        "treatment",
+        "outcome",
+        "adjust",
+        "graph",
+        "outcome_category",
+        "reference",
+    )
     concludes: ClassVar[type[EstimatedEffect]] = EstimatedEffect
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 

@@ -96,24 +96,25 @@ class FedBOSS(ScoreSettings):
     """FedBOSS's parameters besides those of `ScoreSettings`; `ask` is the algorithm.
 
     Attributes:
-        reveal: What is opened of scores. ``bits``: which of two scores over all sites is higher,
-            computed by secure multiparty computation (``docs/explanation/bits.md``), and the bits
-            of FedPC's tests; the search goes from FedPC's graph over equivalence classes, and
-            needs `within_sites` and no choice of `scores`. ``sums``: the scores, or the tables and
-            moments that they are computed from. ``auto``: ``bits``, but ``sums`` of columns that
-            are all numbers and miss none, of one site alone, and where `search`, `scores` or
+        reveal: What everybody learns of scores. ``bits``: which of two scores over all sites is
+            higher, computed by secure multiparty computation (``docs/explanation/bits.md``), and
+            the bits of FedPC's tests; the search goes from FedPC's graph over equivalence classes,
+            and needs `within_sites` and no choice of `scores`. ``sums``: the scores, or the tables
+            and moments that they are computed from. ``auto``: ``bits``, but ``sums`` of columns
+            that are all numbers and miss none, of one site alone, and where `search`, `scores` or
             `within_sites` are not the default.
-        search: With ``sums``, how graphs are searched: ``boss``: best order score search;
+        search: How graphs are searched, with ``sums``: ``boss``: best order score search;
             ``ges``: greedy equivalence search, from the empty graph (or required edges) by
             insertions, deletions and turns.
-        restarts: How often ``boss`` starts again from the best graph so far, some variables moved
-            at random.
-        compare_sites: With ``sums``, whether variables are tested for differences between the
-            sites, marginally and given their neighbours, which takes two rounds at the end where
-            some differ.
-        knowledge: What is known of the edges before: forbidden and required ones, and tiers.
-        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
-            edges: the run is repeated in the same rounds, with as large a budget each.
+        restarts: How often ``boss`` starts again from the best graph so far, with some variables
+            placed at random.
+        compare_sites: Whether to look for variables that are distributed differently at the sites:
+            with ``sums``, marginally and given their neighbours, which takes two rounds at the end
+            where some differ.
+        knowledge: Background knowledge in a TOML file: forbidden and required edges, and tiers.
+        bootstrap: Number of bootstrap replicates, which say how certain each edge is: every site
+            redraws its rows, and the run is repeated in the same rounds, with as large a budget
+            each.
 
     Leaks:
         The coordinator learns what `Columns` opens. With ``bits`` everybody learns what FedPC opens
@@ -131,6 +132,8 @@ class FedBOSS(ScoreSettings):
 
     name: ClassVar[str] = "fedboss"
     title: ClassVar[str] = "FedBOSS"
+    use: ClassVar[str] = "Learn a causal graph by scores; try this one first."
+    usual: ClassVar[tuple[str, ...] | None] = ("reveal", "bootstrap", "max_parents")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
 
     reveal: Reveal = "auto"

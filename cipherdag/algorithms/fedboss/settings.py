@@ -66,7 +66,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
             limit.
         max_values: Values that a site answers in the search, likewise.
-        max_rows: Declared bound of a site's rows, a power of two.
+        max_rows: Most rows that a site may have, a power of two.
     """
 
     scores: Literal["pooled", "sites"] = "pooled"

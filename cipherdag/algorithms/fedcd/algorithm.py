@@ -102,7 +102,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         least_weight: Weight of a pair with no intervention upstream, with ``code`` only.
         consensus: Average edge entropy, in bits, at which the run stops: once it is that low and
             the aggregated graph did not change; below 0 all rounds are run.
-        max_rows: Declared bound of a site's rows, a power of two.
+        max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
         The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
@@ -116,6 +116,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedcd"
     title: ClassVar[str] = "Fed-CD"
+    use: ClassVar[str] = "Learn a causal graph from rows with recorded interventions."
+    usual: ClassVar[tuple[str, ...] | None] = ("method", "rounds", "intervention_type")
     reads: ClassVar[frozenset[Reading]] = frozenset({"interventions", "relations"})
     published: ClassVar[Mapping[str, Published]] = {
         "paper": Published(

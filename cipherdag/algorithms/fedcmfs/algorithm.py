@@ -92,28 +92,30 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     """FedCMFS's parameters besides those of `ConstraintBased`; `ask` is the algorithm.
 
     Attributes:
-        alpha: Test level: dependent iff the p-value over all sites is smaller.
-        reveal: What is opened of tests: ``bits``: whether a test says dependent, and which of two
-            candidates is stronger, computed by secure multiparty computation
+        alpha: Significance level of every test: dependent iff the p-value over all sites is
+            smaller.
+        reveal: What everybody learns of a test: ``bits``: whether a test says dependent, and which
+            of two candidates is stronger, computed by secure multiparty computation
             (``docs/explanation/bits.md``); ``sums``: the sums over the sites that the evidence
             needs. ``bits`` needs evidence ``weighted_p`` or ``fisher``; ``auto`` is ``bits`` with
             these, else ``sums``.
-        evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
+        evidence: How the sites' tests are combined: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
             statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
             small sites lose less; ``stratified``: tests within the sites, added up, for any columns
             and sites that differ, with tests of its own.
-        k1: Percent of the left-out features that FedCFR looks at, the strongest of those that
+        k1: Percent of the left-out features that step FedCFR examines: the strongest of those that
             depend on a label, rounded up; 0 skips FedCFR.
-        k2: Percent of a label's features that FedCFC checks, the weakest, rounded up; 0 skips it.
-        test: CI test by name: ``auto``: G2 for discrete columns, Fisher-z for continuous ones and
-            for both together (where a label is 0 or 1: the point-biserial correlation; three or
-            more categories count as the numbers that they are, and have to be);
-            ``likelihood-ratio``: nested regressions, logistic where the tested column has two
+        k2: Percent of a label's features that step FedCFC checks: the weakest, rounded up; 0 skips
+            it.
+        test: Test of conditional independence: ``auto``: G2 for discrete columns, Fisher-z for
+            continuous ones and for both together (where a label is 0 or 1: the point-biserial
+            correlation; three or more categories count as the numbers that they are, and have to
+            be); ``likelihood-ratio``: nested regressions, logistic where the tested column has two
             categories.
-        retrieval: Which features FedCFR brings back: ``paper``: X to label C if a set S that holds
-            a label D separates X from C and S without D does not. ``interchangeable``: only if C
-            also separates X from D in D's place, so that the data cannot tell the two labels
+        retrieval: Which features step FedCFR brings back: ``paper``: X to label C if a set S that
+            holds a label D separates X from C and S without D does not. ``interchangeable``: only
+            if C also separates X from D in D's place, so that the data cannot tell the two labels
             apart; without sampling error the first adds features that are no parents or children
             (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
 
@@ -132,6 +134,8 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     name: ClassVar[str] = "fedcmfs"
     title: ClassVar[str] = "FedCMFS"
+    use: ClassVar[str] = "Find the causes and effects of each of several labels."
+    usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"labels", "relations"})
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}

@@ -56,19 +56,20 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
     """FedFCI's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
 
     Attributes:
-        search: ``fci``: two variables keep an edge only if no set of what may separate them does,
-            neighbours or not (Possible-D-SEP: on paths between the two, of what may be a cause of
-            one of them). ``rfci``: given neighbours alone, and only what is read off a triple or a
-            path is tested further: far fewer tests and smaller sets; edges may stay that ``fci``
-            takes out.
-        selection: Whether rows may have been selected by what variables cause (rules 5 to 7). Then
+        search: How edges are searched: ``fci``: two variables keep an edge only if no set of what
+            may separate them does, neighbours or not (Possible-D-SEP: on paths between the two, of
+            what may be a cause of one of them). ``rfci``: given neighbours alone, and only what is
+            read off a triple or a path is tested further: far fewer tests and smaller sets; edges
+            may stay that ``fci`` takes out.
+        selection: Whether rows may have been selected by what variables cause: rules 5 to 7. Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
-        knowledge: Background knowledge: required edges are direct causes; a forbidden edge (a, b)
-            and tiers say that a is no cause of b, not even through others, for what is between them
-            may be unmeasured. Such a pair may still have an edge: an unmeasured cause of both.
-        integrate: Where sites measured different variables, how many graphs to look at for those
-            over all variables that have, among the variables of every group of sites, the group's
-            own PAG (`graphs.ancestral.integration`). 0: none; the rules are applied to all
+        knowledge: Background knowledge in a TOML file: required edges are direct causes; a
+            forbidden edge (a, b) and tiers say that a is no cause of b, not even through others,
+            for what is between them may be unmeasured. Such a pair may still have an edge: an
+            unmeasured cause of both.
+        integrate: Most graphs to search where sites measured different variables: those over all
+            variables that have, among the variables of every group of sites, the group's PAG
+            (`graphs.ancestral.integration`). 0: none; the rules are applied to all
             variables at once, those that hold whatever a group lacks.
 
     Leaks:
@@ -81,6 +82,8 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
 
     name: ClassVar[str] = "fedfci"
     title: ClassVar[str] = "FedFCI"
+    use: ClassVar[str] = "Learn a causal graph where common causes may be unmeasured."
+    usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal", "bootstrap")
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
 
     search: Literal["fci", "rfci"] = "fci"

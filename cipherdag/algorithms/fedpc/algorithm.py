@@ -88,10 +88,10 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
     """FedPC's parameters besides those of `GraphFromTests`; `ask` is the algorithm.
 
     Attributes:
-        evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
-            that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
-            the sites' ``vote`` (the paper), or one test over all sites of a kind that
-            `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
+        evidence: How the sites' rows decide a test: ``auto``: ``stratified``, or ``vote`` where a
+            choice is made that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or
+            ``vote``). Else the sites' ``vote`` (the paper), or one test over all sites of a kind
+            that `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
             maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
             by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
@@ -105,19 +105,19 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
             means a collider, and the DAG is made by its own rule, which may leave cycles
             (`fedpc.reference`). `as_published` has all other parameters of either, too.
-        vote_share: Share of sites that keeps an edge, of those that can test it; with ``auto`` an
+        vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
             edge that too few sites can test stays.
-        test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
-            columns, as does ``regression-interactions`` (see `interactions`); ``kci`` is the kernel
-            test of continuous columns, for dependences of any form (the paper's FedPC-KBT), with
-            evidence of p-values alone.
-        collider_conflicts: Which colliders are taken first, where no DAG has all: ``strongest``:
+        test: Test of conditional independence: ``auto`` follows the schema. ``regression`` takes
+            any mixture of columns, as does ``regression-interactions`` (see `interactions`);
+            ``kci`` is the kernel test of continuous columns, for dependences of any form (the
+            paper's FedPC-KBT), with evidence of p-values alone.
+        collider_conflicts: Which colliders come first where no DAG has all: ``strongest``:
             those of largest support; ``keep``: the first; ``overwrite``: the last; ``auto``:
             ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
-        grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
-        knowledge: Background knowledge of the edges: forbidden and required ones, and tiers. A pair
-            that cannot have an edge is not tested; with other evidence than ``vote``, neither is
-            one that must, nor is conditioned on what can be no parent of either.
+        grid_bits: Precision, in bits, at which the secure maximum compares p-values.
+        knowledge: Background knowledge in a TOML file: forbidden and required edges, and tiers. A
+            pair that cannot have an edge is not tested; with other evidence than ``vote``, neither
+            is one that must, nor is conditioned on what can be no parent of either.
 
     Leaks:
         With `reveal` ``bits`` everybody learns which edges fall, or which tests say dependent, and
@@ -136,6 +136,8 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedpc"
     title: ClassVar[str] = "FedPC"
+    use: ClassVar[str] = "Learn a causal graph by tests of independence."
+    usual: ClassVar[tuple[str, ...] | None] = ("alpha", "max_cond_size", "reveal", "bootstrap")
     other_evidence: ClassVar[tuple[str, ...]] = ("vote",)
     published: ClassVar[Mapping[str, Published]] = {
         "paper": Published({"reference": "paper", "max_cond_size": None} | EXACT, VARIED, OPENED),

@@ -78,15 +78,15 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     Attributes:
         graph: The graph to test.
-        alpha: Level of all tests together.
+        alpha: Significance level of all tests together.
         correction: How p-values are corrected for the number of tests: ``holm`` bounds the chance
             that any independence is rejected wrongly, ``benjamini-hochberg`` the share of those
             rejected that are.
-        reveal: What is opened of tests: ``bits``: whether each says dependent at some levels, so
-            that a p-value is known to a step; ``sums``: the sums that it follows from. ``auto`` is
-            ``bits``.
-        max_cells: Largest contingency table that is asked for.
-        max_rows: Declared bound of a site's rows, a power of two.
+        reveal: What everybody learns of a test: ``bits``: whether each says dependent at some
+            levels, so that a p-value is known to a step; ``sums``: the sums that it follows from.
+            ``auto`` is ``bits``.
+        max_cells: Most cells of a contingency table.
+        max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
         The graph stands in the plan. What `cipherdag.algorithms.evidence.within_sites` opens before
@@ -96,6 +96,8 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     name: ClassVar[str] = "graphcheck"
     title: ClassVar[str] = "GraphCheck"
+    use: ClassVar[str] = "Test which independences of a given graph the data contradict."
+    usual: ClassVar[tuple[str, ...] | None] = ("graph", "alpha", "reveal")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
 

@@ -59,8 +59,9 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     Attributes:
         score: How a graph is scored: ``bic`` (RFcd-B): linear Gaussian or, for discrete columns,
             tables; ``mdl`` (RFcd-M): spline description length, continuous columns only.
-        learner: How a site finds its own best graph: ``ges``, ``hill-climbing`` or ``exact``.
-        objective: What is made small: ``graph``: the largest regret over sites (the paper);
+        learner: How each site finds the best graph for its rows: ``ges``, ``hill-climbing`` or
+            ``exact``.
+        objective: Which regret is minimised: ``graph``: the largest regret over sites (the paper);
             ``nodewise``: the sum over variables of the largest regret of its parents (PERI), an
             upper bound of it; ``sum``: the sum of all sites' regrets.
         search: How graphs are searched: ``beam``: Algorithm 1 over DAGs, which only adds edges;
@@ -68,10 +69,10 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             edge more, less or turned; ``ges``: greedy equivalence search over the same objective
             (the paper's future work). ``auto``: ``best-first`` where Markov-equivalent graphs have
             one objective, else ``beam``: with ``mdl`` or ``nodewise``.
-        beam: Graphs kept by every step of the beam search, b.
+        beam: Graphs that every step of the beam search keeps, b.
         kept: Graphs that the best-first search keeps in view.
-        grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits; sites that restrict
-            small counts tell them to a sixteenth.
+        grid_bits: Precision, in bits, at which regrets are compared; sites that restrict
+            small counts report them to a sixteenth.
 
     Leaks:
         The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
@@ -88,6 +89,8 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     name: ClassVar[str] = "rfcd"
     title: ClassVar[str] = "RFcd"
+    use: ClassVar[str] = "Learn one graph for sites that may differ by interventions."
+    usual: ClassVar[tuple[str, ...] | None] = ("score", "objective")
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     retired: ClassVar[dict[str, object]] = {"noise": 0.0}
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}

@@ -61,15 +61,16 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         adjust: Columns of a Cox model, numbers or categories; none without any. The groups' column
             may be one of them, which gives their ratio of hazards with the others alike.
         ties: How the Cox model takes rows that have the event at the same time.
-        site_effect: Whether each site has a hazard of its own in the Cox model, at exact times. If
-            not, all have one, times are those of bins, and no site may restrict small counts.
+        site_effect: Whether each site has a separate baseline hazard in the Cox model. If so, times
+            are exact. If not, all have one, times are those of bins, and no site may restrict small
+            counts.
         bins: Most bins of time, where no edges are given.
         edges: Upper edges of the bins of time, ascending from above 0. Without any, round numbers
             up to about two standard deviations beyond the mean.
         censored: Rows that end without the event in a bin: of the curve they are at risk ``within``
             it, that is in half of it, as in actuarial life tables; or until ``after`` the events of
             the bin, which is Kaplan and Meier's curve where all times are edges.
-        max_rows: Declared bound of a site's rows, a power of two.
+        max_rows: Most rows that a site may have, a power of two.
 
     Leaks:
         The coordinator learns what `Columns` opens, its marks of columns that enough sites have;
@@ -83,6 +84,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
 
     name: ClassVar[str] = "survival"
     title: ClassVar[str] = "Survival"
+    use: ClassVar[str] = "Estimate survival curves, compare groups, and fit a Cox model."
+    usual: ClassVar[tuple[str, ...] | None] = ("time", "event", "event_category", "by", "adjust")
     concludes: ClassVar[type[SurvivalAnalysis]] = SurvivalAnalysis
 
     time: str = "time"
