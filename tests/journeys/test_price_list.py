@@ -331,7 +331,7 @@ PARAMETER = Part(
     lines=[
         (
             "algorithms/describe/algorithm.py",
-            "        max_rows: Declared bound",
+            "        max_rows: Most rows",
             "        digits: How many digits are shown.\n",
         ),
         (
