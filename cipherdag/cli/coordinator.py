@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +197,9 @@ def coordinator_revoke(name: str, folder: CoordinatorFolder) -> None:
 @outside_a_run("the server is not running")
 def coordinator_start(folder: CoordinatorFolder) -> None:
     """Run the server that the sites connect to, until stopped (Ctrl-C or SIGTERM)."""
-    until_stopped(folder.start, "Started. Stop with Ctrl-C.")
+    from cipherdag.deployment.coordinator_server import serve
+
+    until_stopped(partial(serve, folder, announce=click.echo), "Started. Stop with Ctrl-C.")
 
 
 @click.command("export")

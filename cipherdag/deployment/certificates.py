@@ -28,6 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
 from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.pairing import same_fingerprint
+from cipherdag.protocol.answering import AUTHORITY_OF
 from cipherdag.sites.study.study import Request
 
 AUTHORITY_DAYS = 1825
@@ -52,7 +53,7 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
         The study's root: the fingerprint of the authority's certificate, hexadecimal.
     """
     issuer_key = make_key(folder / "authority" / "root.key")
-    named = _named(study, "coordinator")
+    named = _named(study, AUTHORITY_OF)
     root = _sign(
         named, issuer_key.public_key(), named, issuer_key, days=AUTHORITY_DAYS, purpose=None
     )

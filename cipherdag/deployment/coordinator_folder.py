@@ -18,10 +18,9 @@ Leaks:
 
 from __future__ import annotations
 
-import functools
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,13 +46,7 @@ from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 from cipherdag.protocol.plan import COLLUDERS
-from cipherdag.protocol.site_log import log_into
-from cipherdag.sites.private_files import (
-    START_LOCK,
-    Inside,
-    locked,
-    make_private_folder,
-)
+from cipherdag.sites.private_files import Inside, locked, make_private_folder
 from cipherdag.sites.study.study import (
     FORMAT,
     EngineName,
@@ -279,48 +272,6 @@ class CoordinatorFolder:
             for gone in (f"approvals/{name}.approval", f"sites/{name}.key"):
                 (self.path / gone).unlink(missing_ok=True)
             return self._approvals()
-
-    def start(self, *, stopped: Callable[[float], bool]) -> None:
-        """Run the server that the sites connect to until ``stopped`` says so.
-
-        Args:
-            stopped: Waits for some seconds and says whether to stop.
-
-        Raises:
-            ParameterError: The study's engine has no server.
-            SiteNotReadyError: It runs already.
-            SiteUnreachableError: Its port is taken, or may not be bound.
-        """
-        if self.study().engine != "flare":
-            raise ParameterError(
-                "a study over files has no server to start",
-                remedy="Start the sites; `cipherdag coordinator run` then reaches them.",
-            )
-        require_flare()
-        from cipherdag.protocol.engines.channel import Credentials
-        from cipherdag.protocol.engines.flare_relay import Relay
-
-        study = self.study()
-
-        @functools.lru_cache(1)
-        def pinned(_changed: int) -> frozenset[str]:
-            return frozenset(self.study().pinned)
-
-        server = self.path / "server"
-        credentials = Credentials(
-            *((server / name).read_bytes() for name in ("root.crt", "server.crt", "server.key"))
-        )
-        with locked(self.path / START_LOCK):
-            log_into(self.path / "server.log")
-            with Relay(
-                self.path,
-                host=study.host,
-                port=study.port,
-                credentials=credentials,
-                admitted=lambda: pinned(self.study_path.stat().st_mtime_ns),
-            ) as relay:
-                while not stopped(0.2):
-                    relay.close_shut_out()
 
     def _make_files(self, settings: _Settings) -> None:
         lines = ["# A coordinator of a cipherdag study. A change takes effect with the next"]

@@ -7,8 +7,10 @@ Leaks:
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +28,7 @@ from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 
 MOST_SENTENCE = 120
+ANNOUNCED_S = 60.0
 CONSOLE = "engine.log"
 CHECK = "engine's process"
 log = logging.getLogger("cipherdag.site")
@@ -150,16 +153,34 @@ def split_chain(chain: bytes) -> tuple[bytes, bytes]:
 
 
 def recorder(
-    site: SiteFolder, record_start: Callable[[str], object]
+    site: SiteFolder,
+    record_start: Callable[[str], object],
+    announce: Callable[[str], object] = lambda _: None,
 ) -> Callable[[Started | Notice], None]:
-    """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``."""
+    """Writes down what an engine's process says: ledger, ``site.log`` and ``engine.json``.
+
+    Args:
+        site: The site's folder.
+        record_start: Writes a start into the ledger.
+        announce: Is called with what it says of its connection, and each sentence not again
+            within `ANNOUNCED_S` seconds.
+    """
     writing = threading.Lock()
+    announced: dict[str, float] = {}
+
+    def tell(notice: Notice) -> None:
+        said = sentence(f"Refused: {notice.what}" if notice.refused else notice.what)
+        now = time.monotonic()
+        if now - announced.get(said, -math.inf) >= ANNOUNCED_S:
+            announced[said] = now
+            announce(f"{said[:1].upper()}{said[1:]}.".replace("?.", "?"))
 
     def record(said: Started | Notice) -> None:
         with writing:
             before = EngineRecord.load(site.engine_path)
             if isinstance(said, Notice):
                 after = before.noticed(said.what, said.times, refused=said.refused)
+                tell(said)
                 if said.refused:
                     log.warning("refused %s", sentence(said.what))
                 else:

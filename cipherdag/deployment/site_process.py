@@ -25,6 +25,7 @@ from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
+Announce = Callable[[str], object]
 LOOK_S = 5.0  # how often a started site looks whether a plan waits for a person
 
 log = logging.getLogger("cipherdag.site")
@@ -34,7 +35,7 @@ def start(
     site: SiteFolder,
     *,
     stopped: Callable[[float], bool],
-    announce: Callable[[str], object] = lambda _: None,
+    announce: Announce = lambda _: None,
     door: Path | None = None,
 ) -> None:
     """Run the site, and the process of FLARE, until ``stopped`` says so.
@@ -45,7 +46,8 @@ def start(
     Args:
         site: The site's folder, activated.
         stopped: Waits for some seconds and says whether to stop.
-        announce: Is called with each plan that waits for a person, once.
+        announce: Is called with each plan that waits for a person, once, and with news of the
+            connection.
         door: With FLARE, a folder where the engine's process of another user connects; without one
             this process starts it.
 
@@ -65,9 +67,9 @@ def start(
         up.callback(handler.close)
         process: EngineProcess | EngineDoor | FilesSite
         if study.engine == "files":
-            process, ended = _folder(site, study, handler, up)
+            process, ended = _folder(site, study, handler, announce, up)
         else:
-            process, ended = _flare(site, study, handler, door, up)
+            process, ended = _flare(site, study, handler, door, announce, up)
         plans = waiting_plans(site.approvals())
         while not stopped(0.2):
             handler.forget_idle(IDLE_S)
@@ -108,7 +110,12 @@ def waiting_plans(
 
 
 def _flare(
-    site: SiteFolder, study: Study, handler: KeptSite, door: Path | None, up: contextlib.ExitStack
+    site: SiteFolder,
+    study: Study,
+    handler: KeptSite,
+    door: Path | None,
+    announce: Announce,
+    up: contextlib.ExitStack,
 ) -> tuple[EngineProcess | EngineDoor, SiteUnreachableError]:
     """The process that talks to the coordinator, and what to say if it ends by itself."""
     require_flare()
@@ -121,7 +128,8 @@ def _flare(
         remedy="Read the end of `cipherdag site status`; ask the coordinator whether the site was "
         f"shut out. The process's last words are in {console}. Then run `cipherdag site start`.",
     )
-    address, record = engine_address(site, study), recorder(site, handler.record_start)
+    address = engine_address(site, study)
+    record = recorder(site, handler.record_start, announce)
     process: EngineProcess | EngineDoor = (
         EngineProcess(address, handler.handle, record, console=console)
         if door is None
@@ -132,7 +140,11 @@ def _flare(
 
 
 def _folder(
-    site: SiteFolder, study: Study, handler: KeptSite, up: contextlib.ExitStack
+    site: SiteFolder,
+    study: Study,
+    handler: KeptSite,
+    announce: Announce,
+    up: contextlib.ExitStack,
 ) -> tuple[FilesSite, SiteUnreachableError]:
     """What looks into the shared folder, and what to say if it ends by itself."""
     settings = site.settings()
@@ -144,7 +156,7 @@ def _folder(
         site=settings.name,
         operations=OPERATIONS,
         numbers=site.numbers_path,
-        record=recorder(site, handler.record_start),
+        record=recorder(site, handler.record_start, announce),
     )
     ended = SiteUnreachableError(
         "nothing looks into the shared folder any more",

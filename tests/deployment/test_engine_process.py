@@ -137,6 +137,24 @@ def test_a_notice_that_cannot_be_recorded_ends_the_process_and_not_the_answers_a
     assert "engine.json cannot be read" in caplog.text
 
 
+def test_what_a_site_hears_of_its_connection_is_said_where_it_was_started(enrolled):
+    from cipherdag.deployment.engine_checks import recorder
+    from cipherdag.protocol.engines.channel import Notice
+    from cipherdag.protocol.engines.flare_site import CONNECTED, LOST, NOT_ADMITTED
+
+    said = []
+    record = recorder(enrolled, lambda _: None, said.append)
+    for what in (CONNECTED, LOST, CONNECTED, NOT_ADMITTED):
+        record(Notice(what, 1, refused=False))
+    record(Notice("a server whose certificate is not the coordinator's", 7, refused=True))
+    assert said == [
+        "Connected to the coordinator.",
+        "The connection to the coordinator is lost; connecting again.",
+        "The coordinator's server closes each connection at once: was this site shut out?",
+        "Refused: a server whose certificate is not the coordinator's.",
+    ]
+
+
 def test_the_same_refusal_again_and_again_is_one_line_of_the_log(enrolled):
     from cipherdag.privacy.wire import encode
     from cipherdag.protocol.engines.channel import Notice
@@ -185,12 +203,13 @@ def test_a_site_without_a_certificate_says_what_to_do(tmp_path):
 def test_a_coordinator_may_be_reached_at_an_address_instead_of_a_name(tmp_path):
     """TLS compares an address with addresses, and FLARE takes no name whose parts are equal."""
     pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    from cipherdag.deployment.coordinator_server import serve
     from cipherdag.deployment.engine_checks import engine_address
     from cipherdag.protocol.engines.engine_process import EngineProcess
 
     coordinator, site = activated(tmp_path, host="127.0.0.1")
     ended = threading.Event()
-    server = threading.Thread(target=coordinator.start, kwargs={"stopped": ended.wait})
+    server = threading.Thread(target=serve, args=(coordinator,), kwargs={"stopped": ended.wait})
     server.start()
     heard = []
     try:

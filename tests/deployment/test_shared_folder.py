@@ -6,6 +6,7 @@ import pytest
 
 from cipherdag.deployment import site_process
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.coordinator_server import serve
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.deployment.shared_folder import (
     _coordinator_key,
@@ -136,7 +137,7 @@ def test_requests_and_settings_of_another_engine_are_refused(enrolled, tmp_path,
     with pytest.raises(SiteNotReadyError, match="'files', site.toml is made for 'flare'"):
         activate(sites["north"], approvals["north"], code=coordinator.fingerprint)
     with pytest.raises(ParameterError, match="has no server to start"):
-        coordinator.start(stopped=lambda _: True)
+        serve(coordinator, stopped=lambda _: True)
 
 
 def test_a_share_that_is_not_there_is_named(tmp_path):

@@ -12,6 +12,7 @@ Leaks:
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from nvflare.fuel.f3.endpoint import Endpoint
 from nvflare.fuel.f3.message import Message, MessageReceiver
 
 from cipherdag.errors import SiteUnreachableError
+from cipherdag.protocol.answering import holder_of
 from cipherdag.protocol.engines.channel import Credentials
 from cipherdag.protocol.engines.flare_driver import LinkDriver, Peers, raise_limit_of_files
 
@@ -64,12 +66,7 @@ class Link:
         try:
             listener = socket.create_server((bound, port), backlog=1024)
         except OSError as error:
-            raise SiteUnreachableError(
-                f"the server cannot listen on port {port}: {error.strerror}",
-                remedy="Stop what uses the port, which `ss -ltnp` names, or give the right to bind "
-                "it: docs/roles/it.md. A study on another port begins in a new folder, with "
-                "`cipherdag coordinator new --port`.",
-            ) from error
+            raise _not_bound(bound or "localhost", port, error) from error
         listener.setblocking(False)
         driver = LinkDriver(credentials.context(server=True), self._peers, listener)
         self._start(driver, Mode.PASSIVE, host, port)
@@ -100,6 +97,20 @@ class Link:
         self._communicator.start()
         parameters = parse_url(f"{SCHEME}://{host}:{port}")
         self._communicator.add_connector_advanced(driver, mode, parameters, secure=True)
+
+
+def _not_bound(host: str, port: int, error: OSError) -> SiteUnreachableError:
+    if error.errno != errno.EADDRINUSE:
+        return SiteUnreachableError(
+            f"the server cannot listen on port {port}: {error.strerror}",
+            remedy="Give the right to bind the port, as docs/roles/it.md says, or begin the study "
+            "on another port in a new folder, with `cipherdag coordinator new --port`.",
+        )
+    return SiteUnreachableError(
+        f"port {port} is taken: {holder_of(host, port)} listens on it",
+        remedy="Stop that process, or begin the study on another port in a new folder, with "
+        "`cipherdag coordinator new --port`.",
+    )
 
 
 def _dotless(name: str) -> str:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from cryptography import x509
 
+from cipherdag.protocol.answering import shown_certificate, study_of
 from cipherdag.protocol.forward_proxy import ForwardProxy, ProxyRefusedError, proxy_to
 
 State = Literal["ok", "warn", "fail"]
@@ -42,6 +43,8 @@ FIXES = {
     "name": "Use the host name that the coordinator gave to `coordinator new`.",
     "wrong root": "A proxy that opens TLS, or another server, answers in its place. Ask your "
     "network's people to let this connection through unopened.",
+    "another study": "Ask the coordinator for the port: another study's server has this one. One "
+    "of both has to be on another port.",
     "proxy": "A proxy or another service answers on this port. Ask the coordinator for the port, "
     "and your network's people for a direct way out.",
     "unknown": "Compare host in site.toml with the coordinator's; ask your network's people.",
@@ -68,7 +71,9 @@ class CheckResult:
     fix: str = ""
 
 
-def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[CheckResult]:
+def connection_checks(
+    host: str, port: int, key: Path, chain: Path, *, study: str = ""
+) -> Iterator[CheckResult]:
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
     Where the environment names a forward proxy, the connection goes through it, as a run's does.
@@ -77,7 +82,9 @@ def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[
         host: Host name of the coordinator.
         port: Its port.
         key: The key of the site's certificate.
-        chain: The certificate and the authority's; without them TLS is not checked.
+        chain: The certificate and the authority's; without them a server is only asked which
+            study it is of.
+        study: Name of the study that the site wants to join.
     """
     proxy = proxy_to(host)
     reached = _looked_up(host, port) if proxy is None else _through(proxy)
@@ -85,14 +92,13 @@ def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[
     if reached.state == "fail":
         return
     try:
-        with (
-            socket.create_connection((host, port), timeout=TIMEOUT_S)
-            if proxy is None
-            else proxy.connect(host, port, timeout_s=TIMEOUT_S)
-        ) as raw:
+        with _connected(host, port, proxy) as raw:
             yield CheckResult("port", "ok", f"port {port} accepts connections")
-            if chain.exists():
-                yield _tls(raw, host, key, chain)
+            found = _tls(raw, host, key, chain) if chain.exists() else None
+        if found is None or found.fix == FIXES["wrong root"]:
+            with _connected(host, port, proxy) as raw:
+                found = _by_its_word(raw, study, found)
+        yield found
     except ProxyRefusedError as error:
         said = error.answer or "nothing that is HTTP"
         yield CheckResult("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
@@ -102,6 +108,29 @@ def connection_checks(host: str, port: int, key: Path, chain: Path) -> Iterator[
         )
     except OSError:
         yield CheckResult("port", "fail", f"port {port} refuses connections", FIXES["closed"])
+
+
+def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socket:
+    if proxy is None:
+        return socket.create_connection((host, port), timeout=TIMEOUT_S)
+    return proxy.connect(host, port, timeout_s=TIMEOUT_S)
+
+
+def _by_its_word(raw: socket.socket, study: str, found: CheckResult | None) -> CheckResult:
+    """Name the study whose server answers, by its own word, where its root cannot be verified."""
+    shown = shown_certificate(raw)
+    theirs = study_of(shown)
+    if theirs and (found is not None or theirs != study):
+        finding = f"the server of the study '{theirs}' answers, and it is not this study's"
+        return CheckResult("TLS", "fail", finding, FIXES["another study"])
+    if found is not None:
+        return found
+    if theirs:
+        finding = f"a server answers that calls itself one of '{theirs}'; activation verifies it"
+        return CheckResult("TLS", "ok", finding)
+    if shown:
+        return CheckResult("TLS", "fail", "no study's server answers", FIXES["wrong root"])
+    return CheckResult("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
 
 
 def _looked_up(host: str, port: int) -> CheckResult:

@@ -185,7 +185,7 @@ def _connection(
         yield from certificate_checks(site.tls_chain, now)
     host, port = (study.host, study.port) if study else (settings.host, settings.port)
     if host:
-        yield from connection_checks(host, port, site.tls_key, site.tls_chain)
+        yield from connection_checks(host, port, site.tls_key, site.tls_chain, study=settings.study)
     else:
         yield CheckResult(
             "DNS", "warn", "no coordinator is named yet", "Fill in host in site.toml."

@@ -50,7 +50,7 @@ def site(tmp_path):
 @pytest.fixture
 def unreachable(monkeypatch):
     """No test of the other rows looks anything up."""
-    monkeypatch.setattr("cipherdag.sites.study.doctor.connection_checks", lambda *_: iter(()))
+    monkeypatch.setattr("cipherdag.sites.study.doctor.connection_checks", lambda *_, **__: iter(()))
 
 
 def findings(site, **options):
