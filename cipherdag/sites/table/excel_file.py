@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cipherdag.errors import EmptyDataError, UnreadableDataError
+from cipherdag.errors import CipherdagError, EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, value_cells
 from cipherdag.sites.table.file_description import FileDescription
 from cipherdag.sites.table.names import normalise_name
@@ -19,6 +19,10 @@ from cipherdag.sites.table.names import normalise_name
 Row = tuple[object, ...]
 
 _WORKBOOK = "xl/workbook.xml"
+SMALL_BYTES = 32 * 1024 * 1024
+"""What any workbook may unpack to."""
+MOST_UNPACKED = 100
+"""How many times its size a larger workbook may unpack to; tables come to 10 to 30 times."""
 _FORMULA = b"<f"
 _MERGED = b"<mergeCell "
 
@@ -31,8 +35,8 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
 
     Raises:
         OSError: The file cannot be opened.
-        UnreadableDataError: It is no workbook, cells are merged, a formula has no saved value, the
-            sheet is not named or not there, or openpyxl is not installed.
+        UnreadableDataError: It is no workbook or unpacks to too much, cells are merged, a formula
+            has no saved value, the sheet is not named or not there, or openpyxl is not installed.
         EmptyDataError: The sheet is empty.
     """
     _check_workbook(path)
@@ -45,7 +49,7 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
         ) from None
     with path.open("rb") as raw, path.open("rb") as again, ExitStack() as closing:
         # by content, since openpyxl goes by the name; its warnings are of pictures and the like
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings(action="ignore"), _parsing():
             book = load_workbook(raw, read_only=True, data_only=True)
             closing.callback(book.close)
             sheet, formulas = _sheet(book, description), None
@@ -57,21 +61,48 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
                 _check_merged(load_workbook(again)[sheet.title], description.skip_rows)
         rows = _Rows(sheet, formulas, description.skip_rows)
         lines = iter(rows)
-        names = next(lines, None)
+        with _parsing():
+            names = next(lines, None)
         if names is None:
             raise EmptyDataError(f"the sheet '{sheet.title}' is empty", rows=0)
         header = tuple(normalise_name("" if name is None else str(name)) for name in names)
         yield RawTable(header, _chunks(lines), location_of=rows.location)
 
 
+@contextmanager
+def _parsing() -> Iterator[None]:
+    """Name what openpyxl and the parsers of XML below it raise, each in its own way.
+
+    Raises:
+        UnreadableDataError: They raised something.
+    """
+    try:
+        yield
+    except (CipherdagError, OSError):
+        raise
+    except Exception as error:
+        raise UnreadableDataError(
+            f"a part of the workbook cannot be read ({type(error).__name__})",
+            remedy="Open it in Excel and save it again as .xlsx, or save the sheet as CSV UTF-8.",
+        ) from error
+
+
 def _check_workbook(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             inside = set(archive.namelist())
+            unpacked = sum(part.file_size for part in archive.infolist())
     except zipfile.BadZipFile as error:
         raise UnreadableDataError(
             "this is not a whole Excel workbook: it is cut short or damaged"
         ) from error
+    # what a part unpacks to is never more than its entry says: zipfile stops there
+    if unpacked > max(SMALL_BYTES, MOST_UNPACKED * path.stat().st_size):
+        raise UnreadableDataError(
+            f"{path.stat().st_size / 1e6:.1f} MB of this workbook unpack to {unpacked / 1e6:.0f} "
+            f"MB, more than {MOST_UNPACKED} times as much, as no table does",
+            remedy="Save the sheet as 'CSV UTF-8' and give that file, if you trust its sender.",
+        )
     if _WORKBOOK in inside:
         return
     what = "an OpenDocument sheet" if "content.xml" in inside else "a zip archive"
@@ -168,7 +199,11 @@ class _Rows:
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Cells]]:
-    while block := list(islice(rows, CHUNK_ROWS)):
+    while True:
+        with _parsing():
+            block = list(islice(rows, CHUNK_ROWS))
+        if not block:
+            return
         yield [value_cells(column) for column in zip(*block, strict=True)]
 
 
