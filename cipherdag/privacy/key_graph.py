@@ -239,11 +239,16 @@ def most_neighbours(n_sites: int) -> int:
 def more_than(few: int, n_sites: int, marked: int, drawn: int) -> float:
     """Chance that of so many sites drawn without return more than ``few`` are marked ones.
 
-    The tail of the hypergeometric distribution, in whole numbers until the last division.
+    The tail of the hypergeometric distribution, in whole numbers until the last division, so that
+    every machine finds the same: each term follows from the one before by a small factor.
     """
-    most = min(marked, drawn)
-    ways = (comb(marked, k) * comb(n_sites - marked, drawn - k) for k in range(few + 1, most + 1))
-    return sum(ways) / comb(n_sites, drawn)
+    rest, most = n_sites - marked, min(marked, drawn)
+    least = max(few + 1, drawn - rest, 0)
+    ways = total = comb(marked, least) * comb(rest, drawn - least) if least <= most else 0
+    for k in range(least, most):
+        ways = ways * ((marked - k) * (drawn - k)) // ((k + 1) * (rest - drawn + k + 1))
+        total += ways
+    return total / comb(n_sites, drawn)
 
 
 def _power(chance: float) -> str:

@@ -21,6 +21,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
+from cipherdag.privacy.key_graph import KeyBounds
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol import messages
@@ -32,10 +33,12 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.plan import Member
 from cipherdag.protocol.states import SET_UP
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.session.runtime import SiteRuntime
 
 NAME = "hospital-0"
 STRANGER = SigningIdentity.generate()
@@ -293,6 +296,25 @@ def test_nobody_is_asked_to_approve_what_the_policy_forbids_anyway(hospitals):
     reply = hospitals.handler(NAME)("invite", message)
     assert "does not allow 'fedpc'" in text(reply)
     assert approvals(folder).runs() == []
+
+
+def test_a_plan_of_ten_thousand_invented_sites_is_refused_before_anything_is_computed(
+    hospitals, monkeypatch
+):
+    """Bounds of a graph of keys over so many sites took a minute, before anybody looked at them."""
+
+    def computed(*_):
+        raise AssertionError("the plan is computed with")
+
+    invented = tuple(Member(f"x-{number}", number.to_bytes(32, "big")) for number in range(10_000))
+    plan = hospitals.plan()
+    plan = msgspec.structs.replace(plan, cohort=plan.cohort + invented, min_survivors=9_000)
+    handler = hospitals.handler(NAME)
+    monkeypatch.setattr(KeyBounds, "fewest", computed)
+    monkeypatch.setattr(SiteRuntime, "_program", computed)
+    reply = handler("invite", invited(hospitals, plan))
+    assert (refused(reply), "'x-0'" in text(reply)) == (CohortError, True)
+    assert approvals(hospitals.folders[NAME]).runs() == []
 
 
 def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals, caplog):

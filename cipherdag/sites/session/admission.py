@@ -5,8 +5,9 @@ comes among the other reasons, in this order; until then nobody gets a request o
 
     all           the operation is unknown
     invite        the message is at fault
-                  its program is not installed, or its parameters are not possible
                   a site of the cohort is revoked                                  folder
+                  the cohort names a site that is not pinned, or not this one
+                  its program is not installed, or its parameters are not possible
                   its purpose, a parameter, or one run too many                    folder
                   a person has to approve the plan, and did not                    folder
                   the session was opened before
@@ -19,8 +20,8 @@ comes among the other reasons, in this order; until then nobody gets a request o
                   it is about another round than the current one
                   the session's state does not admit the operation (`protocol.states`)
 
-Only a site with a folder makes the checks marked so. Whom a cohort may name is checked with the
-keys of its set-up (`handshake`), and what may be asked in a round by `rounds`.
+Only a site with a folder makes the checks marked so. Whom a cohort may name is checked before
+anything is computed from the plan. What may be asked in a round is checked by `rounds`.
 
 Leaks:
     In the set-up the first reason that applies; in a round, that there is one.
@@ -29,7 +30,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,11 +152,13 @@ class FolderLimits:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The checks of one site.
+    """The checks of one site, by its name and the identity keys that it pins.
 
     ``seen`` are all sessions that it ever opened, and ``program`` makes the program of a plan.
     """
 
+    name: str
+    pinned: Mapping[str, bytes] = field(repr=False)
     policy: Policy
     rows: int
     sums: OpenedSums = field(repr=False)
@@ -196,12 +199,14 @@ class Admission:
         return request
 
     def _check_plan(self, plan: Plan) -> None:
-        if plan.algorithm in self.policy.algorithms:
-            self.program(plan)
         if self.folder is not None:
             for member in plan.cohort:
                 if member.name in self.folder.revoked:
                     raise CohortError(f"the cohort names '{member.name}', which is revoked")
+        check_cohort(plan, self.name, self.pinned)
+        if plan.algorithm in self.policy.algorithms:
+            self.program(plan)
+        if self.folder is not None:
             self.policy.check_plan(plan, runs=self.sums.runs(but=plan.session))
             self._check_approval(plan, self.folder.approvals)
         if plan.session in self.seen:
@@ -236,3 +241,27 @@ class Admission:
 
     def _check_run(self, plan: Plan) -> None:
         self.policy.check_run(plan, rows=self.rows)
+
+
+def check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
+    """Refuse a cohort that is not of sites of the study, this one among them.
+
+    Args:
+        plan: The plan.
+        name: This site's name.
+        pinned: Identity key by site of the study.
+
+    Raises:
+        CohortError: The cohort names a site twice, one that is not of the study, or not this one.
+        SignatureError: An identity in the cohort is not the pinned one.
+    """
+    names = [member.name for member in plan.cohort]
+    if name not in names:
+        raise CohortError("this site is not in the cohort")
+    if len(set(names)) != len(names) or len({m.identity for m in plan.cohort}) != len(names):
+        raise CohortError("the cohort names a site or an identity twice")
+    for member in plan.cohort:
+        if member.name not in pinned:
+            raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
+        if pinned[member.name] != member.identity:
+            raise SignatureError(f"the identity of '{member.name}' is not the pinned one")

@@ -21,7 +21,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
+from cipherdag.errors import KeyAgreementError, SchemaMismatchError
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.draws import drawn, fresh_bytes
 from cipherdag.privacy.homomorphic_mac import MacKey
@@ -110,8 +110,6 @@ class SetUp:
         read: Reads what every site is sent; itself by default.
 
     Raises:
-        CohortError: The cohort has a duplicate, an unknown site or not this one.
-        SignatureError: An identity in the cohort is not the pinned one.
         KeyAgreementError: The plan says of a site that it lacks other variables than the schema.
 
     Attributes:
@@ -122,7 +120,6 @@ class SetUp:
 
     def __init__(self, profile: SiteProfile, plan: Plan, read: Reading = ALONE) -> None:
         self._names = [member.name for member in plan.cohort]
-        _check_cohort(plan, profile.name, profile.pinned)
         check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
@@ -350,16 +347,3 @@ class Handshake(SetUp):
         if len(opened[0].secrets) != len(self._names) - 1:
             raise KeyAgreementError("the first site's sealed secrets are not complete")
         return opened, transcript
-
-
-def _check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
-    names = [member.name for member in plan.cohort]
-    if name not in names:
-        raise CohortError("this site is not in the cohort")
-    if len(set(names)) != len(names) or len({m.identity for m in plan.cohort}) != len(names):
-        raise CohortError("the cohort names a site or an identity twice")
-    for member in plan.cohort:
-        if member.name not in pinned:
-            raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
-        if pinned[member.name] != member.identity:
-            raise SignatureError(f"the identity of '{member.name}' is not the pinned one")

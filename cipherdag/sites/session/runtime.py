@@ -129,7 +129,14 @@ class SiteRuntime:
             if release.kind not in BEFORE_KEYS
         }
         self._admission = Admission(
-            policy, profile.rows, self._sums, self._seen, folder, self._program
+            profile.name,
+            profile.pinned,
+            policy,
+            profile.rows,
+            self._sums,
+            self._seen,
+            folder,
+            self._program,
         )
         self._current = SiteSession()
         self.refused: CipherdagError | None = None
