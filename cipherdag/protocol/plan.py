@@ -246,8 +246,8 @@ def make_plan(
     if not -(2**63) <= seed < 2**64:
         raise ParameterError("the seed of a run has at most 64 bits")
     colluders = min(colluders, max(n_sites - 1, 0))
-    min_contributors = min(min_contributors, n_sites)
-    check_group_sizes(cohort, min_group_size(n_sites, colluders, min_contributors))
+    min_contributors = min_group_size(n_sites, colluders, min_contributors)
+    check_group_sizes(cohort, min_contributors)
     fewest = _fewest_left(cohort, colluders, min_contributors)
     if protection == SPARSE and n_sites > COMPLETE_UP_TO:
         leaving = min(n_sites - fewest, ceil(n_sites * LEAVING))
@@ -295,9 +295,9 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
 
 
 def min_group_size(n_sites: int, colluders: int, contributors: int) -> int:
-    """The least number of sites that lack the same variables, where some sites lack any.
+    """The least number of sites whose sum is opened, and that lack the same variables.
 
-    As many as contribute to a test, and two that do not collude: a sum over them may be disclosed.
+    As many as are asked for, and two that do not collude: these see of each other a sum only.
     """
     return min(n_sites, max(contributors, colluders + 2))
 
@@ -308,9 +308,7 @@ def _fewest_left(cohort: Sequence[Member], colluders: int, contributors: int) ->
     usual = fewest_survivors(n_sites, colluders)
     if measured.everywhere:
         return usual
-    spare = measured.smallest_group(range(n_sites)) - min_group_size(
-        n_sites, colluders, contributors
-    )
+    spare = measured.smallest_group(range(n_sites)) - contributors
     return max(usual, n_sites - spare)
 
 

@@ -26,6 +26,7 @@ from cipherdag.protocol.plan import (
     fewest_survivors,
     make_plan,
 )
+from cipherdag.sites.policy.policy import Policy
 
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3))
 
@@ -239,6 +240,21 @@ def test_any_two_sums_share_more_sites_than_collude(n_sites):
     made = make_plan(cohort, algorithm="fedpc", protection="masking")
     assert made.colluders == min(COLLUDERS, n_sites - 1)
     assert made.min_survivors == fewest_survivors(n_sites, made.colluders)
+
+
+@pytest.mark.parametrize("colluders", [0, 1, 2, 5])
+def test_no_test_is_opened_of_fewer_sites_than_collude_and_two(colluders):
+    """Whether the plan says how many collude, the policy, or a coordinator that plans for fewer."""
+    members = [Member(f"site-{k}", bytes([k]) * 32) for k in range(9)]
+    least = max(3, colluders + 2)
+    about = {"algorithm": "fedpc", "protection": "masking", "purpose": "p"}
+    made = make_plan(members, **about, colluders=colluders, min_contributors=3)
+    assert made.min_contributors == least
+    lying = msgspec.structs.replace(made, min_contributors=1)
+    assert Policy(tolerated_colluders=0).fewest_contributors(lying) == least
+    careful = Policy(tolerated_colluders=colluders)
+    assert careful.fewest_contributors(msgspec.structs.replace(lying, colluders=0)) == least
+    assert make_plan(members[:2], **about, colluders=1).min_contributors == 2
 
 
 def test_the_vector_is_where_it_is_looked_for():

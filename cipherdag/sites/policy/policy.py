@@ -265,9 +265,15 @@ class Policy:
 
     def min_group_size(self, plan: Plan) -> int:
         """The least number of sites that have to lack the same variables, where sites lack some."""
+        return max(self.fewest_contributors(plan), min(plan.min_contributors, len(plan.cohort)))
+
+    def fewest_contributors(self, plan: Plan) -> int:
+        """The least number of sites that contribute to a test whose sums this site opens.
+
+        As many as ``min_sites``, and two more than collude by the plan or by this policy.
+        """
         colluders = max(self.tolerated_colluders, plan.colluders)
-        contributors = max(self.min_sites, plan.min_contributors)
-        return min_group_size(len(plan.cohort), colluders, contributors)
+        return min_group_size(len(plan.cohort), colluders, self.min_sites)
 
     def check_colluders(self, colluders: int, *, n_sites: int) -> None:
         """Refuse a session that is safe against fewer colluding sites than this site asks for.

@@ -312,7 +312,7 @@ class SiteRuntime:
         if self._folder is not None:
             record = RunRecord(self._folder.runs / current.session.hex())
             record.begin(plan)
-        fewest = min(self._policy.min_sites, len(plan.cohort))
+        fewest = self._policy.fewest_contributors(plan)
         coverage = Coverage(fewest, plan.min_contributors, self._reading)
         for opened in program.earlier:
             coverage.opened(*opened)
