@@ -36,7 +36,7 @@ from cipherdag.cli.parameters import (
     usual_options,
 )
 from cipherdag.errors import ParameterError
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.federation.connected import ConnectedFederation
@@ -157,7 +157,7 @@ def _plan(
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
     click.echo("\n".join(plan_lines(plan)))
     if out is not None:
-        write_whole(out, plan.dumps())
+        write_whole(out, plan.dumps(), mode=OPEN)
         click.echo(f"Wrote {out}; a site reads it by `cipherdag site check --plan`.")
 
 

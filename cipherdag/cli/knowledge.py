@@ -11,7 +11,7 @@ import click
 from cipherdag.cli.options import FILE, NEW_FILE, outside_a_run
 from cipherdag.cli.site import in_site
 from cipherdag.errors import ParameterError
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.graphs.knowledge import Knowledge
@@ -110,6 +110,6 @@ def site_knowledge(folder: SiteFolder, knowledge: str, out: Path, **options: Any
     if not said.names:
         raise click.UsageError("say an edge or tiers: --forbid, --require, --tiers or --knowledge")
     numbered = said.numbered(Schema.load(folder.schema_path(folder.settings())).names)
-    write_whole(out, numbered.dumps())
+    write_whole(out, numbered.dumps(), mode=OPEN)
     click.echo(f"Wrote {out}, without names. Send it to the coordinator, who gives it to")
     click.echo(f"  cipherdag coordinator run ALGORITHM --knowledge {out.name}")

@@ -12,7 +12,7 @@ import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.sites.drafts.merging import Difference
@@ -136,7 +136,7 @@ def write(made: Schema, out: Path | None) -> None:
         return
     if out.exists():
         raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    write_whole(out, text)
+    write_whole(out, text, mode=OPEN)
     click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
 
 

@@ -7,14 +7,17 @@ from pathlib import Path
 
 from cipherdag.errors import writing
 
+OPEN = 0o644
+"""Mode of a file that is made to be given to others: they may read it, and nobody may write it."""
 
-def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o666) -> None:
+
+def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:
     """Write a file beside its place and move it there, so that a full disk leaves what was.
 
     Args:
         path: The file; what a link to a file points at. A device or a pipe is written as it is.
         content: All of it; text in UTF-8.
-        mode: Who may read and write a new file, less what the system's mask takes.
+        mode: Who may read and write it, less what the system's mask takes; by default its owner.
 
     Raises:
         OutputError: It cannot be written.
@@ -35,3 +38,15 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o666) ->
             temporary.replace(place)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that its owner alone may enter, and those above it that are missing.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    with writing(path):
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(exist_ok=True)  # raises where a file is in its place

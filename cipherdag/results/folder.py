@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import make_folder, write_whole
 from cipherdag.sites.record.ledger import (
     LedgerHead,
     Release,
@@ -21,6 +21,8 @@ from cipherdag.sites.record.ledger import (
 )
 
 REPORT_FILE = "result.json"
+ALWAYS = ("report.html", "run.toml", "schema.toml", "releases", "edges.csv", "graph.svg")
+"""What a folder is looked through for before a run: of each result, and of a graph."""
 UNFINISHED = "unfinished"
 """What is kept of a run in one process until its result is saved."""
 
@@ -44,7 +46,7 @@ def write_folder(
     """
     path = Path(folder)
     with writing(path):
-        (path / "releases").mkdir(parents=True, exist_ok=True)
+        make_folder(path / "releases")
         for old in (path / "releases").glob("*.jsonl"):
             old.unlink()
         for name, text in texts.items():
@@ -82,10 +84,16 @@ def new_result_folder(folder: Path, *, force: bool) -> None:
             shutil.rmtree(folder / UNFINISHED)
 
 
-def refuse_result(folder: Path) -> None:
-    """Raise ResultExistsError where a folder holds a result."""
+def refuse_result(folder: Path, files: Iterable[str] = ALWAYS) -> None:
+    """Raise ResultExistsError where a folder holds a result, or files that one would overwrite."""
     if (folder / REPORT_FILE).exists():
         raise ResultExistsError(f"{folder} holds the result of another run")
+    foreign = next((name for name in files if (folder / name).exists()), None)
+    if foreign is not None:
+        raise ResultExistsError(
+            f"{folder / foreign} is there and belongs to no result: it would be overwritten",
+            remedy="Name another folder with --out, or overwrite the file with --force.",
+        )
 
 
 def writable_folder(folder: Path) -> None:
@@ -95,7 +103,7 @@ def writable_folder(folder: Path) -> None:
         OutputError: It cannot be made or written.
     """
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         probe = folder / ".cipherdag-writable"
         probe.touch()
         probe.unlink()

@@ -145,7 +145,7 @@ class Run(RunAccount, Generic[F_co]):
         Args:
             folder: Where; made if it is not there.
             truth: A true DAG, to write metrics.
-            force: Whether a result already in it is replaced, ledgers and all.
+            force: Whether a result already in it is replaced, ledgers and all, and files of others.
 
         Returns:
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
@@ -153,11 +153,9 @@ class Run(RunAccount, Generic[F_co]):
             ``graph.graphml``, ``graph.dot`` and ``graph.svg``.
 
         Raises:
-            ResultExistsError: The folder holds a result.
+            ResultExistsError: The folder holds a result, or files that it would overwrite.
             OutputError: The folder cannot be written.
         """
-        if not force:
-            saved.refuse_result(Path(folder))
         texts = {
             "report.html": self.page(truth=truth, written=datetime.now(UTC)),
             saved.REPORT_FILE: saved.json_text(self.to_dict(truth)),
@@ -165,6 +163,8 @@ class Run(RunAccount, Generic[F_co]):
             "schema.toml": self.schema,
             **self.finding.files(),
         }
+        if not force:
+            saved.refuse_result(Path(folder), (*texts, "releases"))
         path = saved.write_folder(folder, texts, self.ledgers)
         self.finding.draw(path)
         return path

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cipherdag.errors import SiteNotReadyError, writing
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import OPEN, write_whole
 from cipherdag.protocol.engines.folder import MOST_BYTES, TO_COORDINATOR, TO_SITE, is_message
 
 SYFT_LINE: Final = "0.10."
@@ -70,7 +70,7 @@ class PySyftCarrier:
             at = self._datasite(self._client.email, peer)
             with writing(at):
                 at.mkdir(parents=True, exist_ok=True)
-            write_whole(at / "syft.pub.yaml", RULES.format(reader=peer.email))
+            write_whole(at / "syft.pub.yaml", RULES.format(reader=peer.email), mode=OPEN)
 
     def carry(self) -> None:
         """Bring what is new to the other ends, and theirs here; what fails is tried again later."""

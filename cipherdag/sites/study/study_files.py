@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import OPEN, write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
 
 MAX_REQUEST_BYTES: Final = 64 * 1024
@@ -29,7 +29,7 @@ _WHICH_FILE = (
 def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
     """Write one of the files as indented JSON; raises OutputError."""
     text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
-    write_whole(path, text)
+    write_whole(path, text, mode=OPEN)
 
 
 def read_file(path: Path, kind: type[FileType]) -> FileType:
