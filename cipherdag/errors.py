@@ -300,6 +300,7 @@ class DataError(CipherdagError):
 
 class UnreadableDataError(DataError):
     __doc__ = summary = "The file does not exist, is not a table, or has another encoding"
+    declaration: tuple[tuple[str, str | int | bool], ...] = ()  # keys of [source] that mend it
     default_remedy = "Give a UTF-8 CSV with one header row, another table, or a database."
 
 

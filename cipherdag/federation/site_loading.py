@@ -177,15 +177,16 @@ def _drafted(
             unclear.append(column)
     if unclear:
         raise SchemaError(
-            "without a schema no column is left out that looks like an identifier, dates or free "
-            "text",
+            "without a schema no column is left out that varies; a draft says of the first: "
+            f"{unclear[0].comment}",
             column=", ".join(column.name for column in unclear),
-            remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
-            "read it, and give it with --schema.",
+            remedy="Draft a schema with `cipherdag schema infer FILE --out schema.toml`, in Python "
+            "with `infer_schema`. Read it, and give it with --schema, in Python as schema.",
         )
     if all(column.kind == "ignore" for column in draft.columns):
         raise ConstantColumnError("every column holds one value only, or none")
-    return Schema(tuple(replace(column, allow_constant=True) for column in draft.columns))
+    columns = tuple(replace(column, allow_constant=True) for column in draft.columns)
+    return Schema(columns, sources=draft.written)
 
 
 def _all_categories(draft: Draft) -> Draft:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from cipherdag.errors import DataError, NotNumericError, SchemaError
 from cipherdag.sites.table.cells import ColumnType
@@ -17,7 +19,7 @@ _MOST_TEXTS = 100
 _FEWEST_ROWS_PER_TEXT = 10
 _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
 _MOSTLY = 0.8
-_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
+MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 _INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 
 
@@ -27,6 +29,8 @@ def guessed(name: str, counter: Counter[str], rows: int, declared: ColumnType | 
     gap = "Some values are missing. " if values.pop("", 0) else ""
     words = missing_words(values)
     others = [value for value in values if value not in words]
+    if declared is not None and declared.kind == "other" and values:
+        return _guess_declared(name, declared, sorted(values), gap, rows)
     if len(values) <= 1:
         held = "one value only" if values else "no value"
         note = f"{gap}Ignored: the column holds {held}, which carries no information."
@@ -45,7 +49,22 @@ def guessed(name: str, counter: Counter[str], rows: int, declared: ColumnType | 
 
 def missing_words(values: Iterable[str]) -> list[str]:
     """The words among values that are taken as missing where numbers stand."""
-    return sorted(value for value in values if value.lower() in _MISSING_WORDS)
+    return sorted(value for value in values if value.lower() in MISSING_WORDS)
+
+
+def with_missing(column: Column, words: AbstractSet[str]) -> Column:
+    """The column of texts without the categories that columns of numbers take as missing.
+
+    "none" stays a category, which may mean "no complication"; so do all where one would be left.
+    """
+    marks = tuple(each for each in column.categories if each in words and each.casefold() != "none")
+    left = tuple(each for each in column.categories if each not in marks)
+    if not marks or column.ordered or len(left) <= 1:
+        return column
+    said = f"{' or '.join(map(repr, marks))} is taken as missing, as in columns of numbers."
+    return replace(
+        column, categories=left, missing=marks, comment=f"{column.comment} {said}".strip()
+    )
 
 
 def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:
@@ -62,7 +81,7 @@ def _guess_declared(
     """The column that a database's own type stands for; ``values`` has at least two."""
     if declared.ordered:
         return _in_order(name, declared, values, note)
-    note = f"{note}{declared.name} in the database."
+    note = f"{note}{declared.name} in its source."
     if declared.kind == "number":
         if len(values) <= FEW_VALUES and all(map(is_integer_text, values)):
             codes = ", ".join(f'"{value}"' for value in sorted(values, key=int))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from cipherdag.errors import (
     DataError,
@@ -14,6 +16,7 @@ from cipherdag.errors import (
     SchemaError,
     UnreadableDataError,
 )
+from cipherdag.sites.drafts.as_written import as_written
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
     guessed,
@@ -21,13 +24,22 @@ from cipherdag.sites.drafts.guessing import (
     many_numbers,
     missing_words,
     refuse_infinite,
+    with_missing,
 )
 from cipherdag.sites.drafts.relations.search import related_columns
 from cipherdag.sites.drafts.suspicions import column_suspicions, suspicious_numbers
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
-from cipherdag.sites.drafts.tally import ColumnTally, Held, Numbers, held_by, without_constant
+from cipherdag.sites.drafts.tally import (
+    ColumnTally,
+    Held,
+    Numbers,
+    held_by,
+    without_constant,
+    without_lacked,
+)
 from cipherdag.sites.table.cells import ColumnType, RawTable, TextCells
 from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.file_description import DescribedFile, FileDescription
 from cipherdag.sites.table.names import (
     hidden_character,
     is_plain_number,
@@ -38,6 +50,7 @@ from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import UNMEASURED, load_table
 
 _FEWEST_ROWS_TO_SHOW = 5
+_WRITTEN = "At a real site copy its table as [source] into site.toml."
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +63,16 @@ class Draft:
         runnable: The same columns, so that a run over these very tables stops at none that is
             constant in some of them.
         few: The numbers, ascending, of continuous columns that have at most 12 different ones.
+        lacked: The tables, counted from 1, that lack a column that others have.
+        written: How files are written that nobody described, by their names.
     """
 
     columns: tuple[Column, ...]
     constant: frozenset[str]
     runnable: tuple[Column, ...] = field(compare=False)
     few: Mapping[str, tuple[str, ...]] = field(compare=False, default_factory=dict)
+    lacked: Mapping[str, tuple[int, ...]] = field(compare=False, default_factory=dict)
+    written: Mapping[str, FileDescription] = field(compare=False, default_factory=dict)
 
 
 def infer_columns(
@@ -70,6 +87,8 @@ def infer_columns(
     - numbers, apart from "NA", "N/A", "#N/A", "NaN", "null", "none", "?" and "." in any case,
       which are then declared as missing: discrete where they are at most 12 different whole
       numbers, otherwise continuous; "007" is a code, hence text;
+    - text: what such a column of numbers takes as missing is missing there, too, unless it leaves
+      one category only or is "none";
     - numbers with a few words among them, or written in another notation: continuous, so that
       reading them names the first such cell;
     - text: discrete, unless it has more than 100 different values, or more than 12 that hold fewer
@@ -101,28 +120,35 @@ def infer_columns(
     held: dict[str, list[Held]] = {}
     rows = 0
     by_site = [*sources.items()] if isinstance(sources, Mapping) else [("", s) for s in sources]
-    for number, (site, source) in enumerate(by_site, start=1):
-        with _of_site(site), open_table(source) as table:
-            expected = () if overlapping else tuple(tallies)
-            counted = {name: ColumnTally() for name in table.names}
-            read = _count_table(table, counted, hidden)
-            for name, tally in counted.items():
-                tallies.setdefault(name, ColumnTally()).join(tally)
-                held.setdefault(name, []).append(held_by(tally, number))
-            if expected:
-                _check_same_columns(table, expected, read, first=by_site[0][0])
-            rows += read
-            for error in hidden.values():
-                error.site = error.site or site or None
-            for name, kind in zip(table.names, table.types, strict=bool(table.types)):
-                if kind is not None:
-                    declared[name] = _agreed(name, declared.get(name, kind), kind)
+    written: dict[str, FileDescription] = {}
+    for number, (site, given) in enumerate(by_site, start=1):
+        with _of_site(site):
+            source, counted = as_written(given, _counted, lambda each: each.tallies.values())
+            if tallies and not overlapping:
+                _check_same_columns(counted, tuple(tallies), first=by_site[0][0])
+        by_site[number - 1] = site, source
+        if isinstance(source, DescribedFile) and given is not source:
+            _note_written(source, written)
+        for name, tally in counted.tallies.items():
+            tallies.setdefault(name, ColumnTally()).join(tally)
+            held.setdefault(name, []).append(held_by(tally, number))
+        rows += counted.rows
+        for name, error in counted.hidden.items():
+            error.site = error.site or site or None
+            hidden.setdefault(name, error)
+        for name, kind in counted.types.items():
+            declared[name] = _agreed(name, declared.get(name, kind), kind)
     _refuse_hidden(hidden, tallies, rows)
     columns, constant = _columns(tallies, declared, rows, by_site)
     runnable = (without_constant(column, held[column.name]) for column in columns)
     few = {column.name: _few_numbers(column, tallies[column.name]) for column in columns}
     few = {name: numbers for name, numbers in few.items() if numbers}
-    return Draft(tuple(columns), frozenset(constant), tuple(runnable), few)
+    lacked = {
+        name: tuple(sorted({*range(1, len(by_site) + 1)} - {each.number for each in tables}))
+        for name, tables in held.items()
+        if len(tables) < len(by_site)
+    }
+    return Draft(tuple(columns), frozenset(constant), tuple(runnable), few, lacked, written)
 
 
 def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:
@@ -142,19 +168,24 @@ def _columns(
     by_site: Sequence[tuple[str, TableSource]],
 ) -> tuple[list[Column], set[str]]:
     """Draft every column from its counted values, and name those of one value only."""
-    columns, constant = [], set()
+    columns, values_of, constant = [], {}, set()
     for name, tally in tallies.items():
         numbers = None if name in declared else tally.numbers(FEW_VALUES + 1)
         if numbers is not None:
-            column, seen = _drafted_numbers(name, numbers, rows)
-        else:
-            values = tally.values()
-            refuse_infinite(name, values, tuple(missing_words(values)), by_site)
-            column, seen = _drafted(name, values, rows, declared.get(name))
-            if len(values.keys() - {"", *column.missing}) <= 1:
-                constant.add(name)
-        comment = "".join([column.comment, *(f" LOOK: {remark}" for remark in seen)])
-        columns.append(replace(column, comment=comment.strip()))
+            columns.append(_drafted_numbers(name, numbers, rows))
+            continue
+        values = values_of[name] = tally.values()
+        refuse_infinite(name, values, tuple(missing_words(values)), by_site)
+        columns.append(guessed(name, values, rows, declared.get(name)))
+    words = frozenset(word for column in columns for word in column.missing)
+    for position, column in enumerate(columns):
+        if (counted := values_of.get(column.name)) is None:
+            continue
+        marked = with_missing(column, words)
+        if len(counted.keys() - {"", *marked.missing}) <= 1:
+            constant.add(column.name)
+        seen = "".join(f" LOOK: {remark}" for remark in _looked_at(marked, counted))
+        columns[position] = replace(marked, comment=f"{marked.comment}{seen}".strip())
     return columns, constant
 
 
@@ -171,7 +202,11 @@ def infer_schema(sources: TableSource | Sequence[TableSource]) -> Schema:
     """
     if isinstance(sources, str) or not isinstance(sources, Sequence):
         sources = [sources]
-    schema = Schema(infer_columns(sources).runnable)
+    draft = infer_columns(sources, overlapping=True)
+    called = [_called(source, number) for number, source in enumerate(sources, start=1)]
+    columns = (without_lacked(column, draft.lacked, called) for column in draft.runnable)
+    schema = Schema(tuple(columns), sources=draft.written)
+    looks = [f"LOOK: is each file written as [sources] says? {_WRITTEN}"] if draft.written else []
     try:
         tables = [load_table(source, schema) for source in sources]
     except DataError as error:
@@ -179,9 +214,16 @@ def infer_schema(sources: TableSource | Sequence[TableSource]) -> Schema:
             "LOOK: rows, and columns that follow from others, were not looked at, since the data "
             f"cannot be read by this draft yet ({error.summary}). `cipherdag site check` does."
         )
-        return replace(schema, comment=comment)
-    odd = dict.fromkeys(f"LOOK: {each}" for table in tables for each in row_suspicions(table))
+        return replace(schema, comment=" ".join([*looks, comment]))
+    rows = (f"LOOK: {each}" for table in tables for each in row_suspicions(table))
+    odd = dict.fromkeys([*looks, *rows])
     return replace(schema, relations=related_columns(*tables), comment=" ".join(odd))
+
+
+def _called(source: TableSource, number: int) -> str:
+    """What a draft calls a table: a file by its name."""
+    path = source.path if isinstance(source, DescribedFile) else source
+    return Path(path).name if isinstance(path, str | os.PathLike) else f"table {number}"
 
 
 @contextmanager
@@ -194,24 +236,22 @@ def _of_site(site: str) -> Iterator[None]:
         raise
 
 
-def _drafted(
-    name: str, values: Counter[str], rows: int, declared: ColumnType | None
-) -> tuple[Column, list[str]]:
-    """The column that values stand for, and what looks like a mistake in it."""
-    column = guessed(name, values, rows, declared)
-    seen = [str(suspicion) for suspicion in column_suspicions(column, values)]
+def _looked_at(column: Column, values: Counter[str]) -> Iterator[str]:
+    """What looks like a mistake in a column, from how often each value occurs in it."""
+    yield from map(str, column_suspicions(column, values))
     held = [values[category] for category in column.categories if values[category]]
     if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
-        seen.append("Few rows hold some category: see that it names nobody before this leaves.")
-    return column, seen
+        yield "Few rows hold some category: see that it names nobody before this leaves."
 
 
-def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> tuple[Column, list[str]]:
+def _drafted_numbers(name: str, numbers: Numbers, rows: int) -> Column:
     """The drafted column of many different numbers without any text."""
     note = "Some values are missing. " if numbers.gaps else ""
     unique = len(numbers.distinct) == rows
     column = many_numbers(name, (), note, whole=numbers.whole, unique=unique)
-    return column, [str(each) for each in suspicious_numbers(numbers.distinct, numbers.counts)]
+    seen = suspicious_numbers(numbers.distinct, numbers.counts)
+    looks = "".join(f" LOOK: {each}" for each in seen)
+    return replace(column, comment=f"{column.comment}{looks}".strip())
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
@@ -225,23 +265,54 @@ def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
     return second if second.ordered else first
 
 
-def _count_table(
-    table: RawTable, tallies: dict[str, ColumnTally], hidden: dict[str, UnreadableDataError]
-) -> int:
-    """Count a table's values by column, and return its number of rows.
+@dataclass(slots=True, repr=False)
+class _Counted:
+    """A table's values by column.
 
-    The first cell of a column with an invisible character makes an error, to be raised only where
-    the cell would be a category.
+    Attributes:
+        file: What errors call the table.
+        tallies: How often every value occurs.
+        types: What a database or frame declares, where it does.
+        hidden: The first cell of a column with an invisible character makes an error, to be raised
+            only where the cell would be a category.
+        rows: Number of rows.
     """
-    rows = 0
-    for chunk in table.chunks:
-        for name, cells in zip(table.names, chunk, strict=True):
-            tallies[name].add(cells)
-            if isinstance(cells, TextCells):
-                _note_hidden(table, name, cells, rows, hidden)
-        rows += len(chunk[0])
-    check_row_count(rows, file=table.file, site=None)
-    return rows
+
+    file: str
+    tallies: dict[str, ColumnTally]
+    types: dict[str, ColumnType]
+    hidden: dict[str, UnreadableDataError] = field(default_factory=dict)
+    rows: int = 0
+
+
+def _counted(source: TableSource) -> _Counted:
+    """Count a table's values by column."""
+    with open_table(source) as table:
+        kinds = zip(table.names, table.types, strict=bool(table.types))
+        counted = _Counted(
+            table.file,
+            {name: ColumnTally() for name in table.names},
+            {name: kind for name, kind in kinds if kind is not None},
+        )
+        for chunk in table.chunks:
+            for name, cells in zip(table.names, chunk, strict=True):
+                counted.tallies[name].add(cells)
+                if isinstance(cells, TextCells):
+                    _note_hidden(table, name, cells, counted.rows, counted.hidden)
+            counted.rows += len(chunk[0])
+    check_row_count(counted.rows, file=counted.file, site=None)
+    return counted
+
+
+def _note_written(file: DescribedFile, written: dict[str, FileDescription]) -> None:
+    """Remember how a file is written, by its name."""
+    name = file.path.name
+    if written.setdefault(name, file.description) != file.description:
+        raise UnreadableDataError(
+            f"two files are called {name}, and are written in different ways",
+            file=str(file.path),
+            remedy="Give them different names.",
+        )
 
 
 def _note_hidden(
@@ -279,13 +350,14 @@ def _refuse_hidden(
             raise error
 
 
-def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int, *, first: str) -> None:
+def _check_same_columns(counted: _Counted, names: tuple[str, ...], *, first: str) -> None:
     one = f"site '{first}'" if first else "another of the files"
+    held = tuple(counted.tallies)
     for error, verb, there, here in (
-        (MissingColumnError, "has", names, table.names),
-        (ExtraColumnError, "lacks", table.names, names),
+        (MissingColumnError, "has", names, held),
+        (ExtraColumnError, "lacks", held, names),
     ):
         for name in there:
             if name not in here:
-                said = f"{one} {verb} this column"
-                raise error(said, file=table.file, column=name, rows=rows, remedy=UNMEASURED)
+                said, file, rows = f"{one} {verb} this column", counted.file, counted.rows
+                raise error(said, file=file, column=name, rows=rows, remedy=UNMEASURED)

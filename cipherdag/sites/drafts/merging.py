@@ -103,7 +103,9 @@ def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Di
     others = [each for each in by_site[lacking[0]] if any(each not in d for d in by_site.values())]
     near = nearest(name, sorted(others))
     said = f"not in {quoted(lacking)}" + (f", which has '{near}'." if near else ".")
-    remedy = f'Write rename = {{ "{near}" = "{name}" }} under [source] there, and draft again.'
+    remedy = (
+        f'Write rename = {{ "{near}" = "{name}" }} there in a .toml beside file, and draft from it.'
+    )
     if near is None:
         remedy = (
             "Add it there, leave it out at every site, or name the sites that did not measure it "

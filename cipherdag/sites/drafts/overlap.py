@@ -28,7 +28,7 @@ def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str
     """The variables that every site's file lacks, or that the schema says it did not measure."""
     lacking = {}
     for site, source in data.items():
-        with open_table(source, site=site) as table:
+        with open_table(schema.described(source), site=site) as table:
             declared = (
                 variable.name for variable in schema.variables if site in variable.unmeasured_at
             )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cipherdag.sites.drafts.spellings import grouped
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
-from cipherdag.sites.table.file_description import PLAIN, Notation
+from cipherdag.sites.table.file_description import DECLARED, PLAIN, Notation
 from cipherdag.sites.table.names import is_plain_number
 
 _SENTINELS = frozenset(
@@ -94,7 +94,7 @@ def _odd_cells(odd: Sequence[str]) -> Suspicion:
     return Suspicion(
         f"{what} among numbers",
         f"Some rows hold {what} among numbers{named}.",
-        "Declare decimal and thousands under [source]." if notation else remedy,
+        f"Declare decimal and thousands {DECLARED}." if notation else remedy,
     )
 
 
@@ -188,7 +188,9 @@ def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
     fitting = [each for each in formats if all(Notation(date_format=each).date(t) for t in whole)]
     said = " or ".join(f'"{each}"' for each in fitting) or "of its kind"
     return [
-        Suspicion("dates", "These look like dates.", f"{rule}, and date_format {said} in [source].")
+        Suspicion(
+            "dates", "These look like dates.", f"{rule}, and date_format = {said} {DECLARED}."
+        )
     ]
 
 
@@ -319,7 +321,8 @@ def _codes(distinct: NDArray[np.float64]) -> list[Suspicion]:
             Suspicion(
                 "dates",
                 "These look like dates written as whole numbers.",
-                'If so, set date = "days since 2020-01-01", date_format = "%Y%m%d" in [source].',
+                'If so, set date = "days since 2020-01-01", and date_format = "%Y%m%d" '
+                f"{DECLARED}.",
             )
         ]
     if distinct[0] >= 1850 and distinct[-1] <= 2100:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -44,6 +45,11 @@ class ColumnTally:
 
     _texts: Counter[str] = field(default_factory=Counter)
     _numbers: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = field(default_factory=list)
+
+    @property
+    def texts(self) -> Iterable[str]:
+        """The different cells that are text, as they are written."""
+        return self._texts
 
     def add(self, cells: Cells) -> None:
         """Count some rows more."""
@@ -157,3 +163,26 @@ def without_constant(column: Column, held: Sequence[Held]) -> Column:
         "allow_constant permits. Was it measured there, and in the same way?"
     )
     return replace(column, allow_constant=True, comment=f"{column.comment} LOOK: {said}".strip())
+
+
+def without_lacked(
+    column: Column, lacked: Mapping[str, Sequence[int]], called: Sequence[str]
+) -> Column:
+    """The column of a draft, ignored where some table lacks it; its comment says what else to do.
+
+    Args:
+        column: As it is drafted from the tables that have it.
+        lacked: The tables, counted from 1, that lack a column.
+        called: What a person calls each table.
+    """
+    if column.name not in lacked or column.kind == "ignore":
+        return column
+    files = [called[number - 1] for number in lacked[column.name]]
+    sites = ", ".join(f'"{file.split(".")[0]}"' for file in files)
+    listed = ", ".join(json.dumps(each, ensure_ascii=False) for each in column.categories)
+    kind = f'kind = "{column.kind}"' + (f", categories = [{listed}]" if listed else "")
+    said = (
+        f"Ignored: {' and '.join(files)} lack{'s' * (len(files) == 1)} it. LOOK: if it was not "
+        f"measured there and shall take part, write {kind} and unmeasured_at = [{sites}]."
+    )
+    return replace(column, kind="ignore", categories=(), ordered=False, comment=said)

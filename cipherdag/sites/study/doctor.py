@@ -293,7 +293,7 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
     """Check whether an unread column looks like identifiers that are not hashed."""
     ignored = {column.name for column in schema.columns if column.kind == "ignore"}
     plain = []
-    with open_table(site.data_source(settings)) as table:
+    with open_table(schema.described(site.data_source(settings))) as table:
         chunk = next(table.chunks, None)
         if chunk is not None:
             for name, cells in zip(table.names, chunk, strict=True):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cipherdag.errors import DataError, NotNumericError, UnknownCategoryError
 from cipherdag.sites.table.cells import Cells, NumberCells, TextCells
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.file_description import Notation
+from cipherdag.sites.table.file_description import DECLARED, Notation
 from cipherdag.sites.table.names import (
     nearest,
     normalise_name,
@@ -36,22 +36,22 @@ _LOOKS_OF_NUMBERS = 5  # of the hints below
 _HINTS = (
     (
         r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?",
-        "This may be a thousand or a decimal: declare decimal and thousands under [source].",
+        f"This may be a thousand or a decimal: declare decimal and thousands {DECLARED}.",
     ),
     (
         r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})*(?:,[0-9]*)?",
-        'Write decimal points, or declare decimal = "," (and thousands = ".") under [source].',
+        f'Write decimal points, or declare decimal = "," (and thousands = ".") {DECLARED}.',
     ),
     (
         r"[+-]?[0-9]{1,3}(?:[ \u00a0\u202f'][0-9]{3})+(?:[.,][0-9]+)?",
-        'Declare the thousands separator, such as thousands = " ", under [source].',
+        f'Declare the thousands separator, such as thousands = " ", {DECLARED}.',
     ),
     (r"[−–][0-9.,]+", "Write the minus sign as a hyphen: -1."),  # noqa: RUF001 - as files have it
     (r"[0-9.,+-]+ ?%", "Remove the percent sign; every site writes the same unit."),
     (r"[<>≤≥~]=? ?[0-9.,]+", "A limit is no number: decide with the study what stands for it."),
     (
         r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}.*",
-        'Declare date = "days since 2000-01-01" in schema.toml, and date_format under [source].',
+        f'Declare date = "days since 2000-01-01" in schema.toml, and date_format {DECLARED}.',
     ),
     (
         r"[+-]?inf(inity)?",
@@ -165,7 +165,7 @@ class ColumnReader:
     def _number_remedy(self, text: str) -> str:
         """The remedy for a cell that is no number, by its look."""
         if self._date_rule:
-            return 'Write 2024-05-31, or declare date_format = "%d.%m.%Y" under [source].'
+            return f'Write 2024-05-31, or declare date_format = "%d.%m.%Y" {DECLARED}.'
         trimmed = normalise_name(text)
         hints = (hint for look, hint in _HINTS if re.fullmatch(look, trimmed, re.IGNORECASE))
         return next(hints, _if_missing(text))

@@ -15,17 +15,18 @@ from typing import BinaryIO, Final, cast
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, TextCells
-from cipherdag.sites.table.file_description import AS_USUAL, FileDescription
+from cipherdag.sites.table.file_description import (
+    AS_USUAL,
+    DECLARED,
+    FileDescription,
+    undeclared,
+)
 from cipherdag.sites.table.names import normalise_name
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _HEAD_BYTES = 1 << 16
 _DELIMITERS: Final = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
-_WESTERN = (
-    'Excel\'s "CSV" is Windows-1252 in Western Europe: declare encoding = "cp1252" under [source], '
-    'or save as "CSV UTF-8".'
-)
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def open_csv(path: Path, description: FileDescription = AS_USUAL) -> Iterator[Ra
         # TextIOWrapper reads a GzipFile well; its type only asks for the larger interface
         raw = cast("BinaryIO", gzip.GzipFile(fileobj=opened) if zipped else opened)
         if not zipped:
-            _check_encoding(opened.peek(_HEAD_BYTES)[:_HEAD_BYTES], description)
+            _check_encoding(opened.peek(_HEAD_BYTES)[:_HEAD_BYTES], description, path)
         with io.TextIOWrapper(raw, encoding=description.codec, newline="") as text:
             rows = _Rows(text, path, description)
             lines = iter(rows)
@@ -54,15 +55,12 @@ def open_csv(path: Path, description: FileDescription = AS_USUAL) -> Iterator[Ra
             yield RawTable(names, _chunks(lines), location_of=rows.location)
 
 
-def _check_encoding(head: bytes, description: FileDescription) -> None:
+def _check_encoding(head: bytes, description: FileDescription, path: Path) -> None:
     """Refuse UTF-16 that is taken for UTF-8, and UTF-8 that is taken for another encoding."""
     codec = description.codec
     if codec == "utf-8-sig":
         if head.startswith(_UTF_16):
-            raise UnreadableDataError(
-                "this is UTF-16, not UTF-8 text",
-                remedy='Declare encoding = "utf-16" under [source], or save it as UTF-8.',
-            )
+            raise undeclared("this is UTF-16, not UTF-8 text", path.name, encoding="utf-16")
         if head.count(0) > len(head) // 4:
             raise _no_text_at_all()
         return
@@ -93,7 +91,7 @@ def _names(header: list[str] | None, description: FileDescription, path: Path) -
 def _no_text_at_all() -> UnreadableDataError:
     return UnreadableDataError(
         "this is a binary file or UTF-16, not UTF-8 text",
-        remedy='Export it as CSV; if it is UTF-16, declare encoding = "utf-16-le" under [source].',
+        remedy=f'Export it as CSV; if it is UTF-16, declare encoding = "utf-16-le" {DECLARED}.',
     )
 
 
@@ -102,30 +100,23 @@ def _check_delimiter(header: list[str], description: FileDescription, path: Path
     declared = description.delimiter
     whole = declared.join(header)
     if whole.lower().startswith("sep="):
-        raise UnreadableDataError(
+        raise undeclared(
             "the first line is Excel's own and names the delimiter; the header comes after it",
-            remedy=_declare(path, delimiter=whole[4:5] or declared, skip_rows=1),
+            path.name,
+            delimiter=whole[4:5] or declared,
+            skip_rows=1,
         )
     other = max((mark for mark in _DELIMITERS if mark != declared), key=whole.count)
     if len(header) > 1 or other not in whole:
         return
     used = _DELIMITERS.get(declared, repr(declared))
-    raise UnreadableDataError(
+    error = undeclared(
         f"the columns are separated by {_DELIMITERS[other]}, not by {used}",
-        remedy=_declare(path, delimiter=other)
-        + (' If decimals have commas, add decimal = ",".' if other == ";" else ""),
+        path.name,
+        delimiter=other,
     )
-
-
-def _declare(path: Path, **keys: str | int) -> str:
-    said = " and ".join(
-        f'{key} = "{value}"'.replace("\t", "\\t") if isinstance(value, str) else f"{key} = {value}"
-        for key, value in keys.items()
-    )
-    return (
-        f"Declare {said} under [source] of site.toml; for a command, in a .toml beside "
-        f'file = "{path.name}".'
-    )
+    error.remedy += ' If decimals have commas, add decimal = ",".' if other == ";" else ""
+    raise error
 
 
 def _chunks(rows: Iterator[list[str]]) -> Iterator[list[Cells]]:
@@ -188,9 +179,13 @@ class _Rows:
         """The error for text of another encoding, with its line where it can be located."""
         codec = self._description.codec
         name = "UTF-8" if codec == "utf-8-sig" else self._description.encoding
-        remedy = _WESTERN if name == "UTF-8" else "Declare its encoding, or save it as UTF-8."
         odd = _odd_byte(self._path) if name == "UTF-8" else ""
         odd = odd or f"the text after line {self._reader.line_num}"
+        if name == "UTF-8":  # what Excel calls "CSV" in Western Europe
+            error = undeclared(f"{odd} is not {name}", self._path.name, encoding="cp1252")
+            error.remedy += " Or save it as UTF-8."
+            return error
+        remedy = f"Declare its encoding {DECLARED}, or save it as UTF-8."
         return UnreadableDataError(f"{odd} is not {name}", remedy=remedy)
 
 

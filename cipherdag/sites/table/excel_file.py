@@ -13,7 +13,7 @@ from typing import Any
 
 from cipherdag.errors import CipherdagError, EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import CHUNK_ROWS, Cells, RawTable, Source, value_cells
-from cipherdag.sites.table.file_description import FileDescription
+from cipherdag.sites.table.file_description import FileDescription, undeclared
 from cipherdag.sites.table.names import normalise_name
 
 Row = tuple[object, ...]
@@ -52,7 +52,7 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
         with warnings.catch_warnings(action="ignore"), _parsing():
             book = load_workbook(raw, read_only=True, data_only=True)
             closing.callback(book.close)
-            sheet, formulas = _sheet(book, description), None
+            sheet, formulas = _sheet(book, description, path.name), None
             if _holds(path, _FORMULA):
                 written = load_workbook(again, read_only=True)
                 closing.callback(written.close)
@@ -137,13 +137,17 @@ def _holds(path: Path, mark: bytes) -> bool:
     return False
 
 
-def _sheet(book: Any, description: FileDescription) -> Any:
+def _sheet(book: Any, description: FileDescription, file: str) -> Any:
     titles = [sheet.title for sheet in book.worksheets]
     listed = ", ".join(f"'{title}'" for title in titles)
     if not description.sheet and len(titles) != 1:
-        raise UnreadableDataError(
+        largest = max(
+            book.worksheets, key=lambda each: (each.max_row or 0) * (each.max_column or 0)
+        )
+        raise undeclared(
             f"the workbook has {len(titles)} sheets ({listed}), and none is named",
-            remedy=f'Declare sheet = "{titles[0]}" under [source], or whichever holds the table.',
+            file,
+            sheet=largest.title,
         )
     if description.sheet and description.sheet not in titles:
         raise UnreadableDataError(f"the workbook has no sheet '{description.sheet}': {listed}")

@@ -8,9 +8,10 @@ says it, which stands wherever a data file can stand:
     decimal = ","
     encoding = "cp1252"
 
-It is a site's affair, so that the sites' files may differ while they share one schema. The study's
-notation has a decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31,
-with a time of the day if need be). Another one is declared, never guessed.
+It is a site's affair, so that the sites' files may differ while they share one schema. A draft of a
+schema says it in ``[sources."patients.csv"]``, for files of that name. The study's notation has a
+decimal point, no thousands separator and dates as ISO 8601 writes them (2024-05-31, with a time of
+the day if need be). Another one is declared; only a draft proposes one, and a person reads it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ NO_NUMBER = "\0"
 """Stands for a cell that is no number in its file's notation, though it looks like one."""
 _MAX_BYTES = 64 * 1024
 ANY_SOURCE: Final = ("decimal", "thousands", "date_format", "skip_unnamed", "rename")
+DECLARED = 'under [source] of site.toml or [sources."FILE"] of schema.toml'
+"""Where keys of a description are declared; FILE stands for the file's name."""
 _REMEDY = "Correct [source] of site.toml, or the .toml that describes the file."
 _DECIMALS = (".", ",")
 _THOUSANDS = ("", ".", ",", " ", "'")
@@ -97,6 +100,11 @@ class Notation:
             return datetime.fromisoformat(text.removesuffix("Z"))
         except ValueError:
             return None
+
+    def number(self, text: str) -> float | None:
+        """The number that a cell writes, or None."""
+        numeral = self._numeral(text)
+        return None if numeral is None else float(numeral)
 
     def _numeral(self, text: str) -> str | None:
         group = f"[{_SPACES}]" if self.thousands == " " else re.escape(self.thousands)
@@ -204,8 +212,8 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 )
         return tuple(renamed.get(name, name) for name in header)
 
-    def dumps(self) -> str:
-        """The settings that differ from the default as the TOML table ``[source]``, or ""."""
+    def lines(self) -> list[str]:
+        """The settings that differ from the default as lines of TOML."""
         lines = []
         for key in self.__struct_fields__:
             value = getattr(self, key)
@@ -216,6 +224,11 @@ class FileDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 lines.append(f"{key} = {{ {', '.join(pairs)} }}")
             else:
                 lines.append(f"{key} = {_toml(value)}")
+        return lines
+
+    def dumps(self) -> str:
+        """The settings that differ from the default as the TOML table ``[source]``, or ""."""
+        lines = self.lines()
         return "\n".join(["", "[source]", *lines, ""]) if lines else ""
 
     def _fault(self) -> str:
@@ -248,12 +261,29 @@ def _is_text_encoding(name: str) -> bool:
 AS_USUAL = FileDescription()
 
 
+def undeclared(what: str, file: str, **keys: str | int | bool) -> UnreadableDataError:
+    """The error for a file that can be read once these keys are declared; its remedy says how.
+
+    Args:
+        what: What is wrong.
+        file: The file's name.
+        **keys: Keys of `FileDescription` with their values.
+    """
+    said = " and ".join(f"{key} = {_toml(value)}" for key, value in keys.items())
+    where = DECLARED.replace("FILE", file)
+    error = UnreadableDataError(
+        what, remedy=f"Declare {said} {where}, as drafts of `cipherdag schema infer` do."
+    )
+    error.declaration = tuple(keys.items())
+    return error
+
+
 @dataclass(frozen=True, slots=True)
 class DescribedFile:
     """A file, and how it is written."""
 
     path: Path
-    description: FileDescription
+    description: FileDescription = AS_USUAL
 
     @classmethod
     def load(cls, path: Path) -> Self | None:

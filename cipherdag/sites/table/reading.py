@@ -31,6 +31,7 @@ from cipherdag.sites.table.duckdb_file import open_duckdb
 from cipherdag.sites.table.file_description import (
     ANY_SOURCE,
     AS_USUAL,
+    DECLARED,
     DescribedFile,
     FileDescription,
 )
@@ -188,7 +189,7 @@ def _open_file(described: DescribedFile) -> Iterator[RawTable]:
             if key:
                 raise UnreadableDataError(
                     f"{key} says nothing about {source.words}",
-                    remedy=f"Remove {key} from [source], or from the .toml of the file.",
+                    remedy=f"Remove {key} {DECLARED}, or from the .toml of the file.",
                 )
             table = stack.enter_context(source.open(described.path, described.description))
         except OSError as error:
@@ -246,13 +247,15 @@ def _check_header(table: RawTable) -> None:
         if name and hidden is None:
             continue
         what = f"has the invisible character {hidden}" if name else "is empty"
-        raise UnreadableDataError(
+        error = UnreadableDataError(
             f"the name of column {position} {what}",
             column=visible(name),
             rows=table.count_rows(),
             remedy="Give every column a visible name; leave out row names, indices and delimiters "
-            "at the end of rows on export, or declare skip_unnamed = true under [source].",
+            f"at the end of rows on export, or declare skip_unnamed = true {DECLARED}.",
         )
+        error.declaration = () if name else (("skip_unnamed", True),)
+        raise error
     repeat = first_repeat(table.names)
     if repeat is not None:
         first, second = repeat

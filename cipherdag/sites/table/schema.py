@@ -10,11 +10,11 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,8 +22,10 @@ from cipherdag.errors import SchemaError
 from cipherdag.graphs.relations import FORMS, LEFT_OUT, Determined, Relation
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
+from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
 
+Given = TypeVar("Given")
 _COMMENT_WIDTH = 96
 _TEXTS = ("unit", "date")
 _TABLES = ("synonyms", "concepts")
@@ -60,6 +62,10 @@ _PREAMBLE = """\
 #                   is constant; "function": the first follows from the others
 #   columns         their names; a relation is void where one of them takes no part
 #
+# [sources."FILE"] says how a file of that name is written: delimiter, decimal, thousands, encoding,
+# sheet, skip_rows, skip_unnamed, date_format, rename. It is not compared; [source] of site.toml
+# outranks it.
+#
 # Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
 """
 
@@ -73,6 +79,7 @@ class Schema:
             interventions.
         relations: Which of them determine one another, by name.
         comment: What a draft says of the rows, for a person to read.
+        sources: How files are written, by their names, where no other description is given.
 
     Raises:
         SchemaError: If two names are equal after normalisation, no column is a variable, two
@@ -82,6 +89,7 @@ class Schema:
     columns: tuple[Column, ...]
     relations: tuple[Relation[str], ...] = ()
     comment: str = field(default="", compare=False)
+    sources: Mapping[str, FileDescription] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -147,6 +155,15 @@ class Schema:
         """The sites that did not measure some variable, and `unmeasured_at` of each."""
         sites = {site for variable in self.variables for site in variable.unmeasured_at}
         return {site: self.unmeasured_at(site) for site in sorted(sites)}
+
+    def described(self, source: Given) -> Given | DescribedFile:
+        """A file with the description that the schema has for its name; all else as it is given."""
+        if not isinstance(source, str | os.PathLike | DescribedFile):
+            return source
+        file = source if isinstance(source, DescribedFile) else DescribedFile(Path(source))
+        if file.description != AS_USUAL or file.path.name not in self.sources:
+            return source
+        return replace(file, description=self.sources[file.path.name])
 
     def canonical(self) -> bytes:
         """The canonical bytes that sites must agree on, different wherever schemas differ.
@@ -221,7 +238,7 @@ class Schema:
         """
         try:
             content = parse(text)
-            return cls(_columns(content), _relations(content))
+            return cls(_columns(content), _relations(content), sources=_sources(content))
         except SchemaError as error:
             error.file = file
             raise
@@ -233,7 +250,8 @@ class Schema:
         relations = map(_relation_toml, self.relations)
         said = [f"# {line}" for line in textwrap.wrap(self.comment, _COMMENT_WIDTH)]
         head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
-        return "\n".join((head, *map(_column_toml, self.columns), *relations))
+        sources = (_source_toml(name, each) for name, each in sorted(self.sources.items()))
+        return "\n".join((head, *map(_column_toml, self.columns), *relations, *sources))
 
 
 _Texts = tuple[str | int | float, ...]
@@ -258,7 +276,7 @@ class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
-    check_keys(content, ("columns", "relations"))
+    check_keys(content, ("columns", "relations", "sources"))
     tables = content.get("columns")
     if not isinstance(tables, dict):
         raise SchemaError('there is no table of columns, such as [columns."age"]')
@@ -283,6 +301,17 @@ def _relations(content: dict[str, Any]) -> tuple[Relation[str], ...]:
             raise SchemaError("a relation is of two or more different columns")
         relations.append(Relation(read.form, names))
     return tuple(relations)
+
+
+def _sources(content: dict[str, Any]) -> dict[str, FileDescription]:
+    tables = content.get("sources", {})
+    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+        raise SchemaError('sources are tables, such as [sources."patients.csv"]')
+    return {name: convert(table, FileDescription) for name, table in tables.items()}
+
+
+def _source_toml(file: str, description: FileDescription) -> str:
+    return "\n".join([f"[sources.{_quoted(file)}]", *description.lines(), ""])
 
 
 def _relation_toml(relation: Relation[str]) -> str:

@@ -30,6 +30,7 @@ from cipherdag.sites.table.column_reader import (
     MarksReader,
     ValueArray,
 )
+from cipherdag.sites.table.file_description import DECLARED
 from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
 from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
@@ -40,8 +41,8 @@ NEVER_MEASURED = (
     "schema.toml at every site. Else drop the column, or set allow_constant = true for it."
 )
 UNMEASURED = (
-    "Add the column, or, where the site did not measure it, name the site under unmeasured_at in "
-    "schema.toml at every site (in one process: overlapping=True, or --overlapping)."
+    "Add the column, or leave it out at every site: drafts of `cipherdag schema infer` do. Or name "
+    "the site, which did not measure it, under unmeasured_at in schema.toml at every site."
 )
 """What to do about a column that a file lacks."""
 
@@ -200,7 +201,8 @@ def load_table(
 
     Args:
         source: Path of a file that `reading.SOURCES` lists, with its description if need be, or a
-            pandas DataFrame.
+            pandas DataFrame. The schema's description of a file of its name counts where the source
+            has none.
         schema: The schema of the study.
         site: Name of the site, for errors, and for columns that the schema says it did not measure:
             they may be absent, are not read, and have no value.
@@ -219,7 +221,8 @@ def load_table(
             where dates are declared, or outside its plausible range.
         ConstantColumnError: If a column has one value or bin only, or none, unless allowed.
     """
-    with open_table(source, site=site) as table, _stores(schema, folder) as (codes, values):
+    described = schema.described(source)
+    with open_table(described, site=site) as table, _stores(schema, folder) as (codes, values):
         readers = _match_columns(table, schema, site)
         marks, column = None, schema.intervention
         if column is not None:
@@ -288,7 +291,7 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[in
 
 def _rename(column: str, close: str, extra: list[str]) -> str:
     old, new = (close, column) if close in extra else (column, close)
-    return f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} under [source].'
+    return f'Rename one (case counts), or declare rename = {{ "{old}" = "{new}" }} {DECLARED}.'
 
 
 @contextmanager

@@ -266,7 +266,7 @@ def test_the_command_drafts_for_a_person_to_read(tmp_path, kind, capsys, monkeyp
     path = source(tmp_path, kind, 'table = "patients"')
     code, out, _ = call(capsys, monkeypatch, "schema", "infer", path)
     assert code == 0
-    assert "BOOLEAN in the database." in out
+    assert "BOOLEAN in its source." in out
     assert Schema.loads(out).names == ("age", "pressure", "sex", "smokes")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schema_strategies import schemas
 
 from cipherdag import errors
-from cipherdag.sites.drafts.inference import infer_schema
+from cipherdag.sites.drafts.inference import infer_columns, infer_schema
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -422,8 +422,6 @@ def test_categories_are_the_union_over_files():
 def test_inference_refuses_what_loading_refuses():
     good = frame_of(a=[0, 1], b=["x", "y"])
     for kind, sources in {
-        "MissingColumnError": [good, good[["a"]]],
-        "ExtraColumnError": [good, good.assign(c=1)],
         "DuplicateNameError": [good.set_axis(["a", " a"], axis=1)],
         "EmptyDataError": [good, good.iloc[:0]],
         "TooFewRowsError": [good.iloc[:1]],
@@ -431,6 +429,13 @@ def test_inference_refuses_what_loading_refuses():
     }.items():
         with pytest.raises(errors.DataError) as caught:
             infer_schema(sources)
+        assert type(caught.value).__name__ == kind
+    for kind, other in {
+        "MissingColumnError": good[["a"]],
+        "ExtraColumnError": good.assign(c=1),
+    }.items():
+        with pytest.raises(errors.DataError) as caught:
+            infer_columns([good, other])
         assert type(caught.value).__name__ == kind
 
 
