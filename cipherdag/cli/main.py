@@ -233,8 +233,26 @@ def graph_identify(
         isinstance(answer, Identified) and answer.method == "adjustment"
     )
     if estimated and not as_json and not unobserved:
-        words = shlex.join(["--graph", str(source), "--treatment", treatment, "--outcome", outcome])
-        click.echo(f"To estimate it over sites: cipherdag coordinator run effect {words}")
+        words = ["--graph", str(source), "--treatment", treatment, "--outcome", outcome]
+        click.echo(f"To estimate it: cipherdag {_same_data(source)} {shlex.join(words)}")
+
+
+def _same_data(source: Path) -> str:
+    """The command that estimates an effect over the data of a result, without what it estimates."""
+    from cipherdag.results.folder import read_rest
+
+    run = read_rest(source).source if source.is_dir() else {}
+    schema = ["--schema", str(source / "schema.toml")]
+    match run.get("command"):
+        case "run":
+            return shlex.join(["run", "effect", *run["files"], *schema])
+        case "simulate":
+            sites = ["--sites", str(run["sites"])]
+            return shlex.join(["simulate", "effect", *run["files"], *sites, *schema])
+        case "coordinator run":
+            asked = shlex.join(["coordinator", "run", "effect", "--dir", run["folder"]])
+            return f"{asked} --purpose WHY"
+    return "run effect FILES"
 
 
 finish(cli)

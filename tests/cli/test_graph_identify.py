@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ def test_answers_in_words_and_as_json(call, drawn):
     code, said, _ = call(*asked)
     assert code == 0
     assert "identified by adjustment for u" in said
-    assert f"run effect --graph {drawn} --treatment x --outcome y" in said
+    assert f"run effect FILES --graph {drawn} --treatment x --outcome y" in said
     answer = json.loads(call(*asked, "--json")[1])
     assert (answer["method"], answer["sets"], answer["optimal"]) == ("adjustment", [["u"]], ["u"])
     code, said, _ = call(*asked, "--unobserved", "u")
@@ -76,3 +77,26 @@ def test_a_graph_says_what_to_adjust_for_in_the_command_that_estimates_it(call, 
     assert code == 2
     assert "no effect" in said
     assert "repeat" not in call("repeat", tmp_path / "by_graph")[2]
+
+
+def test_the_command_that_it_names_estimates_the_effect_over_the_data_of_the_result(call, tmp_path):
+    for k, name in enumerate("abc"):
+        rng = np.random.default_rng(k)
+        cause = rng.normal(size=400)
+        treated = (cause + rng.normal(size=400) > 0).astype(int)
+        rows = {"cause": cause, "treated": treated, "y": cause + treated + rng.normal(size=400)}
+        pd.DataFrame(rows).round(3).to_csv(tmp_path / f"{name}.csv", index=False)
+    files, knowledge = [tmp_path / f"{name}.csv" for name in "abc"], tmp_path / "knowledge.toml"
+    knowledge.write_text('tiers = [["cause"], ["treated"], ["y"]]\n', "utf-8")
+    for command in (("run", "fedpc", *files), ("simulate", "fedpc", files[0], "--sites", 4)):
+        result = tmp_path / f"by-{command[0]}"
+        code, _, error = call(*command, "--knowledge", knowledge, "--out", result)
+        assert code == 0, error
+        effect = ("--treatment", "treated", "--outcome", "y")
+        _, said, _ = call("graph", "identify", result, *effect)
+        (line,) = [line for line in said.splitlines() if line.startswith("To estimate it: ")]
+        words = shlex.split(line.split(": cipherdag ")[1])
+        code, said, error = call(*words)
+        assert code == 0, error
+        assert "adjusted for cause" in said
+        assert f"{len(files) if command[0] == 'run' else 4} sites" in said

@@ -232,7 +232,9 @@ def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deploy
     assert "refused the plan of run " in line
     assert "the run waits until a person of this site approves it" in line
     assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
-    assert re.search(r"a refusal, \d+ B, \d+ times\.\n", deployment.site("north", "releases"))
+    left = deployment.site("north", "releases")
+    assert re.search(r"the plan waits for a decision of this site, \d+ B, \d+ times\.\n", left)
+    assert "refusal" not in left
     after = logged()[1:]
     assert re.search(r"\d+ times more in \d+ s: refused the plan of run ", after[0])
     assert [line.split(" ", 4)[4].split(" ", 2)[2] for line in after if " INFO " in line] == [
@@ -267,7 +269,7 @@ def test_a_plan_that_was_decided_is_told_in_short_and_in_full_if_asked(deploymen
     assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
     deployment.site("north", "status", "ffffffff", code=2)
     left = deployment.site("north", "releases")
-    assert "Set-up, FedPC: a refusal, " in left
+    assert "Set-up, FedPC: word that the plan waits for a decision of this site, " in left
 
 
 def test_a_denial_ends_the_run_and_its_reason_stays_at_the_site(deployment):

@@ -143,12 +143,15 @@ def infer_columns(
     runnable = (without_constant(column, held[column.name]) for column in columns)
     few = {column.name: _few_numbers(column, tallies[column.name]) for column in columns}
     few = {name: numbers for name, numbers in few.items() if numbers}
-    lacked = {
-        name: tuple(sorted({*range(1, len(by_site) + 1)} - {each.number for each in tables}))
-        for name, tables in held.items()
-        if len(tables) < len(by_site)
-    }
+    lacked = _lacked(held, len(by_site))
     return Draft(tuple(columns), frozenset(constant), tuple(runnable), few, lacked, written)
+
+
+def _lacked(held: Mapping[str, Sequence[Held]], n_tables: int) -> dict[str, tuple[int, ...]]:
+    """The numbers of the tables that lack a column, for columns that some table lacks."""
+    every = frozenset(range(1, n_tables + 1))
+    lacked = {name: every - {each.number for each in tables} for name, tables in held.items()}
+    return {name: tuple(sorted(numbers)) for name, numbers in lacked.items() if numbers}
 
 
 def _few_numbers(column: Column, tally: ColumnTally) -> tuple[str, ...]:

@@ -158,7 +158,8 @@ class Approvals:
     def deadline(self, run: AskedRun) -> str:
         """Until when a plan that waits can be decided on, and how, in one sentence."""
         day = (datetime.fromisoformat(run.asked) + EXPIRES).date()
-        return f"Decide before {day}: {_commands(run.session)}."
+        waiting = "The coordinator waits for an hour, if it chose no other time, and may ask again."
+        return f"Decide before {day}: {_commands(run.session)}. {waiting}"
 
     def waits(self, run: AskedRun) -> bool:
         """True if a person may still decide on the plan, and has not."""

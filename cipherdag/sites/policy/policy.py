@@ -252,7 +252,10 @@ class Policy:
                 remedy=f"Run with at least {fewest} distinct sites, each pinned by every other.",
             )
         if algorithm not in self.algorithms:
-            raise PolicyRefusedError(f"the site's policy does not allow '{algorithm}'")
+            raise PolicyRefusedError(
+                f"the site's policy does not allow '{algorithm}'",
+                remedy=f'If the site agrees, add "{algorithm}" to algorithms in its policy.toml.',
+            )
         if rows < self.min_rows:
             raise PolicyRefusedError("the site holds fewer rows than its policy asks for")
 
@@ -328,7 +331,12 @@ class Policy:
         """
         for kind in sorted(question.tags):
             if kind not in self.questions:
-                raise PolicyRefusedError(f"the site's policy does not allow questions of '{kind}'")
+                trusted = ", which need a coordinator that is trusted to follow the protocol"
+                opt_in = trusted if kind in OPT_IN_KINDS else ""
+                raise PolicyRefusedError(
+                    f"the site's policy does not allow questions of '{kind}'{opt_in}",
+                    remedy=f'If the site agrees, add "{kind}" to questions in its policy.toml.',
+                )
         if round_number > self.max_rounds:
             raise PolicyRefusedError(f"round {round_number} is beyond max_rounds of the site")
         values = question.n_values

@@ -22,6 +22,7 @@ from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.durable_lines import append
 
 REFUSAL = "refusal"
+WAITS = "waits"
 REPEAT = "repeat"
 REPAIRED = "repaired-line"
 ENGINE_START = "engine-start"
@@ -97,6 +98,7 @@ _KINDS = (
         "closed", "a digest of the result, and the head of the ledger", operations=("finish",)
     ),
     ReleaseKind(REFUSAL, "a refusal"),
+    ReleaseKind(WAITS, "word that the plan waits for a decision of this site"),
     ReleaseKind(REPEAT, "a reply that was sent before, once more"),
     ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
     ReleaseKind(ENGINE_START, "a start of the process that carries messages; nothing left"),

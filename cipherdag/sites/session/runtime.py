@@ -31,6 +31,7 @@ from cipherdag.privacy.draws import repeated
 from cipherdag.privacy.wire import Body
 from cipherdag.protocol.messages import (
     REPLIES,
+    WAITING,
     Ask,
     Closed,
     Finish,
@@ -61,6 +62,7 @@ from cipherdag.sites.record.ledger import (
     REFUSAL,
     REPAIRED,
     REPEAT,
+    WAITS,
     Ledger,
     read_releases,
 )
@@ -81,7 +83,7 @@ from cipherdag.sites.session.replies import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.sparse_setup import SparseSetUp
 
-BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, REPEAT, REPAIRED, ENGINE_START})
+BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, WAITS, REPEAT, REPAIRED, ENGINE_START})
 """What leaves in a session that may still be begun anew."""
 
 log = logging.getLogger("cipherdag.site")
@@ -245,7 +247,8 @@ class SiteRuntime:
         self.refused = error
         body = refusal(message.operation, type(error), text)
         reply = self._envelope(message.session, "refusal", body)
-        return recorded(self.ledger, reply, description(message, self._current, kind=REFUSAL))
+        kind = WAITS if text in WAITING else REFUSAL
+        return recorded(self.ledger, reply, description(message, self._current, kind=kind))
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         key, name = self._profile.identity, self._profile.name

@@ -434,3 +434,19 @@ def test_rules_and_purposes_read_back_as_they_were_written(rules, purposes):
 def test_limits_are_whole_numbers_in_python_too(limit):
     with pytest.raises(SiteNotReadyError, match="min_cell_size is not a whole number from 0"):
         Policy(min_cell_size=limit)
+
+
+def test_a_refusal_names_the_option_that_allows_it():
+    plan = plan_of(n_sites=3, algorithm="effect")
+    strict = Policy(algorithms=frozenset({"fedpc"}))
+    with pytest.raises(PolicyRefusedError) as caught:
+        strict.check_run(plan, rows=1000)
+    assert 'add "effect" to algorithms in its policy.toml' in caught.value.remedy
+    replace(strict, algorithms=strict.algorithms | {"effect"}).check_run(plan, rows=1000)
+
+
+def test_a_refusal_of_a_question_names_the_option_that_allows_it(hospitals):
+    set_policy(hospitals, "hospital-1", questions=QUESTION_KINDS - {"edge-votes"})
+    with pytest.raises(PolicyRefusedError) as caught:
+        run(hospitals)
+    assert 'add "edge-votes" to questions in its policy.toml' in caught.value.remedy
