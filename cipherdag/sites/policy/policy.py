@@ -331,11 +331,10 @@ class Policy:
         """
         for kind in sorted(question.tags):
             if kind not in self.questions:
-                trusted = ", which need a coordinator that is trusted to follow the protocol"
-                opt_in = trusted if kind in OPT_IN_KINDS else ""
+                agrees = "trusts the coordinator" if kind in OPT_IN_KINDS else "agrees"
                 raise PolicyRefusedError(
-                    f"the site's policy does not allow questions of '{kind}'{opt_in}",
-                    remedy=f'If the site agrees, add "{kind}" to questions in its policy.toml.',
+                    f"the site's policy does not allow questions of '{kind}'",
+                    remedy=f'If the site {agrees}, add "{kind}" to questions in its policy.toml.',
                 )
         if round_number > self.max_rounds:
             raise PolicyRefusedError(f"round {round_number} is beyond max_rounds of the site")

@@ -62,11 +62,10 @@ _PREAMBLE = """\
 #                   is constant; "function": the first follows from the others
 #   columns         their names; a relation is void where one of them takes no part
 #
-# [sources."FILE"] says how a file of that name is written: delimiter, decimal, thousands, encoding,
-# sheet, skip_rows, skip_unnamed, date_format, rename. It is not compared; [source] of site.toml
-# outranks it.
-#
 # Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
+"""
+_SOURCES = """\
+# How files of these names are written; not compared. [source] of site.toml outranks it.
 """
 
 
@@ -251,7 +250,8 @@ class Schema:
         said = [f"# {line}" for line in textwrap.wrap(self.comment, _COMMENT_WIDTH)]
         head = "\n".join([_PREAMBLE, *said, ""]) if said else _PREAMBLE
         sources = (_source_toml(name, each) for name, each in sorted(self.sources.items()))
-        return "\n".join((head, *map(_column_toml, self.columns), *relations, *sources))
+        written = [_SOURCES + next(sources), *sources] if self.sources else []
+        return "\n".join((head, *map(_column_toml, self.columns), *relations, *written))
 
 
 _Texts = tuple[str | int | float, ...]
