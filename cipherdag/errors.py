@@ -1,7 +1,7 @@
 """Every error the package raises on purpose, in one tree.
 
     CipherdagError              exit 1, the run failed
-    ├── LedgerError, OutputError, ResultExistsError, GraphError
+    ├── LedgerError, BundleError, OutputError, ResultExistsError, GraphError
     ├── ParameterError          exit 2, a parameter is out of its range
     ├── PrivacyError            exit 3, refused so that nothing leaks
     ├── SiteNotReadyError       exit 4, a site cannot take part yet
@@ -64,6 +64,12 @@ class LedgerError(CipherdagError):
     def __init__(self, message: str, *, line: int = 0, site: str | None = None) -> None:
         super().__init__(message, site=site)
         self.line = line
+
+
+class BundleError(CipherdagError):
+    __doc__ = summary = "A bundle of a result cannot be read, or a file of it does not verify"
+    effect = "the bundle proves nothing"
+    default_remedy = "Ask whoever made the bundle to send it again; it was changed on its way."
 
 
 class OutputError(CipherdagError):
@@ -380,13 +386,8 @@ class ConstantColumnError(DataError):
 
 
 class MixedTypesError(DataError):
-    __doc__ = summary = (
-        "The chosen test cannot treat columns like these: discrete, continuous, or both together"
-    )
-    default_remedy = (
-        "Choose a test that fits the columns, or cut continuous ones into declared bins: "
-        'kind = "binned" with edges.'
-    )
+    __doc__ = summary = "The chosen test cannot treat discrete, continuous or mixed columns"
+    default_remedy = 'Choose a fitting test, or cut continuous columns: kind = "binned" with edges.'
 
 
 class SchemaError(DataError):

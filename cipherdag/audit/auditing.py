@@ -6,7 +6,6 @@ Leaks:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +17,13 @@ from cipherdag.errors import LedgerError, OutputError
 from cipherdag.pages.sheets import csv_text
 from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Received, read_transcript
-from cipherdag.results.folder import read_folder_releases, read_rest, verify_folder
+from cipherdag.results.folder import (
+    read_folder_releases,
+    read_report,
+    read_rest,
+    reported_heads,
+    verify_folder,
+)
 from cipherdag.sites.record.ledger import (
     LedgerHead,
     clock_remark,
@@ -113,7 +118,8 @@ def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
         return [
             LedgerCheck(head, remark=clock_remark(releases[site])) for site, head in heads.items()
         ]
-    transcript, heads = read_transcript(folder / TRANSCRIPT_FILE), _heads(folder / "result.json")
+    transcript = read_transcript(folder / TRANSCRIPT_FILE)
+    heads = reported_heads(read_report(folder))
     checks = []
     for path in ledgers:
         lines = _lines(path)
@@ -234,15 +240,6 @@ def _transcript_text(path: Path, kind: str) -> tuple[int, str]:
 
 def _joined(lines: Sequence[str]) -> str:
     return "".join(line + "\n" for line in lines)
-
-
-def _heads(path: Path) -> dict[str, LedgerHead]:
-    """Read the heads of the ledgers at the end of a run, as the sites reported them."""
-    try:
-        heads = json.loads(path.read_text("utf-8"))["ledgers"]
-        return {site: LedgerHead(**head) for site, head in heads.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise OutputError(f"{path} is not the result of a run") from error
 
 
 def _csv(records: Sequence[msgspec.Struct]) -> str:

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from cipherdag import errors
+from cipherdag.cli.bundle import audit_bundle, show_bundle
 from cipherdag.cli.carry import coordinator_carry, site_carry
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
@@ -92,10 +93,11 @@ def audit() -> None:
 
 
 audit.add_command(audit_export)
+audit.add_command(audit_bundle)
 
 
 @audit.command("verify")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--ledger", "ledgers", type=FILE, multiple=True, help="A site's exported ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> None:
@@ -104,9 +106,18 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
     With --ledger, FOLDER is that of a coordinator's run. Each site's ledger is then compared with
     what the coordinator received. Standard error names lines before which a site's clock ran
     backwards: a clock proves nothing.
+
+    FOLDER may also be a bundle that `cipherdag audit bundle` wrote. Its plan, approvals, ledgers
+    and the digest of every file are checked.
     """
     from cipherdag.audit.auditing import verify
+    from cipherdag.audit.bundle import verify_bundle
 
+    if folder.is_file():
+        if ledgers:
+            raise click.UsageError("--ledger goes with the folder of a coordinator's run")
+        show_bundle(verify_bundle(folder), as_json=as_json)
+        return
     checks = verify(folder, ledgers)
     for check in checks:
         if check.remark:

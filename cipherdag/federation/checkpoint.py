@@ -57,7 +57,6 @@ Outcome = TypeVar("Outcome")
 BEGUN_FILE = "begun.json"
 ROUNDS_FILE = "rounds.jsonl"
 STARTED_FILE = "started.json"
-JOURNAL_FILE = "journal.jsonl"
 
 
 class Beginning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

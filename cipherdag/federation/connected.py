@@ -31,12 +31,12 @@ from cipherdag.errors import (
     ProtectionError,
     writing,
 )
-from cipherdag.federation.checkpoint import JOURNAL_FILE, StartedRun
+from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.run import FinishedRun, Outcome, carry_out, chosen_algorithm
 from cipherdag.findings.finding import Finding
 from cipherdag.graphs.knowledge import NUMBERED_AT_A_SITE, Knowledge
 from cipherdag.protocol.engines.engine import Engine
-from cipherdag.protocol.journal import TRANSCRIPT_FILE, Journal, TranscribingEngine
+from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, Journal, TranscribingEngine
 from cipherdag.protocol.messages import WAITING
 from cipherdag.protocol.plan import Member, Plan, Protection, make_plan, measured_by
 from cipherdag.protocol.progress import RoundReport

@@ -180,6 +180,7 @@ class Resumption:
         return entry
 
 
+JOURNAL_FILE = "journal.jsonl"
 TRANSCRIPT_FILE = "transcript.jsonl"
 
 
@@ -232,6 +233,19 @@ def received(site: str, reply: bytes) -> Received:
     except MalformedMessageError:
         return Received(site, "", "garbage", len(reply), digest)
     return Received(site, envelope.session.hex(), envelope.topic, len(reply), digest, digest)
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a run, from the first line of its journal, which stays as it is.
+
+    Raises:
+        OutputError: The file cannot be read, or does not begin with a plan.
+    """
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.readline(), type=Started).plan
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise OutputError(f"{path} is not the journal of a run") from error
 
 
 def read_transcript(path: Path) -> list[Received]:

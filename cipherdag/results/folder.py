@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
 from cipherdag.pages.whole_file import make_folder, write_whole
@@ -162,21 +164,43 @@ def verify_folder(folder: Path) -> dict[str, LedgerHead]:
         LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
         OutputError: The folder holds no readable result.
     """
-    expected = read_report(folder)["ledgers"]
-    ledgers = _some_ledgers(folder)
+    return verify_ledgers(_some_ledgers(folder), reported_heads(read_report(folder)))
+
+
+def reported_heads(report: Mapping[str, Any]) -> dict[str, LedgerHead]:
+    """The heads of the ledgers at the end of a run, as the sites reported them in `result.json`.
+
+    Raises:
+        OutputError: The report does not name them.
+    """
+    try:
+        return msgspec.convert(report["ledgers"], dict[str, LedgerHead])
+    except (KeyError, msgspec.ValidationError) as error:
+        raise OutputError("the result does not say where the ledgers ended") from error
+
+
+def verify_ledgers(
+    ledgers: Mapping[str, Sequence[str]], expected: Mapping[str, LedgerHead]
+) -> dict[str, LedgerHead]:
+    """Check the ledgers of a result, by site, against the heads that the sites reported.
+
+    Raises:
+        LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
+    """
     heads: dict[str, LedgerHead] = {}
     for site in sorted(set(expected) | set(ledgers)):
         if site not in ledgers or site not in expected:
             raise LedgerError("the ledger is missing, or no site of the run has it", site=site)
+        reported = expected[site]
         try:
-            head = verify_ledger(ledgers[site], identity=expected[site]["identity"])
+            head = verify_ledger(ledgers[site], identity=reported.identity)
         except LedgerError as error:
             error.site = site
             raise
-        if (head.records, head.hash) != (expected[site]["records"], expected[site]["hash"]):
+        if (head.records, head.hash) != (reported.records, reported.hash):
             raise LedgerError(
                 f"the ledger ends after line {head.records} with another record than the site "
-                f"reported, whose line {expected[site]['records']} was the last",
+                f"reported, whose line {reported.records} was the last",
                 line=head.records,
                 site=site,
             )

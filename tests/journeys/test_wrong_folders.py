@@ -27,6 +27,7 @@ COMMANDS = [
     "audit show {folder}",
     "audit verify {folder}",
     "audit export {folder} --out {out}",
+    "audit bundle {folder} --out {out}",
     "graph show {folder}",
     "graph compare {folder} {folder}",
     "repeat {folder}",

@@ -60,6 +60,14 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The session that would carry it out, in hexadecimal."""
         return self.plan.session.hex()
 
+    def signed_by(self, identity: bytes) -> bool:
+        """True if a person decided, under a valid signature of this public key."""
+        try:
+            verify(identity, self.signature, _DOMAIN, self.plan.digest, self.decision.encode())
+        except CipherdagError:
+            return False
+        return self.decision != "waits"
+
 
 def how_to_decide(session: str) -> str:
     """One sentence on how a person of the site decides on a waiting plan."""
@@ -97,7 +105,7 @@ class Approvals:
                 wait that it is not written down.
         """
         run = self._find(plan)
-        if run is not None and not self.expired(run) and self._signed(run):
+        if run is not None and not self.expired(run) and run.signed_by(self.identity):
             if run.decision == "approved":
                 return
             raise PolicyRefusedError(DENIED)
@@ -164,14 +172,6 @@ class Approvals:
     def waits(self, run: AskedRun) -> bool:
         """True if a person may still decide on the plan, and has not."""
         return run.decision == "waits" and not self.expired(run)
-
-    def _signed(self, run: AskedRun) -> bool:
-        """True if the decision bears a valid signature of the site's key."""
-        try:
-            verify(self.identity, run.signature, _DOMAIN, run.plan.digest, run.decision.encode())
-        except CipherdagError:
-            return False
-        return run.decision != "waits"
 
     def _find(self, plan: Plan) -> AskedRun | None:
         """The decision on this very plan; a file of another one does not count."""

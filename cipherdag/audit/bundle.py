@@ -1,0 +1,276 @@
+"""A result with its evidence as one file that a stranger can check: made, and verified.
+
+Leaks:
+    As `cipherdag.audit.contents`. Verifying sends nothing and unpacks nothing to disk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+from uuid import uuid4
+
+import msgspec
+
+from cipherdag.audit.auditing import LedgerCheck, check_ledger
+from cipherdag.audit.bag import Bag, BagSignature, read_bag, write_bag
+from cipherdag.audit.contents import (
+    ENVIRONMENT,
+    PLAN,
+    REPORT,
+    STUDY,
+    TRANSCRIPT,
+    Contents,
+    contents_of,
+)
+from cipherdag.audit.crate import METADATA, PROFILE, add_metadata
+from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputError
+from cipherdag.protocol.journal import Received
+from cipherdag.protocol.plan import Plan
+from cipherdag.results.folder import reported_heads, verify_ledgers
+from cipherdag.sites.policy.approvals import AskedRun
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import (
+    LedgerHead,
+    clock_remark,
+    ledger_lines,
+    read_releases,
+    verify_ledger,
+)
+from cipherdag.sites.study.study import (
+    SignedStudy,
+    Study,
+    check_study,
+    coordinator_fingerprint,
+)
+
+Decoded = TypeVar("Decoded", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BundleCheck:
+    """What a bundle shows; every file has its digest.
+
+    Attributes:
+        files: Number of files.
+        plan: The plan, or None of a run in one process.
+        approved: Sites whose approval of this plan bears the signature of their key.
+        ledgers: Every ledger, all of which verify.
+        signed: Who signed the files, or None.
+        coordinator: The fingerprint of the coordinator's key and root, which a person compares by
+            telephone; empty without a study.
+    """
+
+    files: int
+    plan: Plan | None
+    approved: tuple[str, ...]
+    ledgers: tuple[LedgerCheck, ...]
+    signed: BagSignature | None
+    coordinator: str
+
+
+def bundle(source: Path, out: Path, *, run: str = "", ledgers: Sequence[Path] = ()) -> Contents:
+    """Write a result and the evidence on it as a Five Safes RO-Crate, a zip file.
+
+    Args:
+        source: A saved result of a run in one process, a run's folder under ``runs/`` of the
+            coordinator, or a site's folder.
+        out: New file.
+        run: Of a site, the first digits of the run's session; the run that began last if empty.
+        ledgers: Of a coordinator's run, ledgers that sites exported.
+
+    Returns:
+        What the file holds.
+
+    Raises:
+        OutputError: There is nothing to bundle, ``out`` exists or cannot be written, or the
+            package ``rocrate`` is not installed.
+        ParameterError: ``run`` or ``ledgers`` are given for another kind of folder.
+        LedgerError: A ledger is broken, or contradicts what the coordinator received.
+    """
+    if out.exists():
+        raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
+    contents = contents_of(source, run=run, ledgers=ledgers)
+    identifier, written = uuid4(), datetime.now(UTC)
+    add_metadata(contents, identifier=identifier, written=written)
+    write_bag(
+        out,
+        contents.files,
+        identifier=identifier,
+        written=written,
+        signer=contents.signer,
+        identity=contents.identity,
+    )
+    return contents
+
+
+def verify_bundle(path: Path) -> BundleCheck:
+    """Check all that a bundle can prove, without any other file.
+
+    Returns:
+        What was checked. Whose keys they are it cannot show: people compare those.
+
+    Raises:
+        BundleError: A file is missing, additional or changed, or two files contradict each other;
+            the file is named.
+        LedgerError: A ledger is broken, or contradicts the result or what the coordinator received.
+    """
+    bag = read_bag(path)
+    _check_metadata(bag.payload)
+    plan = _plan(bag.payload)
+    study = _study(bag.payload, plan)
+    _check_signer(bag, plan, study)
+    return BundleCheck(
+        files=len(bag.payload),
+        plan=plan,
+        approved=tuple(_approvals(bag.payload, plan)),
+        ledgers=tuple(_ledgers(bag.payload, plan)),
+        signed=bag.signed,
+        coordinator="" if study is None else coordinator_fingerprint(study.coordinator, study.root),
+    )
+
+
+def _check_metadata(payload: Mapping[str, bytes]) -> None:
+    """See that the metadata declare the profile and list the files that are there, no other."""
+    try:
+        entities = {each["@id"]: each for each in json.loads(payload[METADATA])["@graph"]}
+        root = entities["./"]
+        listed = {unquote(part["@id"]) for part in root["hasPart"]}
+        profile = root["conformsTo"]["@id"]
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BundleError(f"{METADATA} does not describe a bundle") from error
+    if profile != PROFILE:
+        raise BundleError(f"{METADATA} does not declare the profile {PROFILE}")
+    files = {part for part in listed if not part.endswith("/")}
+    for name in sorted(files ^ (payload.keys() - {METADATA})):
+        raise BundleError(f"{name} is not where {METADATA} says")
+    for name, content in payload.items():
+        if name.startswith("policies/"):
+            try:
+                Policy.loads(content.decode("utf-8"))
+            except (CipherdagError, UnicodeDecodeError) as error:
+                raise BundleError(f"{name} is not a site's policy") from error
+    if ENVIRONMENT not in payload:
+        raise BundleError(f"{ENVIRONMENT} is missing from the bundle")
+
+
+def _plan(payload: Mapping[str, bytes]) -> Plan | None:
+    if PLAN not in payload:
+        return None
+    plan = _decoded(payload, PLAN, Plan)
+    try:
+        plan.check(plan.session)
+    except CipherdagError as error:
+        raise BundleError(f"{PLAN}: {error.message}") from error
+    return plan
+
+
+def _study(payload: Mapping[str, bytes], plan: Plan | None) -> Study | None:
+    """The study, signed by its coordinator; it pins the keys that the plan names."""
+    if STUDY not in payload:
+        return None
+    signed = _decoded(payload, STUDY, SignedStudy)
+    try:
+        study = check_study(signed)
+    except CipherdagError as error:
+        raise BundleError(f"{STUDY}: {error.message}") from error
+    for member in plan.cohort if plan is not None else ():
+        pinned = study.pinned.get(member.name)
+        if pinned != member.identity and not (pinned is None and member.name in study.revoked):
+            raise BundleError(f"{PLAN} names another key for '{member.name}' than {STUDY} does")
+    return study
+
+
+def _check_signer(bag: Bag, plan: Plan | None, study: Study | None) -> None:
+    """See that who signed the files takes part: the coordinator, or a site of the plan."""
+    if plan is None:
+        return
+    keys = {member.identity for member in plan.cohort}
+    if study is not None:
+        keys.add(study.coordinator)
+    if bag.signed is None or bytes.fromhex(bag.signed.identity) not in keys:
+        raise BundleError("neither a site of the plan nor the coordinator signed the bundle")
+
+
+def _approvals(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[str]:
+    keys = {} if plan is None else {member.name: member.identity for member in plan.cohort}
+    for name, site in _of_sites(payload, "approvals/", ".json"):
+        run = _decoded(payload, name, AskedRun)
+        if plan is None or run.plan.digest != plan.digest or run.decision != "approved":
+            raise BundleError(f"{name} does not approve {PLAN}")
+        if site not in keys or not run.signed_by(keys[site]):
+            raise BundleError(f"{name} does not bear the signature of '{site}'")
+        yield site
+
+
+def _ledgers(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[LedgerCheck]:
+    """The ledgers: each whole, signed, of the plan's run, and as the result says that it ends."""
+    try:
+        ledgers = {
+            site: ledger_lines(payload[name].decode("utf-8"))
+            for name, site in _of_sites(payload, "ledgers/", ".jsonl")
+        }
+        heads = reported_heads(json.loads(payload[REPORT])) if REPORT in payload else {}
+    except (ValueError, TypeError, RecursionError, OutputError) as error:
+        raise BundleError(f"a ledger, or {REPORT}, cannot be read") from error
+    if plan is None:
+        for head in verify_ledgers(ledgers, heads).values():
+            yield LedgerCheck(head, remark=clock_remark(read_releases(ledgers[head.site])))
+        return
+    keys = {member.name: member.identity.hex() for member in plan.cohort}
+    transcript = list(_transcript(payload))
+    for site, lines in ledgers.items():
+        if site not in keys:
+            raise BundleError(f"ledgers/{site}.jsonl is of a site that {PLAN} does not name")
+        yield _of_plan(site, lines, plan, keys[site], heads.get(site), transcript)
+
+
+def _of_plan(
+    site: str,
+    lines: list[str],
+    plan: Plan,
+    identity: str,
+    reported: LedgerHead | None,
+    transcript: Sequence[Received],
+) -> LedgerCheck:
+    """A ledger, held against the plan, and against the coordinator's record if that is there."""
+    if reported is not None and reported.identity != identity:
+        raise BundleError(f"{REPORT} names another key for '{site}' than {PLAN}")
+    try:
+        head, releases = verify_ledger(lines, identity=identity), read_releases(lines)
+    except LedgerError as error:
+        error.site = site
+        raise
+    session = plan.session.hex()
+    if head.site != site or not any(release.session == session for release in releases):
+        raise BundleError(f"ledgers/{site}.jsonl records nothing of the run of {PLAN}")
+    if reported is not None:
+        return check_ledger(lines, transcript, expected=reported)
+    return LedgerCheck(head, remark=clock_remark(releases))
+
+
+def _transcript(payload: Mapping[str, bytes]) -> Iterator[Received]:
+    for line in payload.get(TRANSCRIPT, b"").splitlines():
+        try:
+            yield msgspec.json.decode(line, type=Received)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise BundleError(f"{TRANSCRIPT} is not the transcript of a run") from error
+
+
+def _of_sites(payload: Mapping[str, Any], folder: str, ending: str) -> Iterator[tuple[str, str]]:
+    """The files of a folder, and whose each is."""
+    for name in sorted(payload):
+        if name.startswith(folder) and name.endswith(ending):
+            yield name, name.removeprefix(folder).removesuffix(ending)
+
+
+def _decoded(payload: Mapping[str, bytes], name: str, kind: type[Decoded]) -> Decoded:
+    try:
+        return msgspec.json.decode(payload[name], type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise BundleError(f"{name} is not what its name says") from error

@@ -1,0 +1,244 @@
+"""What a bundle holds: plan, decisions, policies, ledgers, result and environment of one run.
+
+    workflow/plan.json      the plan; of a run in one process run.toml, which says what ran
+    approvals/SITE.json     the site's signed decision on the plan, without its note
+    policies/SITE.toml      the site's policy as it is now, without comments
+    study.json              the signed study, which pins the key of every site
+    ledgers/SITE.jsonl      a site's ledger, up to the last record of the run
+    transcript.jsonl        digests of what the coordinator received
+    outputs/                what a result folder holds of the finding
+    environment.json        versions of packages
+
+A file is taken by its name, so that nothing else in a folder is.
+
+Leaks:
+    Whoever has a bundle reads its files. A site's own bundle holds no row, no name of a column, no
+    sum and no private key. That of a saved result holds what `Run.save` wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cipherdag.algorithms.registry import title_of
+from cipherdag.audit.auditing import check_ledger, site_ledger
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
+from cipherdag.errors import LedgerError, OutputError, ParameterError, SiteNotReadyError
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, read_plan, read_transcript
+from cipherdag.protocol.plan import Plan
+from cipherdag.results.folder import (
+    REPORT_FILE,
+    read_report,
+    read_rest,
+    reported_heads,
+    verify_ledgers,
+)
+from cipherdag.results.run import Run
+from cipherdag.sites.policy.approvals import ASKED_FILE, AskedRun
+from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
+from cipherdag.sites.record.run_record import RunRecord
+from cipherdag.sites.study.site_folder import SiteFolder
+
+PLAN = "workflow/plan.json"
+SOURCE = "workflow/run.toml"
+STUDY = "study.json"
+TRANSCRIPT = TRANSCRIPT_FILE
+ENVIRONMENT = "environment.json"
+REPORT = f"outputs/{REPORT_FILE}"
+_BESIDE_A_FINDING = (REPORT_FILE, "report.html", "schema.toml", "graph.svg")
+
+
+@dataclass(kw_only=True)
+class Contents:
+    """The files of a bundle by path, and what its metadata say of the run.
+
+    Attributes:
+        files: Content by path.
+        algorithm: Name of the algorithm.
+        sites: Names of the sites.
+        purpose: What the result is for; empty where no plan says it.
+        requester: Who asked for it; likewise.
+        times: Times of the run's records, in UTC (ISO 8601).
+        approved: Sites whose decision is in the files.
+        versions: The libraries that computed it.
+        signer: Name of the party that signs the bundle; empty where nobody does.
+        identity: Its key.
+    """
+
+    files: dict[str, bytes]
+    algorithm: str
+    sites: tuple[str, ...]
+    versions: Mapping[str, str]
+    purpose: str = ""
+    requester: str = ""
+    times: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()
+    signer: str = ""
+    identity: SigningIdentity | None = field(default=None, repr=False)
+
+    @property
+    def title(self) -> str:
+        """What ran, in words."""
+        return f"{title_of(self.algorithm)} over {', '.join(self.sites)}"
+
+
+def contents_of(source: Path, *, run: str = "", ledgers: Sequence[Path] = ()) -> Contents:
+    """The files on one run; see `cipherdag.audit.bundle.bundle`."""
+    of_site, of_coordinator = (source / "site.toml").exists(), (source / JOURNAL_FILE).exists()
+    if run and not of_site:
+        raise ParameterError(f"{source} is no site's folder, of which --run chooses a run")
+    if ledgers and not of_coordinator:
+        raise ParameterError(f"{source} is no run of a coordinator, which --ledger adds to")
+    if of_site:
+        contents = _of_site(SiteFolder(source), run)
+    elif of_coordinator:
+        contents = _of_coordinator(source, ledgers)
+    else:
+        contents = _of_result(source)
+    environment = {
+        "computed_with": dict(contents.versions),
+        "bundled_with": package_versions(BEHIND_A_RESULT),
+    }
+    contents.files[ENVIRONMENT] = _json(environment)
+    return contents
+
+
+def _of_site(site: SiteFolder, run: str) -> Contents:
+    """What a site may hand out of one of its runs: neither sums, nor names, nor its note."""
+    record = RunRecord.latest(site.runs, run)
+    plan, _ = record.read()
+    name, (lines, _) = site.settings().name, site_ledger(site)
+    cut, times = _up_to(lines, plan)
+    if not any(r.kind == "closed" for r in read_releases(cut) if r.session == plan.session.hex()):
+        raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
+    files = {
+        PLAN: plan.dumps().encode(),
+        f"policies/{name}.toml": site.policy().dumps().encode(),
+        f"ledgers/{name}.jsonl": _joined(cut),
+    }
+    if site.study_path.exists():
+        files[STUDY] = site.study_path.read_bytes()
+    approved: tuple[str, ...] = ()
+    if (record.folder / ASKED_FILE).exists():
+        asked = site.approvals().find(plan.session.hex())
+        public = msgspec.structs.replace(asked, note="", consider="")
+        files[f"approvals/{name}.json"] = _json(public)
+        approved = (name,)
+    return _planned(plan, files, times, name, site.identity(), approved)
+
+
+def _of_coordinator(folder: Path, paths: Sequence[Path]) -> Contents:
+    """What a coordinator has of a run, and the ledgers that sites sent it."""
+    plan, coordinator = read_plan(folder / JOURNAL_FILE), CoordinatorFolder(folder.parent.parent)
+    transcript = read_transcript(folder / TRANSCRIPT_FILE)
+    heads = reported_heads(read_report(folder))
+    files = {
+        PLAN: plan.dumps().encode(),
+        TRANSCRIPT: (folder / TRANSCRIPT_FILE).read_bytes(),
+        **_outputs(folder),
+    }
+    times: tuple[str, ...] = ()
+    for path in paths:
+        lines = _lines(path)
+        site = verify_ledger(lines).site
+        if site not in heads:
+            raise LedgerError(f"{path} is of {site!r:.80}, which is not in the run's result")
+        check_ledger(lines, transcript, expected=heads[site])
+        cut, of_site = _up_to(lines, plan)
+        files[f"ledgers/{site}.jsonl"], times = _joined(cut), (*times, *of_site)
+    try:
+        identity = coordinator.identity()
+        coordinator.study()
+        files[STUDY] = coordinator.study_path.read_bytes()
+    except (OutputError, SiteNotReadyError) as error:
+        raise OutputError(
+            f"{folder} does not lie under runs/ of a coordinator's folder",
+            remedy="Name the run's folder where the coordinator wrote it.",
+        ) from error
+    return _planned(plan, files, times, "the coordinator", identity)
+
+
+def _of_result(folder: Path) -> Contents:
+    """What a run in one process saved."""
+    report, rest = read_report(folder), read_rest(folder)
+    if not rest.ledgers:
+        raise OutputError(
+            f"{folder} holds no ledger and no plan",
+            remedy="Of a run over sites, name its folder under runs/ of the coordinator's folder.",
+        )
+    verify_ledgers(rest.ledgers, reported_heads(report))
+    files = {f"ledgers/{site}.jsonl": _joined(lines) for site, lines in rest.ledgers.items()}
+    if (folder / "run.toml").exists():
+        files[SOURCE] = (folder / "run.toml").read_bytes()
+    files |= _outputs(folder)
+    return Contents(
+        files=files,
+        algorithm=str(report["algorithm"]),
+        sites=tuple(report["sites"]),
+        versions=report["versions"],
+        times=tuple(_times(line for lines in rest.ledgers.values() for line in lines)),
+    )
+
+
+def _planned(
+    plan: Plan,
+    files: dict[str, bytes],
+    times: tuple[str, ...],
+    signer: str,
+    identity: SigningIdentity,
+    approved: tuple[str, ...] = (),
+) -> Contents:
+    return Contents(
+        files=files,
+        algorithm=plan.algorithm,
+        sites=tuple(member.name for member in plan.cohort),
+        versions=plan.versions,
+        purpose=plan.purpose,
+        requester=plan.requester,
+        times=times or (plan.created,),
+        approved=approved,
+        signer=signer,
+        identity=identity,
+    )
+
+
+def _outputs(folder: Path) -> dict[str, bytes]:
+    """The files of a finding, by the names that `Run.save` gives them."""
+    names = (*_BESIDE_A_FINDING, *Run.load(folder).finding.files())
+    paths = {name: folder / name for name in names}
+    return {f"outputs/{name}": path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+def _up_to(lines: Sequence[str], plan: Plan) -> tuple[Sequence[str], tuple[str, ...]]:
+    """A ledger up to the last record of a plan's run, and the times of that run's records."""
+    session = plan.session.hex()
+    of_run = [release for release in read_releases(lines) if release.session == session]
+    if not of_run:
+        raise OutputError(f"the ledger holds no record of run {session[:8]}")
+    return lines[: of_run[-1].line], tuple(release.time for release in of_run)
+
+
+def _times(lines: Iterable[str]) -> list[str]:
+    return sorted(release.time for release in read_releases(lines))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return ledger_lines(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path} cannot be read as text") from error
+
+
+def _joined(lines: Iterable[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _json(content: AskedRun | Mapping[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"

@@ -1,0 +1,523 @@
+"""A bundle: it holds what it should, no more, and whoever changed it is caught by the file."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import zipfile
+from urllib.parse import unquote
+from uuid import UUID
+
+import adversary
+import msgspec
+import pytest
+from bundled_runs import REASON, approved_run, members, zipped
+from commands import call as cipherdag
+
+from cipherdag import Federation, FedPC
+from cipherdag.audit import bag, crate
+from cipherdag.audit.bundle import bundle, verify_bundle
+from cipherdag.errors import BundleError, LedgerError, OutputError, ParameterError
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.plan import Plan
+from cipherdag.sites.policy.approvals import AskedRun
+
+pytest.importorskip("rocrate")
+CANARY = b"canary-of-a-patient"
+SITES = {"hospital-0", "hospital-1", "hospital-2"}
+IDENTIFIER = UUID(int=7)
+
+
+@pytest.fixture(scope="module")
+def approved(tmp_path_factory):
+    return approved_run(tmp_path_factory.mktemp("approved"))
+
+
+@pytest.fixture(scope="module")
+def of_site(approved, tmp_path_factory):
+    path = tmp_path_factory.mktemp("of-site") / "north.zip"
+    bundle(approved.site(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def of_coordinator(approved, tmp_path_factory):
+    path = tmp_path_factory.mktemp("of-coordinator") / "run.zip"
+    ledgers = [folder.ledger_path for folder in approved.hospitals.folders.values()]
+    bundle(approved.run, path, ledgers=ledgers)
+    return path
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    data = {f"hospital-{k}": adversary.patients(n, k) for k, n in enumerate(adversary.ROWS)}
+    folder = tmp_path_factory.mktemp("saved") / "result"
+    Federation.simulate(data, device="cpu").run(FedPC()).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_result(result, tmp_path_factory):
+    path = tmp_path_factory.mktemp("of-result") / "result.zip"
+    bundle(result, path)
+    return path
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    return lambda *arguments: cipherdag(capsys, monkeypatch, *arguments)
+
+
+def forged(source, path, changes, *, identity=None, signer="", without=()):
+    """A bundle with changed files whose digests all fit again, signed by a key or by none."""
+    payload = {**bag.read_bag(source).payload, **changes}
+    payload = {name: content for name, content in payload.items() if name not in without}
+    bag.write_bag(
+        path,
+        payload,
+        identifier=IDENTIFIER,
+        written=msgspec.convert("2026-01-01T00:00:00Z", bag.datetime),
+        identity=identity,
+        signer=signer,
+    )
+    return path
+
+
+def in_metadata(source, change):
+    content = json.loads(bag.read_bag(source).payload[crate.METADATA])
+    change({entity["@id"]: entity for entity in content["@graph"]})
+    return {crate.METADATA: json.dumps(content).encode()}
+
+
+# what it holds
+
+
+def test_a_saved_result_is_bundled_with_its_files_and_nothing_else_in_the_folder(
+    result, of_result, tmp_path
+):
+    folder = tmp_path / "result"
+    for path in result.rglob("*"):
+        if path.is_file():
+            to = folder / path.relative_to(result)
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(path.read_bytes())
+    for name in ("data.csv", "keys/identity.pem", "unfinished/north.pem", "notes.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(CANARY)
+    bundle(folder, tmp_path / "again.zip")
+    payload = bag.read_bag(tmp_path / "again.zip").payload
+    assert payload.keys() == bag.read_bag(of_result).payload.keys()
+    assert not any(CANARY in content for content in payload.values())
+    saved = {path.name: path.read_bytes() for path in result.glob("*") if path.is_file()}
+    bundled = {n.removeprefix("outputs/"): c for n, c in payload.items() if "outputs/" in n}
+    assert bundled | {"run.toml": payload["workflow/run.toml"]} == saved
+    for ledger in (result / "releases").glob("*.jsonl"):
+        assert payload[f"ledgers/{ledger.name}"] == ledger.read_bytes()
+
+
+def test_a_site_s_bundle_tells_nothing_that_the_site_keeps_secret(approved, of_site):
+    payload = bag.read_bag(of_site).payload
+    assert payload.keys() == {
+        "workflow/plan.json", "workflow/ro-crate-metadata.json", "approvals/hospital-0.json",
+        "policies/hospital-0.toml", "ledgers/hospital-0.jsonl", "study.json", "environment.json",
+        "ro-crate-metadata.json",
+    }  # fmt: skip
+    everything = b"\n".join(members(of_site).values())
+    folder = approved.hospitals.folders["hospital-0"]
+    key = folder.identity()._key.private_bytes_raw()
+    secrets = [
+        key, key.hex().encode(), base64.b64encode(key), folder.identity_path.read_bytes()[40:80],
+        REASON.encode(), *(name.encode() for name in adversary.NAMES),
+        *(name.encode() for name in adversary.CATEGORIES),
+    ]  # fmt: skip
+    assert not [secret for secret in secrets if secret in everything]
+    (sums,) = folder.runs.glob("*/sums.jsonl")
+    opened = [json.loads(line)["values"] for line in sums.read_text("utf-8").splitlines()]
+    assert len(opened) > 3
+    assert not [values for values in opened if len(values) > 12 and values.encode() in everything]
+
+
+def test_a_policy_is_bundled_without_comments_and_a_ledger_up_to_the_run_s_end(
+    approved, of_site, tmp_path
+):
+    folder = approved.hospitals.folders["hospital-1"]
+    text, ledger = folder.policy_path.read_text("utf-8"), folder.ledger_path.read_bytes()
+    folder.policy_path.write_text(f"{text}\n# {REASON}\n", "utf-8")
+    try:
+        from cipherdag.sites.record.ledger import Ledger
+
+        Ledger("hospital-1", folder.identity(), path=folder.ledger_path).note("engine-start")
+        bundle(folder.path, tmp_path / "b.zip")
+    finally:
+        folder.policy_path.write_text(text, "utf-8")
+        folder.ledger_path.write_bytes(ledger)
+    payload = bag.read_bag(tmp_path / "b.zip").payload
+    assert REASON.encode() not in payload["policies/hospital-1.toml"]
+    assert payload["ledgers/hospital-1.jsonl"] == ledger
+
+
+# what it shows
+
+
+def test_a_site_s_bundle_shows_plan_approval_ledger_and_signature(approved, of_site):
+    check = verify_bundle(of_site)
+    assert check.plan is not None
+    assert check.plan.purpose == "a test"
+    assert check.approved == ("hospital-0",)
+    assert [ledger.head.site for ledger in check.ledgers] == ["hospital-0"]
+    assert check.signed is not None
+    assert check.signed.signer == "hospital-0"
+    assert check.coordinator
+
+
+def test_a_coordinator_s_bundle_holds_ledgers_against_what_arrived(of_coordinator):
+    check = verify_bundle(of_coordinator)
+    assert {ledger.head.site for ledger in check.ledgers} == SITES
+    assert all(ledger.matched for ledger in check.ledgers)
+    payload = bag.read_bag(of_coordinator).payload
+    lines = payload["transcript.jsonl"].splitlines(keepends=True)
+    assert len(lines) > 9
+
+
+def test_the_commands_write_and_verify(call, of_site, of_coordinator, result, tmp_path):
+    code, said, _ = call("audit", "bundle", result, "--out", tmp_path / "b.zip")
+    assert (code, said.startswith("Wrote ")) == (0, True)
+    code, said, _ = call("audit", "verify", tmp_path / "b.zip")
+    assert code == 0
+    assert said.count("unbroken, signed") == 3
+    assert "not shown: whose keys" in said
+    code, said, _ = call("audit", "verify", of_site)
+    assert code == 0
+    for sentence in ("'hospital-0' approved this plan", "by hospital-0, over all files"):
+        assert sentence in said
+    code, said, _ = call("audit", "verify", of_coordinator, "--json")
+    assert code == 0
+    assert json.loads(said)["ledgers"].keys() == SITES
+    assert json.loads(said)["signed_by"] == "the coordinator"
+
+
+def test_what_cannot_be_bundled_is_named(call, approved, result, tmp_path):
+    there = tmp_path / "there.zip"
+    there.write_text("mine")
+    with pytest.raises(OutputError, match="exists"):
+        bundle(result, there)
+    for source, options in ((result, {"run": "abcdabcd"}), (result, {"ledgers": [there]})):
+        with pytest.raises(ParameterError):
+            bundle(source, tmp_path / "b.zip", **options)
+    with pytest.raises(OutputError, match="0 runs of this site start with"):
+        bundle(approved.site(), tmp_path / "b.zip", run="ffffffff")
+    with pytest.raises(LedgerError, match="line 1"):
+        bundle(approved.run, tmp_path / "b.zip", ledgers=[there])
+    code, _, said = call("audit", "bundle", tmp_path, "--out", tmp_path / "b.zip")
+    assert code == 1
+    assert "cannot be read" in said
+    assert not (tmp_path / "b.zip").exists()
+
+
+def test_a_coordinator_s_copy_of_a_result_is_sent_to_the_run_s_folder(approved, tmp_path):
+    copy = tmp_path / "out"
+    copy.mkdir()
+    (copy / "result.json").write_bytes((approved.run / "result.json").read_bytes())
+    with pytest.raises(OutputError, match="no ledger and no plan") as caught:
+        bundle(copy, tmp_path / "b.zip")
+    assert "runs/" in caught.value.remedy
+
+
+def test_without_rocrate_nothing_is_bundled_and_all_is_verified(
+    result, of_site, tmp_path, monkeypatch
+):
+    for name in [name for name in sys.modules if name.startswith("rocrate")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rocrate.rocrate", None)
+    with pytest.raises(OutputError, match="rocrate") as caught:
+        bundle(result, tmp_path / "b.zip")
+    assert "pip install 'cipherdag[crate]'" in caught.value.remedy
+    assert verify_bundle(of_site).approved
+
+
+# one byte
+
+
+NAMED = (
+    "data/workflow/plan.json", "data/approvals/hospital-0.json", "data/ledgers/hospital-0.jsonl",
+    "data/policies/hospital-0.toml", "data/study.json", "data/environment.json",
+    "data/ro-crate-metadata.json", "data/workflow/ro-crate-metadata.json",
+    "bagit.txt", "bag-info.txt", "manifest-sha512.txt", "signature.json",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_one_changed_byte_is_caught_and_its_file_is_named(call, of_site, tmp_path, name):
+    files = members(of_site)
+    content = files[f"{bag.BAG}/{name}"]
+    for place in (0, len(content) // 2, len(content) - 1):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        path = zipped(tmp_path / "c.zip", files | {f"{bag.BAG}/{name}": bytes(changed)})
+        code, _, said = call("audit", "verify", path)
+        assert code == 1
+        assert f"{name.removeprefix('data/')} was changed" in said
+        assert "Traceback" not in said
+
+
+def test_a_file_that_is_missing_or_additional_is_named(of_site, tmp_path):
+    files = members(of_site)
+    for name in NAMED:
+        fewer = {path: c for path, c in files.items() if path != f"{bag.BAG}/{name}"}
+        with pytest.raises(BundleError, match=name.removeprefix("data/")):
+            verify_bundle(zipped(tmp_path / "c.zip", fewer))
+    for name in ("data/row.csv", "note.txt"):
+        more = files | {f"{bag.BAG}/{name}": b"x"}
+        with pytest.raises(BundleError, match=name.removeprefix("data/")):
+            verify_bundle(zipped(tmp_path / "c.zip", more))
+
+
+def test_every_changed_byte_of_the_zip_is_caught_or_changes_no_file(of_site, tmp_path):
+    whole, files = of_site.read_bytes(), members(of_site)
+    for place in range(0, len(whole), max(len(whole) // 300, 1)):
+        changed = bytearray(whole)
+        changed[place] ^= 0x41
+        path = tmp_path / "c.zip"
+        path.write_bytes(changed)
+        try:
+            verify_bundle(path)
+        except (BundleError, LedgerError):
+            continue
+        assert sorted(members(path).values()) == sorted(files.values())
+
+
+# forged so that every digest fits
+
+
+STRANGER = SigningIdentity.generate()
+
+
+def changed_plan(source, **changes):
+    plan = Plan.loads(bag.read_bag(source).payload["workflow/plan.json"].decode())
+    return {"workflow/plan.json": msgspec.structs.replace(plan, **changes).dumps().encode()}
+
+
+def changed_approval(source, **changes):
+    content = bag.read_bag(source).payload["approvals/hospital-0.json"]
+    run = msgspec.json.decode(content, type=AskedRun)
+    changed = msgspec.structs.replace(run, **changes)
+    return {"approvals/hospital-0.json": msgspec.json.encode(changed)}
+
+
+def identity_of(approved, name="hospital-0"):
+    return approved.hospitals.folders[name].identity()
+
+
+def test_a_policy_that_was_exchanged_is_caught_by_the_signature(approved, of_site, tmp_path):
+    changes = {"policies/hospital-0.toml": b"min_sites = 2\n"}
+    for identity in (None, STRANGER):
+        path = forged(of_site, tmp_path / "c.zip", changes, identity=identity, signer="hospital-0")
+        with pytest.raises(BundleError, match="neither a site of the plan nor the coordinator"):
+            verify_bundle(path)
+    verify_bundle(forged(of_site, tmp_path / "c.zip", {}, identity=identity_of(approved)))
+
+
+def test_a_signature_of_other_files_is_caught(of_site, of_coordinator, tmp_path):
+    files, other = members(of_site), members(of_coordinator)
+    name = f"{bag.BAG}/signature.json"
+    tags = {n: c for n, c in files.items() if "/data/" not in n and "tagmanifest" not in n}
+    tags[name] = other[name]
+    manifest = bag._manifest({n.removeprefix(f"{bag.BAG}/"): c for n, c in tags.items()})
+    changed = files | tags | {f"{bag.BAG}/{bag.TAG_MANIFEST}": manifest}
+    with pytest.raises(BundleError, match=r"signature\.json is not a signature"):
+        verify_bundle(zipped(tmp_path / "c.zip", changed))
+
+
+def test_a_plan_that_nobody_approved_is_caught_even_where_a_site_signs_it(
+    approved, of_site, tmp_path
+):
+    changes = changed_plan(of_site, purpose="another purpose")
+    path = forged(of_site, tmp_path / "c.zip", changes, identity=identity_of(approved))
+    with pytest.raises(BundleError, match=r"approvals/hospital-0\.json does not approve"):
+        verify_bundle(path)
+    gone = ("approvals/hospital-0.json",)
+    listed = in_metadata(
+        of_site,
+        lambda entities: entities["./"].update(
+            hasPart=[part for part in entities["./"]["hasPart"] if part["@id"] not in gone]
+        ),
+    )
+    path = forged(of_site, path, changes | listed, identity=identity_of(approved), without=gone)
+    with pytest.raises(BundleError, match=r"ledgers/hospital-0\.jsonl records nothing of the run"):
+        verify_bundle(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"decision": "denied"}, "does not approve"),
+        ({"decision": "waits"}, "does not approve"),
+        ({"signature": bytes(64)}, "does not bear the signature"),
+    ],
+)
+def test_an_approval_that_is_none_is_caught(approved, of_site, tmp_path, changes, why):
+    changed = changed_approval(of_site, **changes)
+    path = forged(of_site, tmp_path / "c.zip", changed, identity=identity_of(approved))
+    with pytest.raises(BundleError, match=rf"approvals/hospital-0\.json {why}"):
+        verify_bundle(path)
+
+
+def test_a_key_that_the_study_does_not_pin_is_caught(approved, of_site, tmp_path):
+    plan = Plan.loads(bag.read_bag(of_site).payload["workflow/plan.json"].decode())
+    first, *others = plan.cohort
+    members_ = (msgspec.structs.replace(first, identity=STRANGER.public), *others)
+    changes = changed_plan(of_site, cohort=members_)
+    path = forged(of_site, tmp_path / "c.zip", changes, identity=STRANGER)
+    with pytest.raises(BundleError, match="names another key for 'hospital-0'"):
+        verify_bundle(path)
+
+
+def test_a_study_that_the_coordinator_did_not_sign_is_caught(approved, of_site, tmp_path):
+    content = json.loads(bag.read_bag(of_site).payload["study.json"])
+    content["study"]["min_sites"] = 2
+    changes = {"study.json": json.dumps(content).encode()}
+    path = forged(of_site, tmp_path / "c.zip", changes, identity=identity_of(approved))
+    with pytest.raises(BundleError, match=r"study\.json"):
+        verify_bundle(path)
+
+
+def test_a_ledger_that_lacks_what_arrived_is_caught(approved, of_coordinator, tmp_path):
+    content = bag.read_bag(of_coordinator).payload["ledgers/hospital-1.jsonl"]
+    lines = content.splitlines(keepends=True)
+    for cut, why in ((lines[:-1], "1 answers arrived"), (lines[1:], "line 1")):
+        changes = {"ledgers/hospital-1.jsonl": b"".join(cut)}
+        path = forged(
+            of_coordinator, tmp_path / "c.zip", changes, identity=approved.hospitals.coordinator
+        )
+        with pytest.raises(LedgerError, match=why):
+            verify_bundle(path)
+
+
+def test_a_ledger_of_a_saved_result_that_was_cut_is_caught(of_result, tmp_path):
+    content = bag.read_bag(of_result).payload["ledgers/hospital-1.jsonl"]
+    cut = b"".join(content.splitlines(keepends=True)[:-1])
+    path = forged(of_result, tmp_path / "c.zip", {"ledgers/hospital-1.jsonl": cut})
+    with pytest.raises(LedgerError, match="ends after line"):
+        verify_bundle(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workflow/plan.json": b"{}"}, {"study.json": b"[]"}, {"approvals/hospital-0.json": b"x"},
+        {"policies/hospital-0.toml": b"min_sites = 'two'"}, {"ledgers/hospital-0.jsonl": b"\xff"},
+        {"ro-crate-metadata.json": b"{}"}, {"ro-crate-metadata.json": b"[" * 9000},
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_named(approved, of_site, tmp_path, changes):
+    path = forged(of_site, tmp_path / "c.zip", changes, identity=identity_of(approved))
+    with pytest.raises(BundleError):
+        verify_bundle(path)
+
+
+def test_metadata_that_do_not_name_every_file_or_another_profile_are_caught(of_result, tmp_path):
+    def fewer(entities):
+        entities["./"]["hasPart"] = entities["./"]["hasPart"][1:]
+
+    def another(entities):
+        entities["./"]["conformsTo"]["@id"] = "https://example.org/profile"
+
+    for change in (fewer, another):
+        changes = in_metadata(of_result, change)
+        with pytest.raises(BundleError, match=r"ro-crate-metadata\.json"):
+            verify_bundle(forged(of_result, tmp_path / "c.zip", changes))
+
+
+# what is no bundle
+
+
+def test_what_is_no_bundle_is_refused(call, tmp_path):
+    path = tmp_path / "c.zip"
+    for content in (b"", b"PK", b"x" * 999):
+        path.write_bytes(content)
+        code, _, said = call("audit", "verify", path)
+        assert code == 1
+        assert "cannot be read as a zip file" in said
+    for files in ({"a/b": b""}, {"a/b": b"", "c/d": b""}, {"alone": b""}, {}):
+        with pytest.raises(BundleError):
+            verify_bundle(zipped(path, files))
+    for name in ("../x", "a/../../x", "/etc/passwd", "a\\b"):
+        with pytest.raises(BundleError, match="outside its folder|one folder|no bundle"):
+            verify_bundle(zipped(path, {name: b"", "b/c": b""}))
+
+
+def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(of_site, tmp_path, monkeypatch):
+    monkeypatch.setattr(bag, "MAX_BYTES", 1000)
+    monkeypatch.setattr(zipfile.ZipFile, "read", None)
+    with pytest.raises(BundleError, match="unpacks to"):
+        verify_bundle(of_site)
+
+
+# the form: RO-Crate 1.2, Five Safes RO-Crate 0.4, BagIt 1.0
+
+
+@pytest.mark.parametrize("source", ["of_site", "of_coordinator", "of_result"])
+def test_the_form_is_that_of_a_five_safes_crate(source, request):
+    path = request.getfixturevalue(source)
+    files = members(path)
+    assert {name.partition("/")[0] for name in files} == {bag.BAG}
+    assert files[f"{bag.BAG}/bagit.txt"].startswith(b"BagIt-Version: 1.0\n")
+    assert b"External-Identifier: urn:uuid:" in files[f"{bag.BAG}/bag-info.txt"]
+    payload = bag.read_bag(path).payload
+    for metadata in (crate.METADATA, f"workflow/{crate.METADATA}"):
+        content = json.loads(payload[metadata])
+        assert content["@context"] == "https://w3id.org/ro/crate/1.2/context"
+        entities = {entity["@id"]: entity for entity in content["@graph"]}
+        assert len(entities) == len(content["@graph"])
+        about = entities["ro-crate-metadata.json"]
+        assert about["about"] == {"@id": "./"}
+        assert about["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.2"}
+        for needed in ("name", "description", "datePublished", "license"):
+            assert entities["./"][needed]
+        folder = metadata.removesuffix(crate.METADATA)
+        for entity in entities.values():
+            if "File" in entity["@type"]:
+                assert folder + unquote(entity["@id"]) in payload
+            for reference in references(entity):
+                assert reference in entities or reference.startswith("http")
+    entities = {e["@id"]: e for e in json.loads(payload[crate.METADATA])["@graph"]}
+    root = entities["./"]
+    assert root["conformsTo"] == {"@id": crate.PROFILE}
+    assert entities[root["sourceOrganization"]["@id"]]["@type"] == "Project"
+    workflow = entities[root["mainEntity"]["@id"]]
+    assert workflow["@type"] == "Dataset"
+    assert workflow["conformsTo"] == {"@id": crate.WORKFLOW_PROFILE}
+    actions = [entities[each["@id"]] for each in root["mentions"]]
+    (run,) = [action for action in actions if action["@type"] == "CreateAction"]
+    assert run["instrument"] == root["mainEntity"]
+    assert run["startTime"] <= run["endTime"]
+    assert entities[run["agent"]["@id"]]["@type"] == "Person"
+    signed_off = [action for action in actions if action["@type"] == "AssessAction"]
+    assert len(signed_off) == (source == "of_site")
+    for action in signed_off:
+        assert action["additionalType"] == {"@id": crate.SIGN_OFF}
+        assert {"@id": "./"} in action["object"]
+
+
+def references(value):
+    """What an entity's properties refer to."""
+    if isinstance(value, list):
+        for each in value:
+            yield from references(each)
+    elif isinstance(value, dict):
+        if value.keys() == {"@id"}:
+            yield value["@id"]
+        else:
+            for each in value.values():
+                yield from references(each)
+
+
+def test_names_of_files_are_written_as_manifests_write_them(tmp_path):
+    payload = {"ledgers/50 % of\ncharité.jsonl": b"x"}
+    path = tmp_path / "b.zip"
+    written = msgspec.convert("2026-01-01T00:00:00Z", bag.datetime)
+    bag.write_bag(path, payload, identifier=IDENTIFIER, written=written)
+    assert bag.read_bag(path).payload == payload
+    listed = members(path)[f"{bag.BAG}/{bag.MANIFEST}"].decode()
+    assert listed.endswith("data/ledgers/50 %25 of%0Acharité.jsonl\n")
