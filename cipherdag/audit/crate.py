@@ -32,6 +32,10 @@ _MEDIA_TYPES = {
     "csv": "text/csv", "html": "text/html", "svg": "image/svg+xml", "graphml": "application/xml",
     "dot": "text/vnd.graphviz",
 }  # fmt: skip
+_LANGUAGES = {
+    "json": ("https://www.rfc-editor.org/rfc/rfc8259", "RFC 8259"),
+    "toml": ("https://toml.io/en/v1.0.0", "1.0.0"),
+}
 _ABOUT = {
     "workflow": "What was run",
     "approvals": "The signed decision of a person of a site",
@@ -71,12 +75,19 @@ def add_metadata(contents: Contents, *, identifier: UUID, written: datetime) -> 
     project = _add(crate, "#project", "Project", name=contents.purpose or "no purpose was stated")
     root["sourceOrganization"] = project
     workflow = _add(
-        crate, _WORKFLOW, "Dataset", name=contents.title, conformsTo=_to(WORKFLOW_PROFILE)
+        crate,
+        _WORKFLOW,
+        "Dataset",
+        name=contents.title,
+        description=_ABOUT["workflow"],
+        conformsTo=_to(WORKFLOW_PROFILE),
+        hasPart=_references(contents.files, _WORKFLOW),
     )
     _add(crate, WORKFLOW_PROFILE, "Profile", name="Workflow RO-Crate profile")
     root["mainEntity"] = workflow
     root["hasPart"] = [*(_to(part.id) for part in root["hasPart"]), workflow]
-    root["mentions"] = [_run(crate, contents), *_sign_offs(crate, contents)]
+    mentioned = [_run(crate, contents), *_sign_offs(crate, contents)]
+    root["mentions"] = mentioned if mentioned[1:] else mentioned[0]
     contents.files[METADATA] = _text(crate)
 
 
@@ -177,14 +188,20 @@ def _workflow_crate(program: str, contents: Contents, written: datetime) -> ROCr
     root["description"] = "The algorithm, its parameters and the sites of one run."
     root["conformsTo"] = _to(WORKFLOW_PROFILE)
     _add(crate, WORKFLOW_PROFILE, "Profile", name="Workflow RO-Crate profile")
-    language = _add(crate, "#cipherdag", "ComputerLanguage", name="plan of cipherdag")
+    media = program.rpartition(".")[2]
+    url, version = _LANGUAGES[media]
+    language = _add(
+        crate, url, "ComputerLanguage", name=media.upper(), url=_to(url), version=version
+    )
     crate.add_file(
         dest_path=program,
         properties={
             "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
             "name": contents.title,
+            "description": _ABOUT["workflow"],
             "programmingLanguage": language,
-            "encodingFormat": _MEDIA_TYPES[program.rpartition(".")[2]],
+            "encodingFormat": _MEDIA_TYPES[media],
+            "contentSize": str(len(contents.files[_WORKFLOW + program])),
         },
     )
     root["mainEntity"] = _to(program)

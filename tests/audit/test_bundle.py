@@ -488,7 +488,7 @@ def test_the_form_is_that_of_a_five_safes_crate(source, request):
     workflow = entities[root["mainEntity"]["@id"]]
     assert workflow["@type"] == "Dataset"
     assert workflow["conformsTo"] == {"@id": crate.WORKFLOW_PROFILE}
-    actions = [entities[each["@id"]] for each in root["mentions"]]
+    actions = [entities[reference] for reference in references(root["mentions"])]
     (run,) = [action for action in actions if action["@type"] == "CreateAction"]
     assert run["instrument"] == root["mainEntity"]
     assert run["startTime"] <= run["endTime"]
