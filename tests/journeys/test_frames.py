@@ -35,7 +35,7 @@ def expected(patients):
     return Federation.simulate(parts).run(FedPC()).finding.graph
 
 
-@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "duckdb"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_frame_of_any_library_with_a_column_of_sites_is_one_line(patients, expected, kind):
     federation = Federation.simulate(KINDS[kind](patients), sites="hospital")
     assert [site.name for site in federation.sites] == ["north", "south", "west"]

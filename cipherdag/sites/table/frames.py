@@ -101,7 +101,21 @@ def _whole_frame(frame: object) -> nw.DataFrame[Any]:
             f"{type(frame).__name__} is neither a path nor a DataFrame",
             remedy="Give a path, or a DataFrame of pandas, polars or pyarrow.",
         ) from error
-    return table.collect("pyarrow") if isinstance(table, nw.LazyFrame) else table
+    whole = table.collect("pyarrow") if isinstance(table, nw.LazyFrame) else table
+    return _without_views(whole) if whole.implementation.is_pyarrow() else whole
+
+
+def _without_views(table: nw.DataFrame[Any]) -> nw.DataFrame[Any]:
+    """An Arrow table whose views of texts are texts: pyarrow selects no rows of views."""
+    import narwhals as nw
+    import pyarrow as pa
+
+    native = table.to_native()
+    texts = [
+        field.with_type(pa.large_string()) if pa.types.is_string_view(field.type) else field
+        for field in native.schema
+    ]
+    return nw.from_native(native.cast(pa.schema(texts)), eager_only=True)
 
 
 def _blocks(table: Any) -> Iterator[list[Cells]]:
