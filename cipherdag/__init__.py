@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.rfcd.algorithm import RFcd as RFcd
     from cipherdag.algorithms.survival.algorithm import Survival as Survival
     from cipherdag.errors import CipherdagError as CipherdagError
+    from cipherdag.federation.progress_line import ProgressLine as ProgressLine
     from cipherdag.federation.simulated import Federation as Federation
     from cipherdag.federation.site import Site as Site
     from cipherdag.findings.description import Description as Description
@@ -49,6 +50,7 @@ _HOMES = {
     "algorithms.rfcd.algorithm": "RFcd",
     "algorithms.survival.algorithm": "Survival",
     "errors": "CipherdagError",
+    "federation.progress_line": "ProgressLine",
     "federation.simulated": "Federation",
     "federation.site": "Site",
     "findings.description": "Description",

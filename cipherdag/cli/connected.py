@@ -149,13 +149,12 @@ def _plan(
 ) -> None:
     from cipherdag.algorithms.registry import make_algorithm
     from cipherdag.federation.simulated import Federation
-    from cipherdag.sites.policy.plan_account import plan_lines
 
     federation = Federation.connect(
         folder, purpose=purpose, requester=requester, protection=protection, lacking=lacking
     )
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
-    click.echo("\n".join(plan_lines(plan)))
+    click.echo(str(federation.explain(plan)))
     if out is not None:
         write_whole(out, plan.dumps(), mode=OPEN)
         click.echo(f"Wrote {out}; a site reads it by `cipherdag site check --plan`.")

@@ -32,6 +32,7 @@ from cipherdag.pages.whole_file import write_whole
 
 if TYPE_CHECKING:
     from cipherdag.findings.graph_finding import GraphFinding
+    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.run import Run
 
 
@@ -162,6 +163,18 @@ def _learnt(folder: Path) -> Run[GraphFinding]:
     return Run.load(folder, GraphFinding)
 
 
+def _dag_of(finding: GraphFinding) -> CausalGraph:
+    """The DAG of a learnt graph."""
+    from cipherdag.findings.graph import LearntGraph
+
+    if not isinstance(finding, LearntGraph):
+        raise errors.OutputError(
+            f"a {finding.graph.kind.upper()} stands for no single class of DAGs",
+            remedy="Leave --dag out.",
+        )
+    return finding.dag
+
+
 @graph.command("show")
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
@@ -210,12 +223,14 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
     type=click.Choice(tuple(EXPORTS)),
     required=True,
 )
+@click.option("--dag", is_flag=True, help="Write a DAG of the class that the graph stands for.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
-def graph_export(folder: Path, kind: str, out: Path) -> None:
+def graph_export(folder: Path, kind: str, out: Path, *, dag: bool) -> None:
     """Write a result's graph in another format."""
     from cipherdag.graphs.exports import export_graph
 
-    export_graph(_learnt(folder).finding.graph, kind, out)
+    finding = _learnt(folder).finding
+    export_graph(_dag_of(finding) if dag else finding.graph, kind, out)
     click.echo(f"Wrote {out}")
 
 

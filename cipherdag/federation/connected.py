@@ -44,6 +44,7 @@ from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.results.folder import REPORT_FILE
 from cipherdag.results.run import Run
+from cipherdag.sites.policy.plan_account import PlanAccount, plan_lines
 from cipherdag.sites.private_files import locked
 from cipherdag.sites.program import Program, computed_with
 from cipherdag.sites.study.study import Study
@@ -120,6 +121,14 @@ class ConnectedFederation:
             purpose=self.purpose,
             requester=self.requester,
         )
+
+    def explain(self, plan: Plan) -> PlanAccount:
+        """A plan in sentences, as the people at the sites read it, but by number for names.
+
+        Args:
+            plan: What `plan` made.
+        """
+        return PlanAccount(tuple(plan_lines(plan)))
 
     def _members(self, study: Study) -> list[Member]:
         """The study's sites, and what each lacks by position."""

@@ -1,4 +1,4 @@
-"""Edges by name, their marks as text, and edges read from CSV."""
+"""Edges by name, their marks as text, and edges read from CSV and from other libraries' graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from cipherdag.errors import GraphError
 from cipherdag.pages.numerals import first_of
@@ -23,6 +23,9 @@ MOST_LISTED = 5
 End = Literal["arrow", "circle", "plain"]
 ENDS: dict[str, End] = {"-": "plain", "o": "circle", "<": "arrow", ">": "arrow"}
 """What each sign at an end of a mark stands for."""
+
+CAUSALLEARN = {"TAIL": "--", "ARROW": "<>", "CIRCLE": "oo"}
+"""What causal-learn calls an end, and how it is written at the left and at the right."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,6 +137,73 @@ def edges_from_csv(
         return [_edge(row, columns, rows.line_num, declared, marks) for row in rows if row]
     except csv.Error as error:
         raise GraphError(f"the edges are no CSV at line {rows.line_num}: {error}") from error
+
+
+def edges_from_networkx(graph: Any) -> list[tuple[str, str, str]]:
+    """Edges of a networkx graph, and of what is one, such as a DAG or PDAG of pgmpy.
+
+    Args:
+        graph: A ``Graph`` or ``DiGraph``. The attribute ``mark`` of an edge counts where it is
+            there, with ``source`` and ``target`` if these are. Else an edge of a ``Graph``, and two
+            arcs that join a pair both ways, have the mark ``---``.
+
+    Returns:
+        (source, target, mark) of every edge once.
+
+    Raises:
+        GraphError: It is no networkx graph, or a multigraph.
+    """
+    try:
+        directed, multiple = graph.is_directed(), graph.is_multigraph()
+        edges = list(graph.edges(data=True))
+    except (AttributeError, TypeError) as error:
+        raise GraphError(f"a {type(graph).__name__} is no graph of networkx") from error
+    if multiple:
+        raise GraphError(
+            "a multigraph can join a pair by several edges",
+            remedy="Give a Graph or a DiGraph of networkx.",
+        )
+    read = set()
+    for a, b, data in edges:
+        one_way = directed and not graph.has_edge(b, a)
+        mark = str(data.get("mark", "-->" if one_way else "---"))
+        ends = str(data.get("source", a)), str(data.get("target", b))
+        ends = min(ends, ends[::-1]) if mark == reversed_mark(mark) else ends
+        read.add(canonical(*ends, mark))
+    return sorted(read)
+
+
+def edges_from_causallearn(graph: Any) -> list[tuple[str, str, str]]:
+    """Edges of a ``GeneralGraph`` of causal-learn.
+
+    Returns:
+        (source, target, mark) of every edge.
+
+    Raises:
+        GraphError: It is something else, or an end has a mark that no graph here has.
+    """
+    try:
+        joined = [
+            (
+                edge.get_node1().get_name(),
+                edge.get_node2().get_name(),
+                str(edge.get_endpoint1()),
+                str(edge.get_endpoint2()),
+            )
+            for edge in graph.get_graph_edges()
+        ]
+    except AttributeError as error:
+        raise GraphError(
+            f"a {type(graph).__name__} is no GeneralGraph of causal-learn",
+            remedy="Give the attribute G of what pc returns, or the first value that fci returns.",
+        ) from error
+    for _, _, *ends in joined:
+        if strange := [end for end in ends if end not in CAUSALLEARN]:
+            raise GraphError(f"an edge of causal-learn has the mark {strange[0]}")
+    return [
+        canonical(a, b, f"{CAUSALLEARN[left][0]}-{CAUSALLEARN[right][1]}")
+        for a, b, left, right in joined
+    ]
 
 
 def _columns(header: list[str]) -> tuple[int, ...]:

@@ -1,15 +1,15 @@
-"""Graphs as networkx and in the formats of other programs.
+"""Graphs as objects of Python libraries, and as text for other programs.
 
 Any name that a graph may have survives every format, quotation marks, commas and all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import OutputError
 from cipherdag.graphs.drawing import PICTURES
@@ -19,7 +19,7 @@ from cipherdag.pages.whole_file import write_whole
 if TYPE_CHECKING:
     import networkx as nx
 
-    from cipherdag.graphs.edges import Edge, Mark
+    from cipherdag.graphs.edges import Edge, End, Mark
     from cipherdag.graphs.mixed_graph import MixedGraph
 
 _DOT = {"arrow": "normal", "circle": "odot", "plain": "none"}
@@ -31,6 +31,9 @@ _DAGITTY: dict[Mark, str] = {
     "o-o": "@-@",
     "o--": "@--",
 }
+_ENDPOINTS: dict[End, str] = {"plain": "TAIL", "arrow": "ARROW", "circle": "CIRCLE"}
+_TAKE_A_DAG = "Take `finding.dag`, or `graph.to_dag()`: a DAG of the class."
+_NO_HIDDEN_CAUSES = "Learn a CPDAG with FedPC or FedBOSS, where no cause is hidden."
 _DAGITTY_KINDS = {
     "dag": "dag",
     **dict.fromkeys(("cpdag", "mpdag", "pdag"), "pdag"),
@@ -70,6 +73,68 @@ def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str]
         ends = {"source": edge.source, "target": edge.target}
         edges.add_edge(edge.source, edge.target, mark=edge.mark, **ends)
     return edges
+
+
+def to_dowhy(graph: MixedGraph) -> nx.DiGraph[str]:
+    """The ``DiGraph`` of a DAG, for ``dowhy.CausalModel(graph=...)`` and ``dowhy.gcm``.
+
+    Raises:
+        OutputError: The graph is no DAG, and DoWhy takes no other.
+    """
+    import networkx as nx
+
+    if graph.kind != "dag":
+        raise OutputError(
+            f"DoWhy takes a DAG, and this graph is a {graph.kind.upper()}",
+            remedy=_TAKE_A_DAG if _is_pattern(graph) else _NO_HIDDEN_CAUSES,
+        )
+    made = to_networkx(graph)
+    assert isinstance(made, nx.DiGraph)  # as of every DAG
+    return made
+
+
+def to_pgmpy(graph: MixedGraph) -> Any:
+    """A ``pgmpy.base.DAG`` of a DAG, a ``pgmpy.base.PDAG`` of a CPDAG, an MPDAG and a PDAG.
+
+    Raises:
+        OutputError: The graph is a PAG, which pgmpy cannot hold, or pgmpy is not installed.
+    """
+    _require_pattern(graph, "pgmpy")
+    try:
+        from pgmpy.base import DAG, PDAG
+    except ImportError as error:
+        raise _not_installed("pgmpy") from error
+    arrows = [(edge.source, edge.target) for edge in graph.edges if not edge.symmetric]
+    lines = [(edge.source, edge.target) for edge in graph.edges if edge.symmetric]
+    made = DAG(arrows) if graph.kind == "dag" else PDAG(arrows, lines)
+    made.add_nodes_from(graph.nodes)
+    return made
+
+
+def to_causallearn(graph: MixedGraph) -> Any:
+    """A ``GeneralGraph`` of causal-learn, which holds every mark.
+
+    Raises:
+        OutputError: causal-learn is not installed.
+    """
+    try:
+        from causallearn.graph.Edge import Edge as Joined
+        from causallearn.graph.Endpoint import Endpoint
+        from causallearn.graph.GeneralGraph import GeneralGraph
+        from causallearn.graph.GraphNode import GraphNode
+    except ImportError as error:
+        raise _not_installed("causal-learn") from error
+    named = {name: GraphNode(name) for name in graph.nodes}
+    made = GeneralGraph(list(named.values()))
+    for edge in graph.edges:
+        ends = [
+            (named[name], Endpoint[_ENDPOINTS[end]])
+            for name, end in zip((edge.source, edge.target), edge.ends, strict=True)
+        ]
+        # `add_edge` leaves out an edge whose tail comes after its circle
+        (a, at_a), (b, at_b) = ends[::-1] if edge.mark == "o--" else ends
+        made.add_edge(Joined(a, b, at_a, at_b))
+    return made
 
 
 def to_graphml(graph: MixedGraph) -> str:
@@ -125,6 +190,53 @@ def to_dagitty(graph: MixedGraph) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
+def to_bnlearn(graph: MixedGraph) -> str:
+    """R code that makes the ``bn`` object of the R package bnlearn: ``dget("graph.R")``.
+
+    Raises:
+        OutputError: The graph is a PAG or has a cycle of arrows: bnlearn can hold neither.
+    """
+    from cipherdag.graphs.extension import topological_order
+
+    _require_pattern(graph, "bnlearn")
+    if topological_order(graph.arcs & ~graph.arcs.T) is None:
+        raise OutputError(
+            "bnlearn cannot hold this graph, whose arrows form a cycle",
+            remedy="Take `graph.without_cycles()`, or export to pcalg, GraphML, DOT or CSV.",
+        )
+    arcs = [
+        f"    {_r_text(a)}, {_r_text(b)}"
+        for edge in graph.edges
+        for a, b in ((edge.source, edge.target), (edge.target, edge.source))[: 1 + edge.symmetric]
+    ]
+    lines = ["local({", f"  graph <- bnlearn::empty.graph({_r_texts(graph.nodes)})"]
+    if arcs:
+        lines += [
+            "  bnlearn::arcs(graph, check.cycles = FALSE) <- matrix(c(",
+            ",\n".join(arcs),
+            "  ), ncol = 2, byrow = TRUE)",
+        ]
+    return "\n".join([*lines, "  graph", "})"]) + "\n"
+
+
+def to_pcalg(graph: MixedGraph) -> str:
+    """R code that makes an adjacency matrix for the R package pcalg: ``dget("graph.R")``.
+
+    It is of pcalg's type ``amat.cpdag``, where [b, a] is 1 for a --> b, and both are for a --- b;
+    of a PAG it is of the type ``amat.pag``, which numbers marks as `MixedGraph.endpoints` does.
+    """
+    pattern = _is_pattern(graph)
+    matrix = graph.arcs.T.astype(int) if pattern else graph.endpoints
+    rows = [", ".join(f"{value}L" for value in row) for row in matrix.tolist()]
+    lines = [
+        f"# amat.{'cpdag' if pattern else 'pag'}",
+        "matrix(c(",
+        ",\n".join(f"  {row}" for row in rows),
+        f"), nrow = {len(rows)}, byrow = TRUE, dimnames = rep(list({_r_texts(graph.nodes)}), 2))",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def to_csv(graph: MixedGraph) -> str:
     """A CSV with the header ``from,to,mark``, one edge per line, without isolated variables."""
     edges = ((edge.source, edge.target, edge.mark) for edge in graph.edges)
@@ -133,6 +245,37 @@ def to_csv(graph: MixedGraph) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _r_text(name: str) -> str:
+    """A name as R reads it in any locale: what is beyond ASCII stands by its number."""
+    plain = name.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isascii() else f"\\U{ord(c):08x}" for c in plain) + '"'
+
+
+def _r_texts(names: Iterable[str]) -> str:
+    return f"c({', '.join(map(_r_text, names))})"
+
+
+def _is_pattern(graph: MixedGraph) -> bool:
+    """Whether tails and arrowheads are the only marks of this kind of graph."""
+    return graph.undetermined == "---"
+
+
+def _require_pattern(graph: MixedGraph, program: str) -> None:
+    if not _is_pattern(graph):
+        raise OutputError(
+            f"{program} cannot hold a {graph.kind.upper()}: its edges have no circles, and "
+            "arrowheads at one end only",
+            remedy="Export to causal-learn, networkx, pcalg, dagitty, GraphML or CSV.",
+        )
+
+
+def _not_installed(package: str) -> OutputError:
+    return OutputError(
+        f"this export needs {package}, which is not installed",
+        remedy=f"pip install {package}",
+    )
 
 
 def _dagitty_quoted(name: str) -> str:
@@ -157,6 +300,8 @@ EXPORTS: Mapping[str, Callable[[MixedGraph], str | bytes]] = MappingProxyType(
         "gml": to_gml,
         "dot": to_dot,
         "dagitty": to_dagitty,
+        "bnlearn": to_bnlearn,
+        "pcalg": to_pcalg,
         "csv": to_csv,
         **{kind: partial(_picture, kind=kind) for kind in PICTURES},
     }

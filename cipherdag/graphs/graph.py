@@ -13,15 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
+from cipherdag.graphs.dags import matrix_of
 from cipherdag.graphs.drawing import figure, picture
 from cipherdag.graphs.edges import Mark, Pair
 from cipherdag.graphs.endpoints import endpoints_of
+from cipherdag.graphs.equivalence import Pattern
 from cipherdag.graphs.extension import cyclic_arrows, topological_order
 from cipherdag.graphs.identification import query
 from cipherdag.graphs.identification.maximal import (
     check_cpdag,
     is_completed,
     maximal_pattern,
+    some_member,
     with_constraints,
 )
 from cipherdag.graphs.knowledge import Knowledge
@@ -163,6 +166,18 @@ class CausalGraph(MixedGraph):
         """
         return CPDAG.from_arcs(self.nodes, cpdag_of(self.arcs))
 
+    def to_dag(self) -> CausalGraph:
+        """A DAG with these edges, these arrows and no other unshielded collider.
+
+        Of a CPDAG or an MPDAG it is some DAG of the class; `finding.dag` is the one that was
+        learnt.
+
+        Raises:
+            GraphError: There is no such DAG.
+        """
+        dag = some_member(Pattern.of_arcs(self.arcs))
+        return CausalGraph.from_arcs(self.nodes, matrix_of(dag))
+
     def with_knowledge(self, knowledge: Knowledge) -> MPDAG:
         """This CPDAG with background knowledge of its edges, and all directions that follow.
 
@@ -188,10 +203,15 @@ class CausalGraph(MixedGraph):
         return self.arcs.astype(np.int8)
 
     to_networkx = exports.to_networkx
+    to_dowhy = exports.to_dowhy
+    to_pgmpy = exports.to_pgmpy
+    to_causallearn = exports.to_causallearn
     to_graphml = exports.to_graphml
     to_gml = exports.to_gml
     to_dot = exports.to_dot
     to_dagitty = exports.to_dagitty
+    to_bnlearn = exports.to_bnlearn
+    to_pcalg = exports.to_pcalg
     to_csv = exports.to_csv
     identify = query.identify
     implied_independences = query.implied_independences

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -24,7 +24,9 @@ from cipherdag.graphs.edges import (
     Mark,
     canonical,
     checked_names,
+    edges_from_causallearn,
     edges_from_csv,
+    edges_from_networkx,
     quoted,
 )
 from cipherdag.graphs.endpoints import (
@@ -110,6 +112,26 @@ class MixedGraph(ABC):
         if names is None:
             names = tuple(sorted({name for edge in edges for name in edge[:2]}))
         return cls.from_marked(names, edges)
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Self:
+        """Read a graph of networkx, pgmpy or DoWhy; `edges_from_networkx` says how.
+
+        Raises:
+            GraphError: As `edges_from_networkx` and `from_marked`.
+        """
+        edges = edges_from_networkx(graph)
+        return cls.from_marked(map(str, graph.nodes), edges)
+
+    @classmethod
+    def from_causallearn(cls, graph: Any) -> Self:
+        """Read a ``GeneralGraph`` of causal-learn.
+
+        Raises:
+            GraphError: As `edges_from_causallearn` and `from_marked`.
+        """
+        edges = edges_from_causallearn(graph)
+        return cls.from_marked((node.get_name() for node in graph.get_nodes()), edges)
 
     @abstractmethod
     def with_edges(self, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> MixedGraph:

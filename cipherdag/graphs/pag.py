@@ -59,10 +59,15 @@ class PartialMixedGraph(MixedGraph):
         return self.endpoints.copy()
 
     to_networkx = exports.to_networkx
+    to_dowhy = exports.to_dowhy
+    to_pgmpy = exports.to_pgmpy
+    to_causallearn = exports.to_causallearn
     to_graphml = exports.to_graphml
     to_gml = exports.to_gml
     to_dot = exports.to_dot
     to_dagitty = exports.to_dagitty
+    to_bnlearn = exports.to_bnlearn
+    to_pcalg = exports.to_pcalg
     to_csv = exports.to_csv
     plot = figure.plot
     _repr_html_ = picture.notebook_html

@@ -74,6 +74,8 @@ def check_exports(graph):
     if own.is_directed():
         assert nx.is_directed_acyclic_graph(own)
     assert nx.parse_graphml(graph.to_graphml()).graph["kind"] == graph.kind
+    assert type(graph).from_networkx(own) == graph
+    assert type(graph).from_causallearn(graph.to_causallearn()) == graph
     if isinstance(graph, CausalGraph):
         again = CausalGraph.loads(graph.dumps())
         assert type(again) is type(graph)

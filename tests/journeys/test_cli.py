@@ -16,6 +16,8 @@ import pytest
 from cipherdag import Describe, Federation
 from cipherdag.cli.demo import VARIANTS
 from cipherdag.cli.main import cli
+from cipherdag.graphs.exports import EXPORTS
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
 
 BAD = {
@@ -196,10 +198,24 @@ def test_graph_show_compare_and_export(call, one_file, tmp_path):
     assert call("graph", "show", out, "--svg", svg, "--png", png)[0] == 0
     assert svg.read_bytes()[:5] == b"<?xml"
     assert png.read_bytes()[:4] == b"\x89PNG"
-    for kind in ("graphml", "gml", "dot", "dagitty", "csv", "svg", "png"):
+    for kind in EXPORTS:
         target = tmp_path / f"graph.{kind}"
         assert call("graph", "export", out, "--format", kind, "--out", target)[0] == 0
         assert target.stat().st_size > 0
+    dag = tmp_path / "dag.csv"
+    assert call("graph", "export", out, "--format", "csv", "--dag", "--out", dag)[0] == 0
+    assert CausalGraph.from_csv(dag.read_text("utf-8")).is_dag
+
+
+def test_a_pag_is_exported_as_no_dag(call, one_file, tmp_path):
+    out = tmp_path / "out"
+    call("simulate", "fedfci", one_file[0], "--sites", 3, "--out", out)
+    asked = ("graph", "export", out, "--format", "csv", "--out", tmp_path / "dag.csv")
+    code, _, error = call(*asked, "--dag")
+    assert code == 1
+    assert "a PAG stands for no single class of DAGs" in error
+    assert "Leave --dag out." in error
+    assert call(*asked)[0] == 0
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import msgspec
@@ -18,6 +20,20 @@ from cipherdag.protocol.plan import Plan
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAccount:
+    """The sentences of `plan_lines`: printed they are lines, in a notebook a list."""
+
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    def _repr_html_(self) -> str:
+        items = "".join(f"<li>{escape(line)}</li>" for line in self.lines)
+        return f"<ul>{items}</ul>"
 
 
 def plan_lines(
