@@ -70,12 +70,13 @@ RULES = (
     ),
     Rule(
         "fedboss",
-        "All columns are numbers, and FedBOSS makes far fewer errors than tests.",
+        "All columns are numbers: FedBOSS makes far fewer errors than tests, and opens covariances "
+        "summed over the sites.",
         lambda facts: facts.kind == "continuous",
     ),
     Rule(
         "fedboss",
-        "There are categories: FedBOSS corrects FedPC's graph by scores, and opens bits alone.",
+        "There are categories: FedBOSS corrects FedPC's graph by comparing scores, which opens bits.",
         lambda facts: facts.kind != "continuous",
     ),
 )

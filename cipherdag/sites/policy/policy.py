@@ -34,8 +34,8 @@ QUESTION_KINDS = frozenset(question_kinds())
 OPT_IN_KINDS = frozenset(tag for tag, kind in question_kinds().items() if kind.opt_in)
 """Kinds that a site answers only if its policy names them.
 
-A coordinator that chooses the coefficients of regressions freely can narrow their sums down to a
-few rows; honest Newton steps do not.
+Each site derives the coefficients of regressions from sums that it checked. A coordinator that
+colludes with a site can forge such sums, and so aim the next ones at a few rows.
 """
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _SMALLEST = {"min_sites": 2, "min_sites_bits": 2}  # the sum over one site is that site's own answer
@@ -45,7 +45,7 @@ _COMMENTS = {
     "algorithms": "Algorithms this site takes part in.",
     "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
     "columns), hazard-steps and hazard-sums (Cox models) and effect-sums need a coordinator that "
-    "is trusted to follow the protocol.",
+    "colludes with no site: together they could aim these sums at a few rows.",
     "protections": "How its answers may be protected.",
     "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
     "min_sites": "Smallest number of sites in a run that opens sums, and of those a sum is of.",
