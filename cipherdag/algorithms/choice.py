@@ -76,7 +76,8 @@ RULES = (
     ),
     Rule(
         "fedboss",
-        "There are categories: FedBOSS corrects FedPC's graph by comparing scores, which opens bits.",
+        "There are categories: FedBOSS corrects FedPC's graph by comparing scores, which opens "
+        "bits.",
         lambda facts: facts.kind != "continuous",
     ),
 )
