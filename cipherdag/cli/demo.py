@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +14,7 @@ import click
 
 from cipherdag.cli.in_process import learn
 from cipherdag.cli.keeping import keeping_on
-from cipherdag.cli.options import EXISTING_FOLDER, show
+from cipherdag.cli.options import EXISTING_FOLDER, show_account
 from cipherdag.errors import AggregateRangeError
 
 if TYPE_CHECKING:
@@ -28,12 +32,26 @@ VARIANTS: tuple[tuple[str, Reveal, str], ...] = (
     ("bfv", "sums", "bfv"),
 )
 """Folder of each part of the demo, what it opens of tests, and the protection of its sums."""
-_OPENED = {"bits": "one bit is opened, and no sum", "sums": "the sums are opened that it needs"}
+_OPENED = {
+    "bits": "Everybody learns one bit of each test, and no sum.",
+    "sums": "Everybody learns the sums behind each test; {} protects every site's part.",
+}
+
+
+_TITLES = {"masking": "masking", "bfv": "homomorphic encryption"}
 
 
 @click.command()
-@click.option("--rows", type=click.IntRange(min=200), default=6000, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "--rows",
+    type=click.IntRange(min=200),
+    default=6000,
+    show_default=True,
+    help="Number of patients.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Seed of the run."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -55,13 +73,19 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
     with keeping_on(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
-        results = [
-            _learnt(network, variant, rows, seed, folder, resumed=resume is not None)
-            for variant in VARIANTS
-        ]
+        results = []
+        for variant in VARIANTS:
+            with _without_data_warnings() if results else nullcontext():
+                results.append(
+                    _learnt(network, variant, rows, seed, folder, resumed=resume is not None)
+                )
     _compare(*(result.finding.graph for result in results))
-    _ask_off_plan(_hospitals(network, "bfv", rows, seed))
-    click.echo(f"\nOpen {folder / 'bits' / 'report.html'} in a browser.")
+    with _without_data_warnings():
+        _ask_off_plan(_hospitals(network, "bfv", rows, seed))
+    click.echo("\n".join(results[0].finding.lines(len(results[0].sites))))
+    click.echo(
+        f"\nOpen {folder / 'bits' / 'report.html'} in a browser; {folder} holds all results."
+    )
 
 
 def _compare(by_bits: CausalGraph, masked: CausalGraph, encrypted: CausalGraph) -> None:
@@ -70,14 +94,12 @@ def _compare(by_bits: CausalGraph, masked: CausalGraph, encrypted: CausalGraph) 
     Raises:
         AggregateRangeError: The two protections disagree on the same sums.
     """
-    same = "the same graph" if masked == encrypted else "DIFFERENT graphs"
-    click.echo(f"\nOf sums, masking and homomorphic encryption gave {same}.")
     if masked != encrypted:
         raise AggregateRangeError("the two protections disagree")
     bits, sums = (_pairs(graph) for graph in (by_bits, masked))
     click.echo(
-        f"Bits gave {len(bits & sums)} of its {len(sums)} edges, and {len(bits - sums)} others. A "
-        "test in which too few hospitals' rows vary keeps its edge by sums; bits do every test."
+        "\nMasking and homomorphic encryption of the same sums gave the same graph. "
+        f"Bits gave {len(bits & sums)} of its {len(sums)} edges, and {len(bits - sums)} others."
     )
 
 
@@ -102,17 +124,22 @@ def _learnt(
 
     name, reveal, protection = variant
     result_folder = folder / name
-    click.echo(f"\nOf every test {_OPENED[reveal]}; what is summed is protected by {protection}.")
+    first = variant == VARIANTS[0]
+    opened = _OPENED[reveal].format(_TITLES.get(protection, protection))
+    click.echo(f"\n{opened}" if variant in VARIANTS[:2] else opened)
     result: Run[LearntGraph]
     if resumed and (result_folder / REPORT_FILE).exists():
         result = Run.load(result_folder, LearntGraph)
     else:
         federation = _hospitals(network, protection, rows, seed)
         algorithm = FedPC(reveal=reveal)
-        result = learn(federation, algorithm, seed, as_json=False, source={}, keep=result_folder)
+        described = {"as_json": False, "source": {}, "keep": result_folder, "lines": first}
+        result = learn(federation, algorithm, seed, **described)
         result.save(result_folder, truth=network.graph, force=True)
-    show(result, network.graph, as_json=False)
-    click.echo(f"Saved in {result_folder}")
+    if first:
+        show_account(result, network.graph)
+    else:
+        click.echo(f"  {result.account_lines()[-1]}")
     return result
 
 
@@ -131,8 +158,23 @@ def _ask_off_plan(federation: Federation) -> None:
     from cipherdag.federation.in_process import refusals_off_plan
 
     click.echo("\nNow the coordinator asks for alpha 0.5, where the plan that it signed says 0.01:")
+    sites: dict[str, list[str]] = defaultdict(list)
     for name, said in refusals_off_plan(federation, FedPC(alpha=0.01), FedPC(alpha=0.5)).items():
-        click.echo(f"  {name} refuses: {said or 'NOTHING: IT ANSWERED'}")
+        sites[said].append(name)
+    for said, names in sites.items():
+        click.echo(f"  {', '.join(names)} {f'refused: {said}' if said else 'ANSWERED'}")
+
+
+@contextmanager
+def _without_data_warnings() -> Iterator[None]:
+    """Leave out what looks like a mistake in data for which it was said before."""
+    log = logging.getLogger("cipherdag.data")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _unused(folder: Path) -> Path:

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
+from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Bundle, Question
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 
 if TYPE_CHECKING:
-    from cipherdag.arrays import BoolMatrix
     from cipherdag.protocol.progress import RoundReport
 
 LOOPBACK = "127.0.0.1"
@@ -109,12 +109,13 @@ class LiveRun:
         self._progress = progress
         return self
 
-    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
+    def asked(self, number: int, question: Question, shown: Presence | None) -> None:
         """A round begins."""
         drawn = asked_skeleton(question) or self.state.skeleton
-        if skeleton is not None:
-            drawn = Skeleton.from_matrix(skeleton)
-        self.state = replace(self.state, round=number, label=question.label, skeleton=drawn)
+        if shown is not None and shown.skeleton is not None:
+            drawn = Skeleton.from_matrix(shown.skeleton)
+        label = f"{question.label}{share_done(shown)}"
+        self.state = replace(self.state, round=number, label=label, skeleton=drawn)
 
     def __call__(self, report: RoundReport) -> None:
         """A round is finished."""
@@ -129,6 +130,14 @@ class LiveRun:
             n_cohort=report.n_cohort,
         )
         self._progress(report)
+
+
+def share_done(shown: Presence | None) -> str:
+    """How many of the tests of a search that takes several rounds are asked; else nothing."""
+    if shown is None or shown.tests is None:
+        return ""
+    done, most = shown.tests
+    return f": {done:,} of at most {most:,}" if done < most else ""
 
 
 def asked_skeleton(question: Question) -> Skeleton | None:

@@ -116,12 +116,17 @@ def site_names(files: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def following(
-    *, as_json: bool, n_sites: int = 0, names: Sequence[str] = (), most_rounds: int | None = None
+    *,
+    as_json: bool,
+    n_sites: int = 0,
+    names: Sequence[str] = (),
+    most_rounds: int | None = None,
+    lines: bool = True,
 ) -> Iterator[Callable[[RoundReport], None]]:
     """A progress callback that prints one line per round and four for every site that left.
 
     On a terminal a view of the run stands below the lines while the context lasts; the live view in
-    a browser is told, too. Without a terminal a line on standard error says that a round still goes
+    a browser follows, too. Without a terminal a line on standard error says that a round still goes
     on, where nothing else was said for `SILENCE_S` or longer.
 
     Args:
@@ -129,6 +134,7 @@ def following(
         n_sites: How many sites the run begins with, if that is known already; else 0.
         names: The variables in the order of their positions, for the live view.
         most_rounds: Most rounds of the run, if that is known, to say how much is done.
+        lines: Whether finished rounds have lines.
     """
     from cipherdag.cli.terminal import TerminalView, on_terminal
 
@@ -142,16 +148,21 @@ def following(
         return
     if not on_terminal():
         with _heartbeat(live):
-            yield live.watching(_Lines(live, most_rounds), names)
+            yield live.watching(_Lines(live, most_rounds) if lines else _nothing, names)
         return
     with TerminalView(live, n_sites, most=most_rounds) as view:
-        yield live.watching(view.finished, names)
+        yield live.watching(view.finished if lines else _nothing, names)
 
 
 def say(line: str) -> None:
     """Print a line while a run goes on: above the view where there is one, which click is not."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def _nothing(report: RoundReport) -> None:
+    """Say nothing of a finished round."""
+    del report
 
 
 def _json_progress(report: RoundReport) -> None:
@@ -170,7 +181,7 @@ class _Lines:
 
         state = self.live.state
         pace = (time.monotonic() - state.began) / max(state.rounds, 1)
-        lines = report_lines(report)
+        lines = report_lines(report, state.label)
         if done := ahead(report.number, self.most, pace):
             lines.append(f"  done    {done}")
         click.echo("\n".join(lines))
@@ -205,17 +216,24 @@ def _say_that_it_goes_on(live: LiveRun, ended: threading.Event) -> None:
 
 
 def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
-    """Print a result as one JSON object, or in words with what left each site, if that is known."""
-    from cipherdag.results.sentences import release_lines
-    from cipherdag.sites.record.ledger import read_releases
-
+    """Print a result as one JSON object, or in words: its account, and last the finding."""
     if as_json:
         click.echo(json.dumps({"result": result.to_dict(truth)}))
         return
+    show_account(result, truth)
+    click.echo("\n".join(result.finding.lines(len(result.sites))))
+
+
+def show_account(result: Run[Any], truth: CausalGraph | None) -> None:
+    """Print what makes a result doubtful, what it cost, and what left each site, if at hand."""
+    from cipherdag.results.sentences import release_lines
+    from cipherdag.sites.record.ledger import read_releases
+
     releases = {name: read_releases(ledger) for name, ledger in result.ledgers.items()}
-    click.echo("\n".join([*result.lines(truth), *([""] if releases else [])]))
+    lines = result.account_lines(truth)
     if releases:
-        click.echo("\n".join(release_lines(releases)))
+        lines += ["", *release_lines(releases)]
+    click.echo("\n".join(lines))
 
 
 @contextmanager

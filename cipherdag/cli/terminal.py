@@ -34,19 +34,25 @@ def heading(algorithm: str, n_sites: int, protection: str) -> str:
     return f"{algorithm} · {counted(n_sites, 'site')} · {protection}"
 
 
-def round_line(report: RoundReport) -> str:
-    """One line per finished round."""
+def round_line(report: RoundReport, label: str = "") -> str:
+    """One line per finished round: what was asked, of how many sites, and what each one sent.
+
+    Args:
+        report: The round.
+        label: What was asked, where more is at hand than the report says.
+    """
     out = max(report.bytes_sent_per_site.values(), default=0)
     return (
-        f"round {report.number:<3} {report.label:<44} {report.values:>8} values   "
-        f"{report.n_sites}/{report.n_cohort} sites   {report.seconds:5.1f} s   "
-        f"{size(out)} out per site"
+        f"round {report.number:<3} {label or report.label:<52}  "
+        f"{report.n_sites} of {report.n_cohort} sites  {report.seconds:5.1f} s  "
+        f"{size(out):>8} sent per site"
     )
 
 
-def report_lines(report: RoundReport) -> list[str]:
+def report_lines(report: RoundReport, label: str = "") -> list[str]:
     """One line for a finished round, and four for every site that left since the one before."""
-    return [round_line(report), *(line for left in report.left for line in dropout_lines(left))]
+    left = (line for dropout in report.left for line in dropout_lines(dropout))
+    return [round_line(report, label), *left]
 
 
 def ahead(number: int, most: int | None, seconds_per_round: float) -> str:
@@ -154,7 +160,7 @@ class TerminalView:
 
     def finished(self, report: RoundReport) -> None:
         """A round is finished: its line goes above the view."""
-        for line in report_lines(report):
+        for line in report_lines(report, self._run.state.label):
             self._console.print(Text(line), soft_wrap=True)
 
     def _drawn(self) -> Table:

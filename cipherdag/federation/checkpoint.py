@@ -34,7 +34,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import OutputError, ParameterError, writing
 from cipherdag.federation.run import FinishedRun
 from cipherdag.federation.site import Site
@@ -161,9 +161,9 @@ class _Numbered:
     def __call__(self, report: RoundReport) -> None:
         self.progress(self.checkpoint.numbered(report))
 
-    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
+    def asked(self, number: int, question: Question, shown: Presence | None) -> None:
         if isinstance(self.progress, Watcher):
-            self.progress.asked(number + len(self.checkpoint.summed), question, skeleton)
+            self.progress.asked(number + len(self.checkpoint.summed), question, shown)
 
 
 def open_checkpoint(

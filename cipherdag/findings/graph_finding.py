@@ -129,10 +129,14 @@ class GraphFinding(Finding):
         del n_sites
         names, rows = self.content("edges")
         edges = edge_lines(names, rows) or ["(no edge)"]
-        lines = ["", f"Learnt graph ({self.graph_kind}):", *shortened(edges)]
-        for sentence in (*self._notes, *self.evidence.remarks):
-            lines += ["", sentence] if sentence else []
-        return lines
+        said = [sentence for sentence in (*self._notes, *self.evidence.remarks) if sentence]
+        return [
+            *([""] if said else []),
+            *said,
+            "",
+            f"Learnt graph ({self.graph_kind}):",
+            *shortened(edges),
+        ]
 
     @property
     def _notes(self) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.plan import Plan
+from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
 
@@ -61,8 +61,8 @@ class Watcher(Protocol):
     def __call__(self, report: RoundReport) -> None:
         """A round is finished."""
 
-    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
-        """A round begins: its number, what every site is asked, and the skeleton so far, if any."""
+    def asked(self, number: int, question: Question, shown: Presence | None) -> None:
+        """A round begins: its number, what every site is asked, and what the program shows."""
 
 
 class DropOuts:

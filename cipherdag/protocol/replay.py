@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Generic, TypeVar
 from weakref import ref
 
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
     AggregateRangeError,
     ForgedSumError,
@@ -85,9 +85,9 @@ class Replay(Generic[Outcome]):
             return self._question
 
     @property
-    def skeleton(self) -> BoolMatrix | None:
-        """The skeleton as far as the program shows it; see `Presence`."""
-        return None if self._present is None else self._present.skeleton
+    def shown(self) -> Presence | None:
+        """What the program shows of itself, if anything."""
+        return self._present
 
     @property
     def ended(self) -> bool:

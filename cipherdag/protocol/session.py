@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cipherdag.arrays import BoolMatrix, FloatVector
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
     InconsistentQuestionError,
     KeyAgreementError,
@@ -55,6 +55,7 @@ from cipherdag.protocol.replay import Replay, attributed_to_round
 from cipherdag.protocol.secure_tests import batch_of, session_of
 from cipherdag.protocol.set_up import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.states import IN_ROUNDS
+from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
@@ -198,16 +199,16 @@ class Session:
         """
         step, question = 1, replay.advance(1, None)
         while question is not None:
-            step, sums = step + 1, self.ask(question, replay.skeleton)
+            step, sums = step + 1, self.ask(question, replay.shown)
             with attributed_to_round(self._number, map(self._name, self._covered), self._step - 1):
                 question = replay.advance(step, sums, self._summed)
         return replay.outcome
 
-    def ask(self, question: Question, skeleton: BoolMatrix | None = None) -> FloatVector:
+    def ask(self, question: Question, shown: Presence | None = None) -> FloatVector:
         """The next step: the sums of the sites' answers, or verdicts on them, shape (values,).
 
         Where a site does not answer and enough others are there, they are asked once more without
-        it; from then on it is left out. The skeleton is for those who watch.
+        it; from then on it is left out. What is shown is for those who watch.
 
         Raises:
             SiteUnreachableError: Too few sites are left for a sum, or one with a role left.
@@ -221,7 +222,7 @@ class Session:
             return stored
         started, before = time.perf_counter(), self._channel.bytes_received
         if isinstance(self._progress, Watcher):
-            self._progress.asked(self._number + 1, question, skeleton)
+            self._progress.asked(self._number + 1, question, shown)
         while (opened := self._attempt(question, content)) is None:
             pass
         values, self._previous = opened.values, pack(opened.content)

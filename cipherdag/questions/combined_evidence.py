@@ -25,6 +25,7 @@ from cipherdag.questions.weighted_evidence import (
     WeightedEvidence,
     check_triplets,
 )
+from cipherdag.questions.wording import tests_of
 
 Combination = Literal["statistic", "fisher", "stouffer", "weighted_p"]
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
@@ -130,7 +131,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
 
     @property
     def label(self) -> str:
-        return f"{self.combination} of {sum(self.counts)} tests, |S| <= {len(self.counts) - 1}"
+        return f"{tests_of(self.counts)}, combined by {self.combination}"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

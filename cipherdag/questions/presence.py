@@ -19,10 +19,13 @@ class Presence:
         n_sites: How many sites the last sum covers; before the first, how many there are.
         skeleton: The skeleton so far, shape (p, p), where the algorithm shows one to those who
             watch it; nothing is decided by it.
+        tests: Of a search through sets of one size how many tests were asked, this round included,
+            and how many there are at most; None between such searches. It is shown as well.
     """
 
     n_sites: int
     skeleton: BoolMatrix | None = None
+    tests: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

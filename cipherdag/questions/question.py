@@ -164,7 +164,7 @@ class Resampled(Question, frozen=True, tag="resampled"):
         seed: Seed of the run.
     """
 
-    leaves = "the same of rows that the site drew from its own"
+    leaves = "the same of rows that the site redrew"
 
     question: Question
     replicate: int
@@ -212,7 +212,8 @@ class Bundle(Question, frozen=True, tag="bundle"):
         drawn = sum(isinstance(part, Resampled) for part in self.parts)
         if drawn and drawn == len(self.parts) - 1 and not isinstance(self.parts[0], Resampled):
             return f"{self.parts[0].label}, {drawn} replicates"
-        return f"{len(self.parts)} questions at once"
+        more = len(self.parts) - 1
+        return f"{self.parts[0].label}; {more} more question{'s' * (more != 1)}"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

@@ -146,7 +146,7 @@ class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds")
 class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
     """Asks for the site's regret of each family, to be summed over sites; attributes as above."""
 
-    leaves = "how much worse than its own each site finds a variable's parents"
+    leaves = "how much worse than its best each site finds a variable's parents"
 
     grid_bits: int
 

@@ -11,6 +11,7 @@ from cipherdag.arrays import BoolMatrix, IndexArray
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
+from cipherdag.questions.wording import others
 
 
 class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,7 +89,7 @@ class EdgeVotes(Question, frozen=True, tag="edge-votes"):
 
     @property
     def label(self) -> str:
-        return f"skeleton, |S| = {self.layer}"
+        return "votes on edges" + f", given {others(self.layer)}" * bool(self.layer)
 
     @property
     def n_variables(self) -> int:

@@ -58,7 +58,7 @@ class StrengthVerdicts(Verdicts, frozen=True, tag="strength-verdicts"):
 
     @property
     def label(self) -> str:
-        return f"verdicts, {len(self.pairs) // 16} comparisons of strengths"
+        return f"{len(self.pairs) // 16:,} comparisons of strengths"
 
     @property
     def n_verdicts(self) -> int:
@@ -108,7 +108,7 @@ class ScaleVerdicts(Verdicts, frozen=True, tag="scale-verdicts"):
 
     @property
     def label(self) -> str:
-        return f"verdicts, how large strengths of {self.question.counts[0]} pairs are"
+        return f"how large strengths of {self.question.counts[0]} pairs are"
 
     @property
     def n_verdicts(self) -> int:

@@ -178,7 +178,7 @@ class EvidenceVerdicts(Verdicts, frozen=True, tag="evidence-verdicts"):
 
     @property
     def label(self) -> str:
-        return f"verdicts, {self.question.label}"
+        return self.question.label
 
     @property
     def says_dependent(self) -> bool:

@@ -25,6 +25,7 @@ from cipherdag.questions.encodings import (
     unpack_blocks,
 )
 from cipherdag.questions.question import Question
+from cipherdag.questions.wording import tests_of
 
 GRID_BITS = 20
 MAX_ROWS_LIMIT = 1 << 30
@@ -63,7 +64,7 @@ class WeightedEvidence(Question, frozen=True, tag="weighted-evidence"):
 
     @property
     def label(self) -> str:
-        return f"{self.part}, {sum(self.counts)} triplets, |S| <= {len(self.counts) - 1}"
+        return f"{self.part}: {tests_of(self.counts)}"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

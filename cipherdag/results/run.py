@@ -98,13 +98,16 @@ class Run(RunAccount, Generic[F_co]):
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
-        """The terminal's lines on the finding and its cost; with a true DAG also its accuracy.
+        """The terminal's lines: those of `account_lines`, and then the finding."""
+        return [*self.account_lines(truth), *self.finding.lines(len(self.sites))]
+
+    def account_lines(self, truth: CausalGraph | None = None) -> list[str]:
+        """The terminal's lines beside the finding: doubts, notes, with a true DAG accuracy, cost.
 
         What makes the result doubtful comes first.
         """
         report = self.report
-        lines = [line for text in report.warnings for line in ("", f"WARNING: {text}")]
-        lines += self.finding.lines(len(self.sites))
+        lines = ["" for _ in report.warnings[:1]] + [f"WARNING: {text}" for text in report.warnings]
         for note in report.notes:
             lines += ["", note.title, *shortened(note.lines)]
         if truth is not None:

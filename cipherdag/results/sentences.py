@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cipherdag.algorithms.registry import title_of
-from cipherdag.pages.numerals import size
+from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
 from cipherdag.questions.question import question_kinds, tag_of
@@ -27,7 +27,7 @@ PHRASES = {tag: kind.leaves for tag, kind in question_kinds().items()} | {
 }
 CLOSED = {tag for tag, kind in question_kinds().items() if issubclass(kind, Verdicts)}
 """Kinds of shares whose sums are never opened."""
-SOME_ADD_NOTHING = ", of which some may add nothing to a part"
+SOME_ADD_NOTHING = "; some of them may add nothing to a part"
 """Where a part is opened once enough sites have it, be they all or not."""
 STEPS = {
     "share": "before it sent its share",
@@ -57,7 +57,7 @@ class CountedReleases:
 
 def phrase(kinds: str) -> str:
     """The phrase for a release of these kinds; an unknown kind is its own phrase."""
-    return " + ".join(PHRASES.get(kind, kind) for kind in kinds.split("+"))
+    return "; ".join(PHRASES.get(kind, kind) for kind in kinds.split("+"))
 
 
 def dropout_line(dropout: DropOut) -> str:
@@ -88,22 +88,66 @@ def dropout_lines(dropout: DropOut) -> list[str]:
 
 
 def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
-    """The releases of each site in sentences that a data-protection officer reads."""
-    lines: list[str] = []
-    for site, records in releases.items():
-        lines.append(f"What left '{printable(site)}':")
-        lines += [f"  {printable(sentence)}" for sentence in site_sentences(records)]
+    """The releases of each site in sentences that a data-protection officer reads.
+
+    What left every site stands once, with the least and the most bytes; then what left some.
+    """
+    sent = {site: dict(_summed(records)) for site, records in releases.items()}
+    first = next(iter(sent.values()), {})
+    common = [each for each in first if all(each in own for own in sent.values())]
+    lines = _block("What left", list(sent), [sent[site] for site in sent], common)
+    by_rest: dict[tuple[_Kind, ...], list[str]] = defaultdict(list)
+    for site, own in sent.items():
+        by_rest[tuple(each for each in own if each not in common)].append(site)
+    for rest, sites in by_rest.items():
+        heading = "Also left" if common else "What left"
+        lines += _block(heading, sites, [sent[site] for site in sites], rest)
     return lines
 
 
+def _block(
+    heading: str,
+    sites: Sequence[str],
+    sent: Sequence[Mapping[_Kind, int]],
+    kinds: Sequence[_Kind],
+) -> list[str]:
+    """Lines on what some sites sent in common; none if that is nothing."""
+    if not kinds:
+        return []
+    names = first_of([f"'{printable(site)}'" for site in sites])
+    identical = f" (identical for {len(sites)} sites)" if len(sites) > 1 else ""
+    sentences = (kind.sentence([own[kind] for own in sent]) for kind in kinds)
+    return [f"{heading} {names}{identical}:", *(f"  {printable(each)}" for each in sentences)]
+
+
 def site_sentences(records: Iterable[Release | CountedReleases]) -> Iterable[str]:
-    """The releases of one site in one run, one sentence per kind, protection and cohort."""
+    """The releases of one site in one run, one or two sentences per kind, protection and cohort."""
+    for kind, sent in _summed(records):
+        yield kind.sentence([sent])
+
+
+class _Kind(NamedTuple):
+    """The releases of a kind in one run: when, how protected, and how many values."""
+
+    rounds: str
+    kind: str
+    protection: str
+    sites: int
+    values: int
+
+    def sentence(self, sent: Sequence[int]) -> str:
+        """Say what they are, and who sees what of them; they took so many bytes at each site."""
+        return f"{self.rounds}: {_release_phrase(*self[1:], sent)}"
+
+
+def _summed(records: Iterable[Release | CountedReleases]) -> Iterator[tuple[_Kind, int]]:
+    """What some releases are by kind, protection and cohort, and their bytes."""
     grouped: dict[tuple[str, str, int], list[Release | CountedReleases]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
-    for (kind, protection, sites), group in grouped.items():
-        values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
-        yield f"{_rounds(group)}: {_release_phrase(kind, protection, sites, values, sent)}"
+    for key, group in grouped.items():
+        values = sum(record.values for record in group)
+        yield _Kind(_rounds(group), *key, values), sum(record.bytes for record in group)
 
 
 def _rounds(group: list[Release | CountedReleases]) -> str:
@@ -113,23 +157,26 @@ def _rounds(group: list[Release | CountedReleases]) -> str:
     return f"round {first}" if first == last else f"rounds {first}-{last}"
 
 
-def _release_phrase(kind: str, protection: str, sites: int, values: int, sent: int) -> str:
-    what = phrase(kind)
+def _release_phrase(
+    kind: str, protection: str, sites: int, values: int, sent: Sequence[int]
+) -> str:
+    least, most = size(min(sent)), size(max(sent))
+    took = least if least == most else f"{least} to {most}"
     if values and not kind.startswith("schema-digest"):
-        what = f"{values} values ({what})"
-    return f"{what}, {size(sent)}{_seen(kind, protection, sites)}"
+        took = f"{values:,} values, {took}"
+    return f"{phrase(kind)} ({took}).{_seen(kind, protection, sites)}"
 
 
 def _seen(kind: str, protection: str, sites: int) -> str:
     if not answers(kind):
-        return RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
+        seen = RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
+        return f" {seen}" if seen else ""
     protected, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
-        only = f"nothing but bits of tests over {sites} sites is found"
-        return f", in sealed parts, of which {only}"
+        return f" Sent in sealed parts: nothing but bits of tests over {sites} sites can be found."
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
     only = f" only as a sum over {sites} sites{fewer}" if protected.protects else ""
-    return f", {protected.left}, seen by the coordinator{only}"
+    return f" Sent {protected.left}, seen by the coordinator{only}."
 
 
 def release_history(records: Iterable[Release]) -> list[str]:
@@ -146,7 +193,7 @@ def release_history(records: Iterable[Release]) -> list[str]:
 
 
 def _counted(line: str, times: int) -> str:
-    return line if times == 1 else f"{line.removesuffix('.')}, {times} times."
+    return line if times == 1 else f"{line} ({times} times)"
 
 
 def release_sentence(record: Release) -> str:
@@ -157,6 +204,6 @@ def release_sentence(record: Release) -> str:
     algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
     phrases = _release_phrase(
-        record.kind, record.protection, record.sites, record.values, record.bytes
+        record.kind, record.protection, record.sites, record.values, [record.bytes]
     )
-    return f"{when}: {phrases}."
+    return f"{when}: {phrases}"

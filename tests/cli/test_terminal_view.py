@@ -143,12 +143,12 @@ def test_rows_say_what_the_state_holds():
         "elapsed": "1:02:05",
     }
     going = replace(
-        began, round=4, label="skeleton, |S|=1", rounds=3, values=137,
+        began, round=4, label="votes on edges, given one other", rounds=3, values=137,
         sent={"a": 1000, "b": 500, "c": 0}, present=("a", "b"), n_cohort=3,
     )  # fmt: skip
     said = dict(view_rows(going, 3, 1.0))
     assert said["sites"] == "2 of 3 online: a, b; gone: c"
-    assert said["round"] == "4  skeleton, |S|=1"
+    assert said["round"] == "4  votes on edges, given one other"
     assert said["released"] == "137 values per site in 3 rounds, 1.5 kB by all sites"
     many = replace(going, present=tuple(sites), sent=dict.fromkeys(sites, 1), n_cohort=12)
     assert dict(view_rows(many, 12, 1.0))["sites"].endswith("site-7, ...")

@@ -47,7 +47,7 @@ def test_a_plan_that_fits_is_found_so_and_nothing_is_recorded(hospitals):
     found = findings(hospitals, plan(hospitals))
     assert states(found) == GOOD
     assert "3 sites, all of the study 'study'" in found["cohort"].finding
-    assert "skeleton" in found["data"].finding
+    assert "votes on edges" in found["data"].finding
     folder = hospitals.folders[NAME]
     assert not folder.ledger_path.exists()
     assert not folder.sums_path.exists()
@@ -160,4 +160,4 @@ def test_data_fit_plans_that_open_bits(hospitals, algorithm):
     set_policy(hospitals, reveal="bits")
     found = findings(hospitals, plan(hospitals, algorithm))
     assert states(found) == GOOD
-    assert "tests, |S| <= " in found["data"].finding
+    assert "tests of pairs" in found["data"].finding

@@ -159,8 +159,8 @@ def test_simulate_writes_a_whole_folder_that_verifies_and_repeats(call, table_fi
     code, text, _ = call(*arguments, "--sites", 3, "--out", out, "--k1", 50, "--k2", 100)
     assert code == 0
     assert "bronchitis: cough, smoke" in text
-    assert "verdicts, weighted_p of 9 tests" in text
-    assert "of which nothing but bits of tests over 3 sites is found" in text
+    assert "9 tests of pairs, combined by weighted_p" in text
+    assert "nothing but bits of tests over 3 sites can be found" in text
     report = json.loads((out / "result.json").read_text("utf-8"))
     assert report["parameters"]["k1"] == 50
     assert set(report["union"]) == {"cough", "pollen", "smoke"}

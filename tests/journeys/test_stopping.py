@@ -382,8 +382,8 @@ def test_reports_of_a_run_that_goes_on_are_numbered_as_a_whole(tmp_path):
         def __call__(self, report):
             asked.append(replace(report).number)
 
-        def asked(self, number, question, skeleton):
-            del question, skeleton
+        def asked(self, number, question, shown):
+            del question, shown
             asked.append(-number)
 
     hospitals().run(FedPC(), keep=tmp_path, progress=Watching())

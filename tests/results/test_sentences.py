@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cipherdag.pages.numerals import counted
-from cipherdag.results.sentences import CountedReleases, site_sentences
+from cipherdag.questions import wording
+from cipherdag.results.sentences import PHRASES, CountedReleases, release_lines, site_sentences
+
+MOST_WORDS = 35
 
 
 def told(kind, protection="masking"):
@@ -15,12 +18,72 @@ def told(kind, protection="masking"):
 
 @pytest.mark.parametrize("kind", ["covered+site-differences", "combined-evidence+covered"])
 def test_what_is_opened_of_enough_sites_is_not_said_to_be_of_all(kind):
-    assert "only as a sum over 6 sites, of which some may add nothing to a part" in told(kind)
+    assert "only as a sum over 6 sites; some of them may add nothing to a part" in told(kind)
 
 
 @pytest.mark.parametrize("kind", ["columns", "contributors+site-differences", "moments"])
 def test_what_every_site_adds_to_is(kind):
-    assert told(kind).endswith("only as a sum over 6 sites")
+    assert told(kind).endswith("only as a sum over 6 sites.")
+
+
+@pytest.mark.parametrize("kind", PHRASES)
+def test_no_sentence_is_long(kind):
+    sentences = told(kind).split(". ")
+    assert all(len(sentence.split()) <= MOST_WORDS for sentence in sentences)
+
+
+def released(kind, sent, number=1):
+    return CountedReleases(kind, "masking", 3, 7, sent, number)
+
+
+def test_what_left_every_site_stands_once_with_the_least_and_the_most_bytes():
+    lines = release_lines(
+        {
+            "north": [released("columns", 900), released("closed", 50, 0)],
+            "south": [released("columns", 700), released("closed", 50, 0)],
+        }
+    )
+    assert lines[0] == "What left 'north', 'south' (identical for 2 sites):"
+    assert "(7 values, 700 B to 900 B)" in lines[1]
+    assert len(lines) == 3
+
+
+def test_what_left_some_sites_stands_after_what_left_all():
+    also = released("opened-sum", 80)
+    lines = release_lines(
+        {
+            "north": [released("columns", 900), also],
+            "south": [released("columns", 900)],
+            "west": [released("columns", 900), also],
+        }
+    )
+    assert [line for line in lines if line.endswith(":")] == [
+        "What left 'north', 'south', 'west' (identical for 3 sites):",
+        "Also left 'north', 'west' (identical for 2 sites):",
+    ]
+
+
+def test_what_left_one_site_or_nothing_in_common_is_said_of_each():
+    assert release_lines({"north": [released("columns", 9)]})[0] == "What left 'north':"
+    apart = {"north": [released("columns", 9)], "south": [released("moments", 9)]}
+    assert [line for line in release_lines(apart) if line.endswith(":")] == [
+        "What left 'north':", "What left 'south':"
+    ]  # fmt: skip
+    assert release_lines({}) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((28,), "28 tests of pairs"),
+        ((0, 1), "1 test of pairs given one other"),
+        ((0, 0, 3310), "3,310 tests of pairs given two others"),
+        ((2, 0, 0, 0, 0, 0, 0, 4), "6 tests of pairs given up to 7 others"),
+        ((0, 0), "0 tests of pairs"),
+    ],
+)
+def test_tests_are_said_in_words(counts, said):
+    assert wording.tests_of(counts) == said
 
 
 def test_one_is_no_plural():

@@ -117,13 +117,21 @@ def remarks_on_tests(
     outcome: TestsOutcome, kind: str, *, closed: bool, more: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """What kind of evidence decided the tests, how many were done by each method, and more."""
-    counts = ", ".join(f"{count} {method}" for method, count in outcome.tests.items())
+    counts = ", ".join(_done(count, method) for method, count in outcome.tests.items())
     return (
         f"Evidence: {kind}.",
         f"Tests over all sites: {counts}.",
         *more,
         *((EVIDENCE[kind].bits_summary,) if closed else ()),
     )
+
+
+def _done(count: int, method: str) -> str:
+    """How many tests were done in a way, or were not, and why; "reason: way" is such a method."""
+    reason, _, way = method.partition(": ")
+    if not way:
+        return f"{count:,} {method}"
+    return f"{count:,} {'not done' if way == 'none' else way} ({reason})"
 
 
 def clarity_phrase(clear: float, middle: str, rule: str, *, closed: bool, ends: str) -> str:

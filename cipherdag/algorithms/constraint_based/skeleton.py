@@ -117,7 +117,7 @@ def stable_skeleton(
             # [x, m]: m may be a parent of x
             possible = skeleton & ~constraints.forbidden.T
             yield from search.layer(
-                _Pools.of_neighbours(skeleton, possible, constraints.joined, layer)
+                _Pools.of_neighbours(skeleton, possible, constraints.joined, layer), shown
             )
         layers.append(int(skeleton.sum()) // 2)
         if shown is not None:
@@ -184,19 +184,27 @@ class _Search:
             (p_value,) = yield from self.source.p_values([rows])
             self._on_result(rows, p_value)
 
-    def layer(self, pools: _Pools) -> Generator[Question, FloatVector, None]:
+    def layer(
+        self, pools: _Pools, shown: Presence | None = None
+    ) -> Generator[Question, FloatVector, None]:
         """Remove what sets of one size separate, which come from the graph at the layer's start."""
         pending = np.arange(len(pools.directions))
-        start = 0
+        start = done = 0
         while len(pending):
             stop = start + _width(pools.counts[pending] - start)
             rows = pools.tests(pending, start, stop)
             tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
+            done += len(rows)
+            if shown is not None:
+                left = float((pools.counts[pending] - stop).clip(0).sum())
+                shown.tests = done, done + int(left)
             p_value = (yield from self.source.p_values([*tests, rows]))[-1]
             self._on_result(rows, p_value)
             start = stop
             x, y = pools.directions[pending].T
             pending = pending[self.skeleton[x, y] & (pools.counts[pending] > start)]
+        if shown is not None:
+            shown.tests = None
 
     def _on_result(self, rows: IndexArray, p_value: FloatVector) -> None:
         self.weakest.on_result(rows, p_value)

@@ -57,7 +57,7 @@ class ScoreComparisons(Verdicts, frozen=True, tag="score-comparisons"):
 
     @property
     def label(self) -> str:
-        return f"verdicts, {self.n_verdicts} comparisons of scores"
+        return f"{self.n_verdicts:,} comparisons of scores"
 
     @property
     def n_verdicts(self) -> int:

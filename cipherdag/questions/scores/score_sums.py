@@ -30,6 +30,7 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import check_ordered
 from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
+from cipherdag.questions.wording import tests_of
 from cipherdag.statistics.regression_models import (
     Regression,
     outputs,
@@ -110,7 +111,7 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
 
     @property
     def label(self) -> str:
-        return f"{self.n_tests} tests, |S| <= {len(self.counts) - 1}"
+        return tests_of(self.counts)
 
     @property
     def n_tests(self) -> int:

@@ -38,7 +38,7 @@ class ReleaseKind:
     Attributes:
         name: What the ledger calls it.
         phrase: What it is.
-        seen: What follows its size in a sentence; ``{sites}`` is how many a sum covers.
+        seen: A sentence on who sees what of it; ``{sites}`` is how many a sum covers.
         operations: What it replies to, if always the same.
     """
 
@@ -54,42 +54,42 @@ _KINDS = (
     ReleaseKind(
         "chance",
         "a random number that it had committed to",
-        ", one of those by which keys are dealt out",
+        "Such numbers decide how keys are dealt out.",
         operations=("commitments",),
     ),
     ReleaseKind(
         "schema-digest",
         "a keyed digest of the schema",
-        ", from which no name can be read without the sites' common key",
+        "No name can be read from it without the sites' common key.",
         operations=("sealed", "linked"),
     ),
     ReleaseKind(
         "label-positions",
         "positions of the labels among the identifiers",
-        ", the same at every site, seen by the coordinator",
+        "The same at every site, seen by the coordinator.",
     ),
     ReleaseKind(
         "relations",
         "which variables the schema says to follow from others, by position",
-        ", the same at every site, seen by the coordinator",
+        "The same at every site, seen by the coordinator.",
     ),
     ReleaseKind(
         "mask-seeds",
-        "the seed of this round's own mask, which the sum needs",
+        "the seed of this round's mask, which the sum needs",
         operations=("unmask",),
     ),
     ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
     ReleaseKind(
         "opened-sum",
         "the opened sum over all sites",
-        ", the sum over {sites} sites, seen by the coordinator and the opening site",
+        "It is the sum over {sites} sites, seen by the coordinator and the opening site.",
         operations=("open",),
     ),
     ReleaseKind(
         "secure-step",
         "a step of secure tests",
-        ", sealed, or keys that say nothing without a seed; the last one the bits, seen by "
-        "everybody",
+        "Sealed, or keys that say nothing without a seed. The last step is the bits, seen by "
+        "everybody.",
         operations=("secure",),
     ),
     ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
