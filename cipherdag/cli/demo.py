@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -73,7 +73,7 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
     network = asia()
     again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
     with keeping_on(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
-        results = []
+        results: list[Run[LearntGraph]] = []
         for variant in VARIANTS:
             with _without_data_warnings() if results else nullcontext():
                 results.append(
@@ -133,7 +133,12 @@ def _learnt(
     else:
         federation = _hospitals(network, protection, rows, seed)
         algorithm = FedPC(reveal=reveal)
-        described = {"as_json": False, "source": {}, "keep": result_folder, "lines": first}
+        described: dict[str, Any] = {
+            "as_json": False,
+            "source": {},
+            "keep": result_folder,
+            "lines": first,
+        }
         result = learn(federation, algorithm, seed, **described)
         result.save(result_folder, truth=network.graph, force=True)
     if first:

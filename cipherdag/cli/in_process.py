@@ -359,23 +359,17 @@ def learn(
     keep: Path,
     lines: bool = True,
 ) -> Any:
-    """The result of an algorithm; finished rounds are kept in ``keep``, and have lines if wanted.
-
-    Args:
-        federation: The sites.
-        algorithm: What runs.
-        seed: Its seed.
-        as_json: One JSON object in place of a line.
-        source: The description of the run, as ``run.toml`` has it.
-        keep: The folder of finished rounds.
-        lines: Whether to print a line per round.
-    """
+    """The result of an algorithm; ``keep`` holds finished rounds, which have lines if wanted."""
     from cipherdag.cli.terminal import heading
 
     n_sites, names = len(federation.sites), federation.sites[0].table.names
     if lines and not as_json:
         click.echo("\n" + heading(algorithm.title, n_sites, federation.protection))
-    watched = {"n_sites": n_sites, "names": names, "most_rounds": algorithm.most_rounds}
+    watched: dict[str, Any] = {
+        "n_sites": n_sites,
+        "names": names,
+        "most_rounds": algorithm.most_rounds,
+    }
     with following(as_json=as_json, lines=lines, **watched) as progress:
         return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 

@@ -7,11 +7,13 @@ computes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import msgspec
+
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
 
 ColumnTypes = Literal["discrete", "continuous", "mixed"]
 """What a site's columns are, all taken together."""
@@ -146,3 +148,23 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
     if columns != "discrete":
         ways.append("cut continuous columns into declared bins")
     return ", or ".join(ways) + "."
+
+
+def tests_of(counts: Sequence[int]) -> str:
+    """So many tests, in words that say how many other variables they condition on.
+
+    Args:
+        counts: How many tests condition on 0, 1, 2, ... variables.
+    """
+    sizes = [size for size, count in enumerate(counts) if count]
+    noun = "test" if sum(counts) == 1 else "tests"
+    tests = f"{sum(counts):,} {noun} of pairs"
+    if not sizes or sizes == [0]:
+        return tests
+    return f"{tests} given {'' if len(sizes) == 1 else 'up to '}{others(sizes[-1])}"
+
+
+def others(count: int) -> str:
+    """So many other variables: "one other", "two others"."""
+    number = _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+    return f"{number} other{'s' * (count != 1)}"

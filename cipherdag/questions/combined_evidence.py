@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, PositionRows
-from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, tests_of
 from cipherdag.questions.encodings import Encoding, mean_of, segments, unpack_blocks
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import (
@@ -25,7 +25,6 @@ from cipherdag.questions.weighted_evidence import (
     WeightedEvidence,
     check_triplets,
 )
-from cipherdag.questions.wording import tests_of
 
 Combination = Literal["statistic", "fisher", "stouffer", "weighted_p"]
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)

@@ -8,10 +8,9 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolMatrix, IndexArray
-from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec, others
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding
 from cipherdag.questions.question import Question
-from cipherdag.questions.wording import others
 
 
 class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from cipherdag.arrays import FloatVector, PositionRows
-from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec, tests_of
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
     Encoding,
@@ -25,7 +25,6 @@ from cipherdag.questions.encodings import (
     unpack_blocks,
 )
 from cipherdag.questions.question import Question
-from cipherdag.questions.wording import tests_of
 
 GRID_BITS = 20
 MAX_ROWS_LIMIT = 1 << 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cipherdag.pages.numerals import counted
-from cipherdag.questions import wording
+from cipherdag.questions import ci_tests
 from cipherdag.results.sentences import PHRASES, CountedReleases, release_lines, site_sentences
 
 MOST_WORDS = 35
@@ -83,7 +83,7 @@ def test_what_left_one_site_or_nothing_in_common_is_said_of_each():
     ],
 )
 def test_tests_are_said_in_words(counts, said):
-    assert wording.tests_of(counts) == said
+    assert ci_tests.tests_of(counts) == said
 
 
 def test_one_is_no_plural():

@@ -24,13 +24,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.questions.ci_tests import tests_of
 from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import check_ordered
 from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
-from cipherdag.questions.wording import tests_of
 from cipherdag.statistics.regression_models import (
     Regression,
     outputs,

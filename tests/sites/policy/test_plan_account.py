@@ -49,8 +49,8 @@ def test_the_sentences_hold_all_that_a_person_decides_on(algorithm):
     (changed,) = [line for line in lines if line.startswith("Parameter ")]
     assert changed in {
         "Parameter alpha is 0.02, usually 0.01. Significance level of every test.",
-        "Parameter alpha is 0.02, usually 0.05. Test level.",
-        "Parameter beam is 2, usually 10. Graphs kept by every step of the beam search, b.",
+        "Parameter alpha is 0.02, usually 0.05. Significance level of every test.",
+        "Parameter beam is 2, usually 10. Graphs that every step of the beam search keeps, b.",
         "Parameter rounds is 3, usually 10. Most federated rounds.",
     }
     (usual,) = [line for line in lines if line.startswith("All other parameters are as usual: ")]
