@@ -22,6 +22,7 @@ EXAMPLES = {
     "report": "cipherdag report result --truth edges.csv",
     "run": "cipherdag run north.csv south.csv west.csv --out result",
     "simulate": "cipherdag simulate fedpc data.csv --sites 5",
+    "audit bundle": "cipherdag audit bundle result --out evidence.zip",
     "audit export": "cipherdag audit export north --format csv --out left.csv",
     "audit show": "cipherdag audit show result",
     "audit verify": "cipherdag audit verify result",

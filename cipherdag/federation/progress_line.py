@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from cipherdag.arrays import BoolMatrix
 from cipherdag.pages.numerals import counted, size
 from cipherdag.protocol.progress import RoundReport
+from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 from cipherdag.results.sentences import dropout_line
 
@@ -31,9 +31,9 @@ class ProgressLine:
         self._sent = 0
         self._seconds = 0.0
 
-    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
+    def asked(self, number: int, question: Question, shown: Presence | None) -> None:
         """A round begins: show its number and what every site is asked."""
-        del skeleton
+        del shown
         self._rewrite(f"round {number}: {question.label} ... {self._so_far}")
 
     def __call__(self, report: RoundReport) -> None:
