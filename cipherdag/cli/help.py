@@ -18,6 +18,7 @@ EXPERTS = frozenset(
 WHOLE = "cipherdag.help.whole"
 EXAMPLES = {
     "demo": "cipherdag demo",
+    "mcp": "cipherdag mcp studies",
     "repeat": "cipherdag repeat result --alpha 0.001 --out stricter",
     "report": "cipherdag report result --truth edges.csv",
     "run": "cipherdag run north.csv south.csv west.csv --out result",
@@ -33,7 +34,7 @@ EXAMPLES = {
     "schema diff": "cipherdag schema diff schema.toml newer.toml",
     "schema infer": "cipherdag schema infer north.csv south.csv --out schema.toml",
     "schema merge": "cipherdag schema merge north.toml south.toml --out schema.toml",
-    "schema overlap": "cipherdag schema overlap schema.toml --sites north --sites south",
+    "schema overlap": "cipherdag schema overlap schema.toml --sites north,south,west",
     "site activate": "cipherdag site activate north.approval --study CODE",
     "site approve": "cipherdag site approve 1f3a9c20",
     "site carry": "cipherdag site carry shared --coordinator lead@example.org",

@@ -22,6 +22,7 @@ from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_group
 from cipherdag.cli.knowledge import site_knowledge
+from cipherdag.cli.mcp_server import mcp
 from cipherdag.cli.options import EXISTING_FOLDER, FILE
 from cipherdag.cli.parameters import graph_of
 from cipherdag.cli.repeating import repeat
@@ -59,6 +60,7 @@ for command in (
     schema,
     site,
     coordinator,
+    mcp,
 ):
     cli.add_command(command)
 site.add_command(site_knowledge)

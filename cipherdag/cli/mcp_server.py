@@ -1,0 +1,264 @@
+"""Studies, plans, ledgers and results for agents over the Model Context Protocol, to read only.
+
+A tool reads what lies below one folder, and returns text. None writes a file, opens a private key,
+reads a row, decides on a plan, starts a run or sends anything. Drafting a plan returns its text: a
+person gives it to ``coordinator run --plan``, and people at the sites approve it.
+
+Leaks:
+    To the agent, and to whoever runs its model: names of sites and studies, plans, ledgers, results
+    and, of a site's result, names of columns. No row and no key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.cli.options import EXISTING_FOLDER
+from cipherdag.errors import CipherdagError, OutputError, ParameterError
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+MOST_LEVELS = 3
+"""How many folders below the served one are looked into."""
+_HELLO = (
+    "Explains studies of cipherdag: plans, ledgers of what left each site, and results. It can "
+    "neither approve, start nor open anything: people do so with the commands it names."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """What an agent may ask about a folder.
+
+    Attributes:
+        root: The folder; every path that an agent names lies below it.
+    """
+
+    root: Path
+
+    @property
+    def tools(self) -> Sequence[Callable[..., Any]]:
+        """All that an agent can call."""
+        return (
+            self.list_studies,
+            self.explain_plan,
+            self.explain_ledger,
+            self.explain_result,
+            self.draft_plan,
+        )
+
+    def list_studies(self) -> list[dict[str, Any]]:
+        """List the folders of sites and coordinators, results and plans, with what each is."""
+        return list(self._listed(self.root, MOST_LEVELS))
+
+    def explain_plan(self, path: str, session: str = "") -> dict[str, Any]:
+        """Say in sentences what a plan asks, for what purpose, and what it opens.
+
+        Args:
+            path: A plan's file; or a site's folder, of which `session` names a plan that asked.
+            session: The first digits of the run, as `cipherdag site status` shows them.
+        """
+        from cipherdag.cli.site_status import plan_in_words
+        from cipherdag.protocol.plan import Plan
+        from cipherdag.sites.policy.approvals import Approvals
+        from cipherdag.sites.policy.plan_account import plan_lines
+        from cipherdag.sites.study.site_folder import SiteFolder
+
+        target = self._below(path)
+        if not target.is_dir():
+            return {"decision": "", "account": plan_lines(Plan.read(target))}
+        site = SiteFolder(target)
+        run = Approvals(site.runs, b"").find(session)
+        return {"decision": run.decision, "account": plan_in_words(site, run.plan)}
+
+    def explain_ledger(self, folder: str) -> dict[str, Any]:
+        """Check the ledgers of a site or result, and say in sentences what left each site.
+
+        Args:
+            folder: A site's folder, or the folder of a result.
+        """
+        from cipherdag.audit.auditing import site_ledger, verify
+        from cipherdag.results.folder import read_folder_releases
+        from cipherdag.results.sentences import release_history, release_lines
+        from cipherdag.sites.record.ledger import read_releases
+        from cipherdag.sites.study.site_folder import SiteFolder
+
+        target = self._below(folder)
+        site = SiteFolder(target)
+        if site.settings_path.exists():
+            if not site.study_path.exists():
+                raise OutputError(f"{folder} is not activated: nothing can have left it")
+            said = release_history(read_releases(site_ledger(site)[0]))
+        else:
+            said = release_lines(read_folder_releases(target))
+        records = {check.head.site: check.head.records for check in verify(target)}
+        return {"verified": True, "records": records, "sentences": said}
+
+    def explain_result(self, folder: str) -> dict[str, Any]:
+        """Say what a run came to, in sentences that begin with what makes it doubtful.
+
+        Args:
+            folder: The folder of a result.
+        """
+        from cipherdag.results.run import Run
+
+        result = Run.load(self._below(folder))
+        return {
+            "kind": result.finding.kind,
+            "sentences": result.lines(),
+            "result": result.to_dict(),
+        }
+
+    def draft_plan(
+        self,
+        coordinator: str,
+        algorithm: str,
+        purpose: str,
+        parameters: dict[str, Any] | None = None,
+        protection: str = "masking",
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        """Return the text of a plan and what it asks in sentences; nothing is written or sent.
+
+        Args:
+            coordinator: The coordinator's folder.
+            algorithm: Such as fedboss; `cipherdag coordinator plan --help` lists them.
+            purpose: What the result is for; people at the sites read it.
+            parameters: Those that are not as usual.
+            protection: masking or bfv.
+            seed: Of everything that is drawn at random.
+        """
+        from cipherdag.algorithms.registry import make_algorithm
+        from cipherdag.federation.connected import ConnectedFederation
+        from cipherdag.privacy.protections import PROTECTING
+        from cipherdag.sites.policy.plan_account import plan_lines
+
+        if protection not in PROTECTING:
+            raise ParameterError(f"the protection is one of {', '.join(PROTECTING)}")
+        made = make_algorithm(algorithm, parameters or {})
+        folder = _without_key(self._below(coordinator))
+        sites = ConnectedFederation(folder, protection=protection, purpose=purpose)
+        plan = sites.plan(made, seed=seed)
+        next_step = "A person saves it, and gives it to `cipherdag coordinator run --plan FILE`."
+        return {"plan": plan.dumps(), "account": plan_lines(plan), "next": next_step}
+
+    def _below(self, path: str) -> Path:
+        """The path below the root.
+
+        Raises:
+            ParameterError: It lies elsewhere, also by a link.
+        """
+        target = (self.root / path).resolve()
+        if not target.is_relative_to(self.root.resolve()):
+            raise ParameterError(f"{path} is not below the folder that is served")
+        return target
+
+    def _listed(self, folder: Path, levels: int) -> Iterator[dict[str, Any]]:
+        what = _described(folder)
+        if what:
+            yield {"folder": str(folder.relative_to(self.root)), **what}
+        if levels:
+            for each in sorted(folder.iterdir()):
+                if each.is_dir() and not each.is_symlink() and not each.name.startswith("."):
+                    yield from self._listed(each, levels - 1)
+
+
+def _without_key(path: Path) -> CoordinatorFolder:
+    """A coordinator's folder whose study is checked by the key that it names, and no private one.
+
+    Whoever carries the plan out holds the study against the coordinator's own key.
+    """
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+    from cipherdag.sites.study.study import SignedStudy, Study, check_study
+    from cipherdag.sites.study.study_files import read_file
+
+    class ReadFolder(CoordinatorFolder):
+        def study(self) -> Study:
+            return check_study(read_file(self.study_path, SignedStudy))
+
+    return ReadFolder(path)
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """What a folder is, in a few words; empty where it is nothing of ours."""
+    from cipherdag.results.folder import read_report
+    from cipherdag.sites.policy.approvals import Approvals
+    from cipherdag.sites.study.site_folder import SiteFolder
+    from cipherdag.sites.study.study import SignedStudy, check_study
+    from cipherdag.sites.study.study_files import read_file
+
+    try:
+        if (folder / "result.json").exists():
+            report = read_report(folder)
+            return {"kind": "result", "algorithm": report.get("algorithm", "")}
+        site, is_site = SiteFolder(folder), (folder / "site.toml").exists()
+        if not is_site and not site.study_path.exists():
+            return {}
+        about: dict[str, Any] = {"kind": "site" if is_site else "coordinator", "study": ""}
+        if site.study_path.exists():
+            study = check_study(read_file(site.study_path, SignedStudy))
+            about |= {"study": study.name, "sites": [each.name for each in study.sites]}
+        if is_site:
+            asked = Approvals(site.runs, b"").runs()
+            about["plans"] = [
+                {"session": each.session, "decision": each.decision} for each in asked
+            ]
+    except CipherdagError as error:
+        return {"kind": "unreadable", "why": str(error)}
+    return about
+
+
+def server(root: Path) -> MCPServer:
+    """The server of a folder's tools, not yet running.
+
+    Raises:
+        ParameterError: The extra ``mcp`` is not installed.
+    """
+    try:
+        from mcp.server import MCPServer
+        from mcp.types import ToolAnnotations
+    except ImportError:
+        raise ParameterError(
+            "the server needs the package mcp, which is not installed",
+            remedy="Run `pip install 'cipherdag[mcp]'`.",
+        ) from None
+    made = MCPServer("cipherdag", instructions=_HELLO, version=version("cipherdag"))
+    reads = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False)
+    for tool in ReadOnly(root).tools:
+        made.add_tool(_in_words(tool), annotations=reads)
+    return made
+
+
+def _in_words(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """A tool whose failures say what to do, and show no traceback."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    @wraps(tool)
+    def called(*given: Any, **named: Any) -> Any:
+        try:
+            return tool(*given, **named)
+        except CipherdagError as error:
+            raise ToolError(f"{error}. {error.remedy}") from None
+
+    return called
+
+
+@click.command("mcp")
+@click.argument("folder", type=EXISTING_FOLDER)
+def mcp(folder: Path) -> None:
+    """Explain the studies in FOLDER to agents over the Model Context Protocol, until stopped.
+
+    It reads standard input, as programs with agents start it. Its tools can neither approve a plan,
+    start a run, open a key nor read a row.
+    """
+    server(folder.absolute()).run()
