@@ -17,13 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha512
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from uuid import UUID
 
 import msgspec
 
 from cipherdag.errors import BundleError, SignatureError
-from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 
 BAG = "cipherdag-bundle"
@@ -55,27 +54,22 @@ class Bag:
     signed: BagSignature | None
 
 
-def write_bag(
-    path: Path,
+def packed(
     payload: Mapping[str, bytes],
     *,
     identifier: UUID,
     written: datetime,
     signer: str = "",
     identity: SigningIdentity | None = None,
-) -> None:
-    """Write a bag as one zip file.
+) -> bytes:
+    """A bag as the content of one zip file.
 
     Args:
-        path: The file.
         payload: Files by their paths below ``data/``.
         identifier: The bag's external identifier.
         written: When, in UTC.
         signer: Name of the party whose key signs the manifest.
         identity: That key; the bag has no signature if None.
-
-    Raises:
-        OutputError: The file cannot be written.
     """
     manifest = _manifest({PAYLOAD + name: content for name, content in payload.items()})
     size = sum(map(len, payload.values()))
@@ -99,43 +93,50 @@ def write_bag(
             archive.writestr(f"{BAG}/{name}", content)
         for name, content in payload.items():
             archive.writestr(f"{BAG}/{PAYLOAD}{name}", content)
-    write_whole(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
-def read_bag(path: Path) -> Bag:
-    """Read a bag into memory and check every digest, and the signature if there is one.
+def read_bag(content: bytes, *, called: str, most: int = MAX_BYTES) -> Bag:
+    """A bag whose digests hold, and whose signature does if there is one.
+
+    Args:
+        content: A zip file.
+        called: What errors call it.
+        most: Bytes that it may unpack to.
 
     Raises:
         BundleError: It is no bag, or a file is missing, additional or changed; it is named.
     """
-    files = _unzipped(path)
+    files = _unzipped(content, called, most)
     tags = {name: content for name, content in files.items() if not name.startswith(PAYLOAD)}
     payload = {name: content for name, content in files.items() if name.startswith(PAYLOAD)}
     for name in (TAG_MANIFEST, MANIFEST):
         if name not in tags:
-            raise BundleError(f"{path} holds no {name}: it is no bundle")
-    _check({n: tags[n] for n in tags if n != TAG_MANIFEST}, tags[TAG_MANIFEST], TAG_MANIFEST)
-    _check(payload, tags[MANIFEST], MANIFEST)
+            raise BundleError(f"{called} holds no {name}: it is no bundle")
+    _check_digests(
+        {n: tags[n] for n in tags if n != TAG_MANIFEST}, tags[TAG_MANIFEST], TAG_MANIFEST
+    )
+    _check_digests(payload, tags[MANIFEST], MANIFEST)
     signed = _signature(tags[SIGNATURE_FILE], tags[MANIFEST]) if SIGNATURE_FILE in tags else None
     return Bag({name.removeprefix(PAYLOAD): content for name, content in payload.items()}, signed)
 
 
-def _unzipped(path: Path) -> dict[str, bytes]:
+def _unzipped(content: bytes, called: str, most: int) -> dict[str, bytes]:
     """The files of a zip by their paths within its one folder."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             listed = [info for info in archive.infolist() if not info.is_dir()]
             names = [info.filename for info in listed]
             size = sum(info.file_size for info in listed)
-            if size > MAX_BYTES or len(listed) > MAX_FILES:
-                raise BundleError(f"{path} unpacks to {len(listed)} files of {size} bytes")
+            if size > most or len(listed) > MAX_FILES:
+                raise BundleError(f"{called} unpacks to {len(listed)} files of {size} bytes")
             if len(set(names)) != len(names) or not all(map(_is_inside, names)):
-                raise BundleError(f"{path} names a file twice, or one outside its folder")
+                raise BundleError(f"{called} names a file twice, or one outside its folder")
             if len({PurePosixPath(name).parts[0] for name in names}) != 1:
-                raise BundleError(f"{path} does not hold one folder: it is no bundle")
+                raise BundleError(f"{called} does not hold one folder: it is no bundle")
             return {_within(info.filename): _read(archive, info) for info in listed}
     except _UNREADABLE as error:
-        raise BundleError(f"{path} cannot be read as a zip file") from error
+        raise BundleError(f"{called} cannot be read as a zip file") from error
 
 
 def _is_inside(name: str) -> bool:
@@ -165,7 +166,7 @@ def _escaped(name: str) -> str:
     return name.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _check(files: Mapping[str, bytes], manifest: bytes, called: str) -> None:
+def _check_digests(files: Mapping[str, bytes], manifest: bytes, called: str) -> None:
     """Hold files against a manifest, which has to name each of them and no other."""
     try:
         lines = manifest.decode("utf-8").removesuffix("\n").split("\n")

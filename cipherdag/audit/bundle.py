@@ -18,11 +18,12 @@ from uuid import uuid4
 import msgspec
 
 from cipherdag.audit.auditing import LedgerCheck, check_ledger
-from cipherdag.audit.bag import Bag, BagSignature, read_bag, write_bag
+from cipherdag.audit.bag import Bag, BagSignature, packed, read_bag
 from cipherdag.audit.contents import (
     ENVIRONMENT,
     PLAN,
     REPORT,
+    SITES,
     STUDY,
     TRANSCRIPT,
     Contents,
@@ -30,6 +31,7 @@ from cipherdag.audit.contents import (
 )
 from cipherdag.audit.crate import METADATA, PROFILE, add_metadata
 from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputError
+from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import reported_heads, verify_ledgers
@@ -49,6 +51,8 @@ from cipherdag.sites.study.study import (
     coordinator_fingerprint,
 )
 
+MOST_OF_A_SITE = 2**26
+"""Bytes that the bundle of one site within another may unpack to."""
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 
@@ -74,15 +78,15 @@ class BundleCheck:
     coordinator: str
 
 
-def bundle(source: Path, out: Path, *, run: str = "", ledgers: Sequence[Path] = ()) -> Contents:
-    """Write a result and the evidence on it as a Five Safes RO-Crate, a zip file.
+def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = ()) -> Contents:
+    """Write a result and the evidence on it as a Five Safes RO-Crate, a zip file that verifies.
 
     Args:
         source: A saved result of a run in one process, a run's folder under ``runs/`` of the
             coordinator, or a site's folder.
         out: New file.
         run: Of a site, the first digits of the run's session; the run that began last if empty.
-        ledgers: Of a coordinator's run, ledgers that sites exported.
+        bundles: Of a coordinator's run, bundles that sites made of their folders.
 
     Returns:
         What the file holds.
@@ -90,22 +94,24 @@ def bundle(source: Path, out: Path, *, run: str = "", ledgers: Sequence[Path] = 
     Raises:
         OutputError: There is nothing to bundle, ``out`` exists or cannot be written, or the
             package ``rocrate`` is not installed.
-        ParameterError: ``run`` or ``ledgers`` are given for another kind of folder.
+        ParameterError: ``run`` or ``bundles`` are given for another kind of folder.
+        BundleError: A site's bundle does not verify, or is of another plan.
         LedgerError: A ledger is broken, or contradicts what the coordinator received.
     """
     if out.exists():
         raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    contents = contents_of(source, run=run, ledgers=ledgers)
+    contents = contents_of(source, run=run, bundles=bundles)
     identifier, written = uuid4(), datetime.now(UTC)
     add_metadata(contents, identifier=identifier, written=written)
-    write_bag(
-        out,
+    content = packed(
         contents.files,
         identifier=identifier,
         written=written,
         signer=contents.signer,
         identity=contents.identity,
     )
+    _verified(read_bag(content, called=str(out)))
+    write_whole(out, content)
     return contents
 
 
@@ -120,19 +126,55 @@ def verify_bundle(path: Path) -> BundleCheck:
             the file is named.
         LedgerError: A ledger is broken, or contradicts the result or what the coordinator received.
     """
-    bag = read_bag(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror}") from error
+    return _verified(read_bag(content, called=str(path)))
+
+
+def _verified(bag: Bag) -> BundleCheck:
+    """Check what a bundle's files say together; their digests hold."""
     _check_metadata(bag.payload)
     plan = _plan(bag.payload)
     study = _study(bag.payload, plan)
     _check_signer(bag, plan, study)
+    of_sites = {site: _site_s_bag(bag, name, plan) for name, site in _of_sites(bag.payload, SITES)}
+    checks = [_verified(nested) for nested in of_sites.values()]
+    coordinator = "" if study is None else coordinator_fingerprint(study.coordinator, study.root)
+    if any(check.coordinator not in {"", coordinator} for check in checks):
+        raise BundleError(f"the bundle of a site has another coordinator in {STUDY}")
+    approvals = [*_approvals(bag.payload, plan), *(a for check in checks for a in check.approved)]
+    handed_on = {
+        name: content
+        for nested in of_sites.values()
+        for name, content in nested.payload.items()
+        if name.startswith("ledgers/")
+    }
     return BundleCheck(
         files=len(bag.payload),
         plan=plan,
-        approved=tuple(_approvals(bag.payload, plan)),
-        ledgers=tuple(_ledgers(bag.payload, plan)),
+        approved=tuple(approvals),
+        ledgers=tuple(_ledgers({**handed_on, **bag.payload}, plan)),
         signed=bag.signed,
-        coordinator="" if study is None else coordinator_fingerprint(study.coordinator, study.root),
+        coordinator=coordinator,
     )
+
+
+def _site_s_bag(bag: Bag, name: str, plan: Plan | None) -> Bag:
+    """The bundle of a site within a coordinator's: of the same plan, and signed by that site."""
+    site = name.removeprefix(SITES).removesuffix(".zip")
+    nested = read_bag(bag.payload[name], called=name, most=MOST_OF_A_SITE)
+    keys = {} if plan is None else {member.name: member.identity.hex() for member in plan.cohort}
+    signer = nested.signed
+    if plan is None or signer is None or signer.identity != keys.get(site):
+        raise BundleError(f"{name} is not signed by '{site}'")
+    of_site = _plan(nested.payload)
+    if of_site is None or of_site.digest != plan.digest:
+        raise BundleError(f"{name} is of another plan than {PLAN}")
+    if any(inner.startswith((SITES, "outputs/")) for inner in nested.payload):
+        raise BundleError(f"{name} is not the bundle of one site")
+    return nested
 
 
 def _check_metadata(payload: Mapping[str, bytes]) -> None:
@@ -199,7 +241,7 @@ def _check_signer(bag: Bag, plan: Plan | None, study: Study | None) -> None:
 
 def _approvals(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[str]:
     keys = {} if plan is None else {member.name: member.identity for member in plan.cohort}
-    for name, site in _of_sites(payload, "approvals/", ".json"):
+    for name, site in _of_sites(payload, "approvals/"):
         run = _decoded(payload, name, AskedRun)
         if plan is None or run.plan.digest != plan.digest or run.decision != "approved":
             raise BundleError(f"{name} does not approve {PLAN}")
@@ -213,7 +255,7 @@ def _ledgers(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[Ledger
     try:
         ledgers = {
             site: ledger_lines(payload[name].decode("utf-8"))
-            for name, site in _of_sites(payload, "ledgers/", ".jsonl")
+            for name, site in _of_sites(payload, "ledgers/")
         }
         heads = reported_heads(json.loads(payload[REPORT])) if REPORT in payload else {}
     except (ValueError, TypeError, RecursionError, OutputError) as error:
@@ -262,11 +304,11 @@ def _transcript(payload: Mapping[str, bytes]) -> Iterator[Received]:
             raise BundleError(f"{TRANSCRIPT} is not the transcript of a run") from error
 
 
-def _of_sites(payload: Mapping[str, Any], folder: str, ending: str) -> Iterator[tuple[str, str]]:
+def _of_sites(payload: Mapping[str, Any], folder: str) -> Iterator[tuple[str, str]]:
     """The files of a folder, and whose each is."""
     for name in sorted(payload):
-        if name.startswith(folder) and name.endswith(ending):
-            yield name, name.removeprefix(folder).removesuffix(ending)
+        if name.startswith(folder):
+            yield name, name.removeprefix(folder).rpartition(".")[0]
 
 
 def _decoded(payload: Mapping[str, bytes], name: str, kind: type[Decoded]) -> Decoded:

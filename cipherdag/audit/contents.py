@@ -5,6 +5,7 @@
     policies/SITE.toml      the site's policy as it is now, without comments
     study.json              the signed study, which pins the key of every site
     ledgers/SITE.jsonl      a site's ledger, up to the last record of the run
+    sites/SITE.zip          of a coordinator's run, the site's bundle, which the site signed
     transcript.jsonl        digests of what the coordinator received
     outputs/                what a result folder holds of the finding
     environment.json        versions of packages
@@ -26,29 +27,29 @@ from typing import Any
 import msgspec
 
 from cipherdag.algorithms.registry import title_of
-from cipherdag.audit.auditing import check_ledger, site_ledger
+from cipherdag.audit.auditing import site_ledger
+from cipherdag.audit.bag import read_bag
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
-from cipherdag.errors import LedgerError, OutputError, ParameterError, SiteNotReadyError
+from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, read_plan, read_transcript
+from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, read_plan
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import (
     REPORT_FILE,
     read_report,
     read_rest,
-    reported_heads,
-    verify_ledgers,
 )
 from cipherdag.results.run import Run
 from cipherdag.sites.policy.approvals import ASKED_FILE, AskedRun
-from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
+from cipherdag.sites.record.ledger import ledger_lines, read_releases
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder
 
 PLAN = "workflow/plan.json"
 SOURCE = "workflow/run.toml"
 STUDY = "study.json"
+SITES = "sites/"
 TRANSCRIPT = TRANSCRIPT_FILE
 ENVIRONMENT = "environment.json"
 REPORT = f"outputs/{REPORT_FILE}"
@@ -89,17 +90,17 @@ class Contents:
         return f"{title_of(self.algorithm)} over {', '.join(self.sites)}"
 
 
-def contents_of(source: Path, *, run: str = "", ledgers: Sequence[Path] = ()) -> Contents:
+def contents_of(source: Path, *, run: str = "", bundles: Sequence[Path] = ()) -> Contents:
     """The files on one run; see `cipherdag.audit.bundle.bundle`."""
     of_site, of_coordinator = (source / "site.toml").exists(), (source / JOURNAL_FILE).exists()
     if run and not of_site:
         raise ParameterError(f"{source} is no site's folder, of which --run chooses a run")
-    if ledgers and not of_coordinator:
-        raise ParameterError(f"{source} is no run of a coordinator, which --ledger adds to")
+    if bundles and not of_coordinator:
+        raise ParameterError(f"{source} is no run of a coordinator, which --site adds to")
     if of_site:
         contents = _of_site(SiteFolder(source), run)
     elif of_coordinator:
-        contents = _of_coordinator(source, ledgers)
+        contents = _of_coordinator(source, bundles)
     else:
         contents = _of_result(source)
     environment = {
@@ -115,9 +116,7 @@ def _of_site(site: SiteFolder, run: str) -> Contents:
     record = RunRecord.latest(site.runs, run)
     plan, _ = record.read()
     name, (lines, _) = site.settings().name, site_ledger(site)
-    cut, times = _up_to(lines, plan)
-    if not any(r.kind == "closed" for r in read_releases(cut) if r.session == plan.session.hex()):
-        raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
+    cut = _up_to_end(lines, plan)
     files = {
         PLAN: plan.dumps().encode(),
         f"policies/{name}.toml": site.policy().dumps().encode(),
@@ -131,28 +130,32 @@ def _of_site(site: SiteFolder, run: str) -> Contents:
         public = msgspec.structs.replace(asked, note="", consider="")
         files[f"approvals/{name}.json"] = _json(public)
         approved = (name,)
-    return _planned(plan, files, times, name, site.identity(), approved)
+    return _planned(plan, files, _times(cut, plan), name, site.identity(), approved)
 
 
 def _of_coordinator(folder: Path, paths: Sequence[Path]) -> Contents:
-    """What a coordinator has of a run, and the ledgers that sites sent it."""
+    """What a coordinator has of a run, and the bundles that sites sent it."""
     plan, coordinator = read_plan(folder / JOURNAL_FILE), CoordinatorFolder(folder.parent.parent)
-    transcript = read_transcript(folder / TRANSCRIPT_FILE)
-    heads = reported_heads(read_report(folder))
     files = {
         PLAN: plan.dumps().encode(),
         TRANSCRIPT: (folder / TRANSCRIPT_FILE).read_bytes(),
         **_outputs(folder),
     }
     times: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()
     for path in paths:
-        lines = _lines(path)
-        site = verify_ledger(lines).site
-        if site not in heads:
-            raise LedgerError(f"{path} is of {site!r:.80}, which is not in the run's result")
-        check_ledger(lines, transcript, expected=heads[site])
-        cut, of_site = _up_to(lines, plan)
-        files[f"ledgers/{site}.jsonl"], times = _joined(cut), (*times, *of_site)
+        content = path.read_bytes()
+        bag = read_bag(content, called=str(path))
+        site = bag.signed.signer if bag.signed else ""
+        if f"ledgers/{site}.jsonl" not in bag.payload:
+            raise OutputError(
+                f"{path} is no site's bundle",
+                remedy="Have the site run `cipherdag audit bundle` on its folder, and send that.",
+            )
+        lines = ledger_lines(bag.payload[f"ledgers/{site}.jsonl"].decode("utf-8", "replace"))
+        files[f"{SITES}{site}.zip"], times = content, (*times, *_times(lines, plan))
+        if f"approvals/{site}.json" in bag.payload:
+            approved = (*approved, site)
     try:
         identity = coordinator.identity()
         coordinator.study()
@@ -162,7 +165,7 @@ def _of_coordinator(folder: Path, paths: Sequence[Path]) -> Contents:
             f"{folder} does not lie under runs/ of a coordinator's folder",
             remedy="Name the run's folder where the coordinator wrote it.",
         ) from error
-    return _planned(plan, files, times, "the coordinator", identity)
+    return _planned(plan, files, times, "the coordinator", identity, approved)
 
 
 def _of_result(folder: Path) -> Contents:
@@ -173,7 +176,6 @@ def _of_result(folder: Path) -> Contents:
             f"{folder} holds no ledger and no plan",
             remedy="Of a run over sites, name its folder under runs/ of the coordinator's folder.",
         )
-    verify_ledgers(rest.ledgers, reported_heads(report))
     files = {f"ledgers/{site}.jsonl": _joined(lines) for site, lines in rest.ledgers.items()}
     if (folder / "run.toml").exists():
         files[SOURCE] = (folder / "run.toml").read_bytes()
@@ -183,7 +185,7 @@ def _of_result(folder: Path) -> Contents:
         algorithm=str(report["algorithm"]),
         sites=tuple(report["sites"]),
         versions=report["versions"],
-        times=tuple(_times(line for lines in rest.ledgers.values() for line in lines)),
+        times=tuple(time for lines in rest.ledgers.values() for time in _times(lines)),
     )
 
 
@@ -216,24 +218,20 @@ def _outputs(folder: Path) -> dict[str, bytes]:
     return {f"outputs/{name}": path.read_bytes() for name, path in paths.items() if path.exists()}
 
 
-def _up_to(lines: Sequence[str], plan: Plan) -> tuple[Sequence[str], tuple[str, ...]]:
-    """A ledger up to the last record of a plan's run, and the times of that run's records."""
+def _up_to_end(lines: Sequence[str], plan: Plan) -> Sequence[str]:
+    """A ledger up to the record that closes a plan's run."""
     session = plan.session.hex()
     of_run = [release for release in read_releases(lines) if release.session == session]
-    if not of_run:
-        raise OutputError(f"the ledger holds no record of run {session[:8]}")
-    return lines[: of_run[-1].line], tuple(release.time for release in of_run)
+    if not any(release.kind == "closed" for release in of_run):
+        raise OutputError(f"run {session[:8]} did not come to its end")
+    return lines[: of_run[-1].line]
 
 
-def _times(lines: Iterable[str]) -> list[str]:
-    return sorted(release.time for release in read_releases(lines))
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return ledger_lines(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise LedgerError(f"{path} cannot be read as text") from error
+def _times(lines: Iterable[str], plan: Plan | None = None) -> tuple[str, ...]:
+    """The times of a ledger's records, or of those of a plan's run."""
+    session = None if plan is None else plan.session.hex()
+    releases = read_releases(lines)
+    return tuple(r.time for r in releases if session is None or r.session == session)
 
 
 def _joined(lines: Iterable[str]) -> bytes:

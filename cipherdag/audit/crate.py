@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from cipherdag.audit.contents import PLAN, SOURCE, Contents
+from cipherdag.audit.contents import PLAN, SITES, SOURCE, Contents
 from cipherdag.errors import OutputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _WORKFLOW = "workflow/"
 _MEDIA_TYPES = {
     "json": "application/json", "jsonl": "application/jsonl", "toml": "application/toml",
     "csv": "text/csv", "html": "text/html", "svg": "image/svg+xml", "graphml": "application/xml",
-    "dot": "text/vnd.graphviz",
+    "dot": "text/vnd.graphviz", "zip": "application/zip",
 }  # fmt: skip
 _LANGUAGES = {
     "json": ("https://www.rfc-editor.org/rfc/rfc8259", "RFC 8259"),
@@ -41,6 +41,7 @@ _ABOUT = {
     "approvals": "The signed decision of a person of a site",
     "policies": "What a site allows",
     "ledgers": "A site's record of all that left it",
+    "sites": "The bundle that a site made and signed",
     "outputs": "A file of the result",
     "study.json": "The signed study, which pins the keys of its sites",
     "transcript.jsonl": "Digests of the replies that the coordinator received",
@@ -169,12 +170,17 @@ def _sign_offs(crate: ROCrate, contents: Contents) -> list[dict[str, str]]:
             additionalType=_to(SIGN_OFF),
             actionStatus=COMPLETED,
             agent=_add(crate, f"#site-{number}", "Organization", name=site),
-            instrument=_to(f"policies/{site}.toml"),
+            instrument=_of_site(contents, f"policies/{site}.toml", site),
             object=[_to("./"), _to(_WORKFLOW), _to("#project")],
-            result=_to(f"approvals/{site}.json"),
+            result=_of_site(contents, f"approvals/{site}.json", site),
         )
         for number, site in enumerate(contents.approved, start=1)
     ]
+
+
+def _of_site(contents: Contents, path: str, site: str) -> dict[str, str]:
+    """A file of a site, or the site's bundle, which holds it."""
+    return _to(path if path in contents.files else f"{SITES}{site}.zip")
 
 
 def _references(files: dict[str, bytes], folder: str) -> list[dict[str, str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE
+from cipherdag.cli.site import code_lines
 
 if TYPE_CHECKING:
     from cipherdag.audit.bundle import BundleCheck
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 @click.argument("result", type=EXISTING_FOLDER)
 @click.option("--out", type=NEW_FILE, required=True, help="Zip file to write.")
 @click.option("--run", default="", help="First digits of a site's run; its last run if absent.")
-@click.option("--ledger", "ledgers", type=FILE, multiple=True, help="A site's exported ledger.")
-def audit_bundle(result: Path, out: Path, run: str, ledgers: tuple[Path, ...]) -> None:
+@click.option(
+    "--site",
+    "bundles",
+    type=FILE,
+    multiple=True,
+    help="A site's bundle, to add.",
+)
+def audit_bundle(result: Path, out: Path, run: str, bundles: tuple[Path, ...]) -> None:
     """Bundle a result with its evidence in one file (Five Safes RO-Crate).
 
     RESULT is a saved result of a run in one process, a run's folder under runs/ of the coordinator,
@@ -29,7 +36,7 @@ def audit_bundle(result: Path, out: Path, run: str, ledgers: tuple[Path, ...]) -
     """
     from cipherdag.audit.bundle import bundle
 
-    contents = bundle(result, out, run=run, ledgers=ledgers)
+    contents = bundle(result, out, run=run, bundles=bundles)
     signer = f", signed by {contents.signer}" if contents.signer else ""
     click.echo(f"Wrote {len(contents.files)} files to {out}{signer}")
 
@@ -52,7 +59,8 @@ def show_bundle(check: BundleCheck, *, as_json: bool) -> None:
     if check.signed is not None:
         click.echo(f"signature: by {check.signed.signer}, over all files")
     if check.coordinator:
-        click.echo(f"compare by telephone: the coordinator's fingerprint {check.coordinator}")
+        click.echo("compare by telephone, since a bundle cannot show whose keys these are:")
+        click.echo(code_lines("coordinator's", check.coordinator))
     else:
         click.echo("not shown: whose keys signed the ledgers; the bundle holds no study")
 

@@ -6,6 +6,7 @@ import base64
 import json
 import sys
 import zipfile
+from datetime import UTC, datetime
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -20,13 +21,15 @@ from cipherdag.audit import bag, crate
 from cipherdag.audit.bundle import bundle, verify_bundle
 from cipherdag.errors import BundleError, LedgerError, OutputError, ParameterError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.keys.pairing import pairing_code
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.policy.approvals import AskedRun
+from cipherdag.sites.study.study import coordinator_fingerprint
 
 pytest.importorskip("rocrate")
 CANARY = b"canary-of-a-patient"
 SITES = {"hospital-0", "hospital-1", "hospital-2"}
-IDENTIFIER = UUID(int=7)
+WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +46,11 @@ def of_site(approved, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def of_coordinator(approved, tmp_path_factory):
-    path = tmp_path_factory.mktemp("of-coordinator") / "run.zip"
-    ledgers = [folder.ledger_path for folder in approved.hospitals.folders.values()]
-    bundle(approved.run, path, ledgers=ledgers)
-    return path
+    folder = tmp_path_factory.mktemp("of-coordinator")
+    for name in SITES:
+        bundle(approved.site(name), folder / f"{name}.zip")
+    bundle(approved.run, folder / "run.zip", bundles=sorted(folder.glob("hospital-*.zip")))
+    return folder / "run.zip"
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +73,24 @@ def call(capsys, monkeypatch):
     return lambda *arguments: cipherdag(capsys, monkeypatch, *arguments)
 
 
+def read(path):
+    return bag.read_bag(path.read_bytes(), called=path.name)
+
+
 def forged(source, path, changes, *, identity=None, signer="", without=()):
     """A bundle with changed files whose digests all fit again, signed by a key or by none."""
-    payload = {**bag.read_bag(source).payload, **changes}
+    payload = {**read(source).payload, **changes}
     payload = {name: content for name, content in payload.items() if name not in without}
-    bag.write_bag(
-        path,
-        payload,
-        identifier=IDENTIFIER,
-        written=msgspec.convert("2026-01-01T00:00:00Z", bag.datetime),
-        identity=identity,
-        signer=signer,
-    )
+    path.write_bytes(repacked(payload, identity=identity, signer=signer))
     return path
 
 
+def repacked(payload, **options):
+    return bag.packed(payload, identifier=UUID(int=7), written=WRITTEN, **options)
+
+
 def in_metadata(source, change):
-    content = json.loads(bag.read_bag(source).payload[crate.METADATA])
+    content = json.loads(read(source).payload[crate.METADATA])
     change({entity["@id"]: entity for entity in content["@graph"]})
     return {crate.METADATA: json.dumps(content).encode()}
 
@@ -106,8 +111,8 @@ def test_a_saved_result_is_bundled_with_its_files_and_nothing_else_in_the_folder
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(CANARY)
     bundle(folder, tmp_path / "again.zip")
-    payload = bag.read_bag(tmp_path / "again.zip").payload
-    assert payload.keys() == bag.read_bag(of_result).payload.keys()
+    payload = read(tmp_path / "again.zip").payload
+    assert payload.keys() == read(of_result).payload.keys()
     assert not any(CANARY in content for content in payload.values())
     saved = {path.name: path.read_bytes() for path in result.glob("*") if path.is_file()}
     bundled = {n.removeprefix("outputs/"): c for n, c in payload.items() if "outputs/" in n}
@@ -117,7 +122,7 @@ def test_a_saved_result_is_bundled_with_its_files_and_nothing_else_in_the_folder
 
 
 def test_a_site_s_bundle_tells_nothing_that_the_site_keeps_secret(approved, of_site):
-    payload = bag.read_bag(of_site).payload
+    payload = read(of_site).payload
     assert payload.keys() == {
         "workflow/plan.json", "workflow/ro-crate-metadata.json", "approvals/hospital-0.json",
         "policies/hospital-0.toml", "ledgers/hospital-0.jsonl", "study.json", "environment.json",
@@ -152,7 +157,7 @@ def test_a_policy_is_bundled_without_comments_and_a_ledger_up_to_the_run_s_end(
     finally:
         folder.policy_path.write_text(text, "utf-8")
         folder.ledger_path.write_bytes(ledger)
-    payload = bag.read_bag(tmp_path / "b.zip").payload
+    payload = read(tmp_path / "b.zip").payload
     assert REASON.encode() not in payload["policies/hospital-1.toml"]
     assert payload["ledgers/hospital-1.jsonl"] == ledger
 
@@ -173,14 +178,14 @@ def test_a_site_s_bundle_shows_plan_approval_ledger_and_signature(approved, of_s
 
 def test_a_coordinator_s_bundle_holds_ledgers_against_what_arrived(of_coordinator):
     check = verify_bundle(of_coordinator)
-    assert {ledger.head.site for ledger in check.ledgers} == SITES
+    assert {ledger.head.site for ledger in check.ledgers} == SITES == set(check.approved)
     assert all(ledger.matched for ledger in check.ledgers)
-    payload = bag.read_bag(of_coordinator).payload
+    payload = read(of_coordinator).payload
     lines = payload["transcript.jsonl"].splitlines(keepends=True)
     assert len(lines) > 9
 
 
-def test_the_commands_write_and_verify(call, of_site, of_coordinator, result, tmp_path):
+def test_the_commands_write_and_verify(call, approved, of_site, of_coordinator, result, tmp_path):
     code, said, _ = call("audit", "bundle", result, "--out", tmp_path / "b.zip")
     assert (code, said.startswith("Wrote ")) == (0, True)
     code, said, _ = call("audit", "verify", tmp_path / "b.zip")
@@ -191,24 +196,29 @@ def test_the_commands_write_and_verify(call, of_site, of_coordinator, result, tm
     assert code == 0
     for sentence in ("'hospital-0' approved this plan", "by hospital-0, over all files"):
         assert sentence in said
+    study = approved.hospitals.study
+    code = pairing_code(coordinator_fingerprint(study.coordinator, study.root))
+    assert f"coordinator's code         {code}" in said
     code, said, _ = call("audit", "verify", of_coordinator, "--json")
     assert code == 0
     assert json.loads(said)["ledgers"].keys() == SITES
     assert json.loads(said)["signed_by"] == "the coordinator"
 
 
-def test_what_cannot_be_bundled_is_named(call, approved, result, tmp_path):
+def test_what_cannot_be_bundled_is_named(call, approved, result, of_result, tmp_path):
     there = tmp_path / "there.zip"
     there.write_text("mine")
     with pytest.raises(OutputError, match="exists"):
         bundle(result, there)
-    for source, options in ((result, {"run": "abcdabcd"}), (result, {"ledgers": [there]})):
+    for source, options in ((result, {"run": "abcdabcd"}), (result, {"bundles": [there]})):
         with pytest.raises(ParameterError):
             bundle(source, tmp_path / "b.zip", **options)
     with pytest.raises(OutputError, match="0 runs of this site start with"):
         bundle(approved.site(), tmp_path / "b.zip", run="ffffffff")
-    with pytest.raises(LedgerError, match="line 1"):
-        bundle(approved.run, tmp_path / "b.zip", ledgers=[there])
+    with pytest.raises(BundleError, match="cannot be read as a zip file"):
+        bundle(approved.run, tmp_path / "b.zip", bundles=[there])
+    with pytest.raises(OutputError, match=r"result\.zip is no site's bundle"):
+        bundle(approved.run, tmp_path / "b.zip", bundles=[of_result])
     code, _, said = call("audit", "bundle", tmp_path, "--out", tmp_path / "b.zip")
     assert code == 1
     assert "cannot be read" in said
@@ -294,12 +304,12 @@ STRANGER = SigningIdentity.generate()
 
 
 def changed_plan(source, **changes):
-    plan = Plan.loads(bag.read_bag(source).payload["workflow/plan.json"].decode())
+    plan = Plan.loads(read(source).payload["workflow/plan.json"].decode())
     return {"workflow/plan.json": msgspec.structs.replace(plan, **changes).dumps().encode()}
 
 
 def changed_approval(source, **changes):
-    content = bag.read_bag(source).payload["approvals/hospital-0.json"]
+    content = read(source).payload["approvals/hospital-0.json"]
     run = msgspec.json.decode(content, type=AskedRun)
     changed = msgspec.structs.replace(run, **changes)
     return {"approvals/hospital-0.json": msgspec.json.encode(changed)}
@@ -364,7 +374,7 @@ def test_an_approval_that_is_none_is_caught(approved, of_site, tmp_path, changes
 
 
 def test_a_key_that_the_study_does_not_pin_is_caught(approved, of_site, tmp_path):
-    plan = Plan.loads(bag.read_bag(of_site).payload["workflow/plan.json"].decode())
+    plan = Plan.loads(read(of_site).payload["workflow/plan.json"].decode())
     first, *others = plan.cohort
     members_ = (msgspec.structs.replace(first, identity=STRANGER.public), *others)
     changes = changed_plan(of_site, cohort=members_)
@@ -374,7 +384,7 @@ def test_a_key_that_the_study_does_not_pin_is_caught(approved, of_site, tmp_path
 
 
 def test_a_study_that_the_coordinator_did_not_sign_is_caught(approved, of_site, tmp_path):
-    content = json.loads(bag.read_bag(of_site).payload["study.json"])
+    content = json.loads(read(of_site).payload["study.json"])
     content["study"]["min_sites"] = 2
     changes = {"study.json": json.dumps(content).encode()}
     path = forged(of_site, tmp_path / "c.zip", changes, identity=identity_of(approved))
@@ -383,19 +393,52 @@ def test_a_study_that_the_coordinator_did_not_sign_is_caught(approved, of_site, 
 
 
 def test_a_ledger_that_lacks_what_arrived_is_caught(approved, of_coordinator, tmp_path):
-    content = bag.read_bag(of_coordinator).payload["ledgers/hospital-1.jsonl"]
-    lines = content.splitlines(keepends=True)
+    site, inner = "hospital-1", tmp_path / "inner.zip"
+    whole = read(of_coordinator).payload[f"sites/{site}.zip"]
+    inner.write_bytes(whole)
+    lines = read(inner).payload[f"ledgers/{site}.jsonl"].splitlines(keepends=True)
     for cut, why in ((lines[:-1], "1 answers arrived"), (lines[1:], "line 1")):
-        changes = {"ledgers/hospital-1.jsonl": b"".join(cut)}
+        inner.write_bytes(whole)
+        changes = {f"ledgers/{site}.jsonl": b"".join(cut)}
+        forged(inner, inner, changes, identity=identity_of(approved, site), signer=site)
         path = forged(
-            of_coordinator, tmp_path / "c.zip", changes, identity=approved.hospitals.coordinator
+            of_coordinator,
+            tmp_path / "c.zip",
+            {f"sites/{site}.zip": inner.read_bytes()},
+            identity=approved.hospitals.coordinator,
         )
         with pytest.raises(LedgerError, match=why):
             verify_bundle(path)
 
 
+def test_a_site_s_bundle_within_another_is_that_site_s_and_of_that_plan(
+    approved, of_coordinator, of_site, of_result, tmp_path
+):
+    signed = {"identity": approved.hospitals.coordinator}
+    other = approved_run(tmp_path / "other")
+    bundle(other.site(), tmp_path / "other.zip")
+    with pytest.raises(BundleError, match=r"sites/hospital-0\.zip is of another plan"):
+        bundle(approved.run, tmp_path / "b.zip", bundles=[tmp_path / "other.zip"])
+    assert not (tmp_path / "b.zip").exists()
+    cases = {
+        "is not signed by 'hospital-1'": of_site.read_bytes(),
+        "is not signed by": of_result.read_bytes(),
+        "cannot be read as a zip file": b"zip",
+        "hospital-1.zip is not signed": of_coordinator.read_bytes(),
+    }
+    for why, content in cases.items():
+        changes = {"sites/hospital-1.zip": content}
+        with pytest.raises(BundleError, match=why):
+            verify_bundle(forged(of_coordinator, tmp_path / "c.zip", changes, **signed))
+    own = {"identity": identity_of(approved), "signer": "hospital-0"}
+    nested = forged(of_coordinator, tmp_path / "n.zip", {}, **own)
+    changes = {"sites/hospital-0.zip": nested.read_bytes()}
+    with pytest.raises(BundleError, match="is not the bundle of one site"):
+        verify_bundle(forged(of_coordinator, tmp_path / "c.zip", changes, **signed))
+
+
 def test_a_ledger_of_a_saved_result_that_was_cut_is_caught(of_result, tmp_path):
-    content = bag.read_bag(of_result).payload["ledgers/hospital-1.jsonl"]
+    content = read(of_result).payload["ledgers/hospital-1.jsonl"]
     cut = b"".join(content.splitlines(keepends=True)[:-1])
     path = forged(of_result, tmp_path / "c.zip", {"ledgers/hospital-1.jsonl": cut})
     with pytest.raises(LedgerError, match="ends after line"):
@@ -448,10 +491,9 @@ def test_what_is_no_bundle_is_refused(call, tmp_path):
 
 
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(of_site, tmp_path, monkeypatch):
-    monkeypatch.setattr(bag, "MAX_BYTES", 1000)
     monkeypatch.setattr(zipfile.ZipFile, "read", None)
     with pytest.raises(BundleError, match="unpacks to"):
-        verify_bundle(of_site)
+        bag.read_bag(of_site.read_bytes(), called="it", most=1000)
 
 
 # the form: RO-Crate 1.2, Five Safes RO-Crate 0.4, BagIt 1.0
@@ -464,7 +506,7 @@ def test_the_form_is_that_of_a_five_safes_crate(source, request):
     assert {name.partition("/")[0] for name in files} == {bag.BAG}
     assert files[f"{bag.BAG}/bagit.txt"].startswith(b"BagIt-Version: 1.0\n")
     assert b"External-Identifier: urn:uuid:" in files[f"{bag.BAG}/bag-info.txt"]
-    payload = bag.read_bag(path).payload
+    payload = read(path).payload
     for metadata in (crate.METADATA, f"workflow/{crate.METADATA}"):
         content = json.loads(payload[metadata])
         assert content["@context"] == "https://w3id.org/ro/crate/1.2/context"
@@ -494,7 +536,7 @@ def test_the_form_is_that_of_a_five_safes_crate(source, request):
     assert run["startTime"] <= run["endTime"]
     assert entities[run["agent"]["@id"]]["@type"] == "Person"
     signed_off = [action for action in actions if action["@type"] == "AssessAction"]
-    assert len(signed_off) == (source == "of_site")
+    assert len(signed_off) == {"of_site": 1, "of_coordinator": 3, "of_result": 0}[source]
     for action in signed_off:
         assert action["additionalType"] == {"@id": crate.SIGN_OFF}
         assert {"@id": "./"} in action["object"]
@@ -516,8 +558,7 @@ def references(value):
 def test_names_of_files_are_written_as_manifests_write_them(tmp_path):
     payload = {"ledgers/50 % of\ncharité.jsonl": b"x"}
     path = tmp_path / "b.zip"
-    written = msgspec.convert("2026-01-01T00:00:00Z", bag.datetime)
-    bag.write_bag(path, payload, identifier=IDENTIFIER, written=written)
-    assert bag.read_bag(path).payload == payload
+    path.write_bytes(repacked(payload))
+    assert read(path).payload == payload
     listed = members(path)[f"{bag.BAG}/{bag.MANIFEST}"].decode()
     assert listed.endswith("data/ledgers/50 %25 of%0Acharité.jsonl\n")
