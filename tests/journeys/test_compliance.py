@@ -32,16 +32,26 @@ def text_of(name):
     return (ROOT / "docs" / "compliance" / f"{name}.md").read_text("utf-8")
 
 
+def named_tests():
+    return sorted({name for page in PAGES for name in NAMED.findall(page.read_text("utf-8"))})
+
+
+def test_every_test_that_a_page_of_compliance_names_is_written():
+    assert len(named_tests()) > 50
+    for name in named_tests():
+        file, _, test = name.partition("::")
+        assert f"\ndef {test}(" in (ROOT / file).read_text("utf-8"), name
+
+
+@pytest.mark.slow
 def test_every_test_that_a_page_of_compliance_names_is_collected():
-    named = sorted({name for page in PAGES for name in NAMED.findall(page.read_text("utf-8"))})
-    assert len(named) > 50
-    words = ["-m", "pytest", "--collect-only", *named]  # quiet already, by pyproject.toml
+    words = ["-m", "pytest", "--collect-only", *named_tests()]  # quiet already, by pyproject.toml
     done = subprocess.run(
         [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:]
     collected = {line.partition("[")[0] for line in done.stdout.splitlines()}
-    assert set(named) <= collected
+    assert set(named_tests()) <= collected
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
