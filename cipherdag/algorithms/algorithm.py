@@ -196,6 +196,14 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """The canonical bytes of the decisions, which all parties compute and must agree on."""
         return self.conclude(outcome, facts).decisions
 
+    @property
+    def leaves(self) -> str:
+        """What leaves all sites together, at most, in one sentence, for who approves a plan.
+
+        Empty: whether tests open bits, or else the first sentence of `disclosures`, says it.
+        """
+        return ""
+
     @abstractmethod
     def disclosures(self) -> tuple[str, ...]:
         """The sentences on what the opened sums disclose to the coordinator, at least one."""

@@ -215,13 +215,14 @@ def site_engine(door: Path) -> None:
 
 @site.command("status")
 @click.argument("session", default="")
+@click.option("--details", is_flag=True, help="Say all settings, and all that the run opens.")
 @in_site
 @as_json_option
 @outside_a_run("nothing was changed")
-def site_status(session: str, folder: SiteFolder, *, as_json: bool) -> None:
+def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: bool) -> None:
     """Say which study the site is in, whether it is started, and which plans wait for approval.
 
-    With SESSION, say all of the plan of that run, whatever was decided on it.
+    With SESSION, summarise the plan of that run, whatever was decided on it.
     """
     from cipherdag.cli.site_status import run_lines, site_state, status_lines
 
@@ -229,9 +230,11 @@ def site_status(session: str, folder: SiteFolder, *, as_json: bool) -> None:
     if session:
         asked = folder.approvals().find(session).session
         (run,) = (run for run in state["runs"] if run["session"] == asked)
-        click.echo(json.dumps(run, indent=2) if as_json else "\n".join(run_lines(run, whole=True)))
+        lines = run_lines(run, whole=True, details=details)
+        click.echo(json.dumps(run, indent=2) if as_json else "\n".join(lines))
         return
-    click.echo(json.dumps(state, indent=2) if as_json else "\n".join(status_lines(state)))
+    lines = status_lines(state, details=details)
+    click.echo(json.dumps(state, indent=2) if as_json else "\n".join(lines))
 
 
 @site.command("approve")

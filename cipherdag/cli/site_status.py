@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,26 +36,34 @@ def site_state(folder: SiteFolder) -> dict[str, Any]:
     }
 
 
-def status_lines(state: Mapping[str, Any]) -> Iterator[str]:
+def status_lines(state: Mapping[str, Any], *, details: bool = False) -> Iterator[str]:
     """The state of a site in words; a plan that does not wait is cut to who asked and why."""
     width = max(map(len, state))
     for key, value in state.items():
         if key != "runs":
             yield f"{key:<{width}}  {_in_words(value)}"
     for run in state["runs"]:
+        waits = run["state"] == WAITS
         yield ""
-        yield from run_lines(run, whole=run["state"] == WAITS)
+        yield from run_lines(run, whole=waits, details=details and waits)
 
 
-def run_lines(run: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
-    """A plan that asked, as ``--json`` has it, in words."""
+def run_lines(run: Mapping[str, Any], *, whole: bool, details: bool = False) -> Iterator[str]:
+    """A plan that asked, as ``--json`` has it, in words.
+
+    Args:
+        run: The plan.
+        whole: Whether to say more than who asks and why.
+        details: Whether to say all of it, not the summary.
+    """
     session_prefix = run["session"][:8]
     yield f"run {session_prefix}  {run['state']}  asked {run['asked']}"
-    for index, line in enumerate(run["account"]):
+    for index, line in enumerate(run["account" if details else "summary"]):
         if whole or index < _WHO_AND_WHY or line.startswith(_DENIED):
             yield f"  {line}"
-    if not whole:
-        yield f"  In full: cipherdag site status {session_prefix}"
+    if not details:
+        more = "All settings, and all that is opened" if whole else "In full"
+        yield f"  {more}: cipherdag site status {session_prefix}{' --details' * whole}"
 
 
 def _in_words(value: object) -> str:
@@ -83,6 +91,19 @@ def plan_in_words(folder: SiteFolder, plan: Plan) -> list[str]:
     )
 
 
+def _summary(
+    folder: SiteFolder, plan: Plan, account: Sequence[str], before: Sequence[str]
+) -> list[str]:
+    """A plan in ten lines."""
+    from cipherdag.sites.policy.plan_summary import summary_lines
+    from cipherdag.sites.table.schema import Schema
+
+    path = folder.schema_path(folder.settings())
+    n_variables = len(Schema.load(path).names) if path.exists() else None
+    limits = {"n_variables": n_variables, "policy": folder.policy()}
+    return summary_lines(plan, account, before=before, **limits)
+
+
 def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
     from cipherdag.sites.policy.plan_account import differences
@@ -96,12 +117,14 @@ def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
         account = plan_in_words(folder, run.plan)
         # whichever asked first: a coordinator chooses the order in which plans ask
         others = [each.plan for each in asked if each is not run and each.decision == "approved"]
-        account += [f"Beside {line}" for line in differences(run.plan, others)]
-        account += [f"CONSIDER: {run.consider}."] if run.consider else []
-        account += [f"{_DENIED}{run.note}"] if run.note else []
+        before = differences(run.plan, others)
+        summary = _summary(folder, run.plan, account, before)
+        account += [f"Compared with {line}" for line in before]
+        decision = [f"CONSIDER: {run.consider}."] if run.consider else []
+        decision += [f"{_DENIED}{run.note}"] if run.note else []
         state: str = run.decision
         if approvals.waits(run):
-            account += [approvals.deadline(run)]
+            decision += [approvals.deadline(run)]
         elif state == "waits":
             state = "expired"
         rows.append(
@@ -112,7 +135,8 @@ def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
                 "algorithm": run.plan.algorithm,
                 "protection": run.plan.protection,
                 "sites": [member.name for member in run.plan.cohort],
-                "account": account,
+                "summary": [*summary, *decision],
+                "account": [*account, *decision],
             }
         )
     return rows

@@ -32,6 +32,7 @@ from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
+MOST_OF_A_SUMMARY = 11  # ten lines, and the command that says all
 PURPOSE = "Which causes of asthma do the three cohorts share?"
 WHY = "our board meets in May"
 
@@ -146,11 +147,12 @@ def test_knowledge_is_said_by_name_at_a_site_and_reaches_the_coordinator_by_numb
 
 
 def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_path):
-    read = {}
+    short, read = {}, {}
 
     def everybody_reads():
         for name in SITES:
-            read[name] = deployment.site(name, "status")
+            short[name] = deployment.site(name, "status")
+            read[name] = deployment.site(name, "status", "--details")
         deployment.approve("north")
 
     def one_has_approved():
@@ -171,13 +173,31 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
     assert deployment.waits == 2
     assert f"cipherdag site approve {session}" in said
     for name in SITES:
-        assert session_of(read[name]) == session
+        assert session_of(read[name]) == session_of(short[name]) == session
+        summary = short[name].partition("WAITS")[2].splitlines()[1:]
+        assert len(summary) <= MOST_OF_A_SUMMARY
+        for sentence in (
+            "Dr. Okafor asks for fedpc at north, south, west.",
+            f"Purpose: {PURPOSE}",
+            "On what: all 5 columns of the study's schema.",
+            "What leaves: for every test one bit",
+            "Who sees it: everybody sees only what covers at least 3 of the 3 sites.",
+            "Any two sites together could read the third one's numbers.",
+            "What the result can show: a graph that says which of the study's variables",
+            "Settings: all as usual.",
+            "For how long: this site's policy ends the run after 1,000 rounds",
+            "What differs from before: this site has approved no other run yet.",
+            "Decide before ",
+            f"cipherdag site status {session} --details",
+        ):
+            assert sentence in short[name], sentence
+        assert "Opened: " not in short[name]
         assert "knowledge none" in read[name]
         for sentence in (
             "Dr. Okafor asks for fedpc at north, south, west.",
             f"Purpose: {PURPOSE}",
             "The result: a graph that says which of the study's variables probably cause which.",
-            "A sum covers 3 of the 3 sites at least. The coordinator, even if one site told it all",
+            "A sum covers 3 of the 3 sites at least. The coordinator, even if one site helps it,",
             "All parameters are as usual: alpha 0.01, ",
             "Decide before ",
             f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
@@ -233,7 +253,9 @@ def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deploy
     assert "the run waits until a person of this site approves it" in line
     assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
     left = deployment.site("north", "releases")
-    assert re.search(r"the plan waits for a decision of this site, \d+ B, \d+ times\.\n", left)
+    assert re.search(
+        r"the plan waits for a decision of this site \(\d+ B\)\. \(\d+ times\)\n", left
+    )
     assert "refusal" not in left
     after = logged()[1:]
     assert re.search(r"\d+ times more in \d+ s: refused the plan of run ", after[0])
@@ -255,21 +277,23 @@ def test_a_plan_that_was_decided_is_told_in_short_and_in_full_if_asked(deploymen
     deployment.run(*RUN, "--wait-for-approval", 0, code=3)
     session = deployment.asked("north")
     waits = deployment.site("north", "status")
-    assert "Opened: " in waits
+    assert "What leaves: " in waits
     assert "In full: " not in waits
+    assert "Opened: " in deployment.site("north", "status", "--details")
     deployment.site("north", "deny", session, "--why", WHY)
     short = deployment.site("north", "status")
-    assert "Opened: " not in short
+    assert "What leaves: " not in short
     for line in ("Dr. Okafor asks for fedpc", PURPOSE, WHY, f"cipherdag site status {session}"):
         assert line in short
-    whole = deployment.site("north", "status", session)
+    assert "What leaves: " in deployment.site("north", "status", session)
+    whole = deployment.site("north", "status", session, "--details")
     assert "Opened: " in whole
     assert whole.startswith(f"run {session}  denied  asked ")
     assert WHY in whole
     assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
     deployment.site("north", "status", "ffffffff", code=2)
     left = deployment.site("north", "releases")
-    assert "Set-up, FedPC: word that the plan waits for a decision of this site, " in left
+    assert "Set-up, FedPC: word that the plan waits for a decision of this site (" in left
 
 
 def test_a_denial_ends_the_run_and_its_reason_stays_at_the_site(deployment):
@@ -423,8 +447,10 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     said = deployment.run("run", "--plan", file, "--wait-for-approval", 0, code=3)
     assert "waits until a person" in said
     status = deployment.site("north", "status")
-    assert f"Beside run {plan.session.hex()[:8]} of " in status
+    assert f"What differs from before: run {plan.session.hex()[:8]} of " in status
     assert "alpha was 0.02, now 0.03." in status
+    details = deployment.site("north", "status", "--details")
+    assert f"Compared with run {plan.session.hex()[:8]} of " in details
 
 
 def test_a_plan_that_is_none_or_names_other_sites_begins_nothing(deployment, tmp_path):

@@ -79,7 +79,7 @@ def learnt(hospitals, tmp_path_factory):
             assert asked == digits
             assert "Dr. Okafor asks for fedpc at north, south, west." in said
             assert f"Purpose: {PURPOSE}" in said
-            assert "Opened: " in said
+            assert "What leaves: " in said
             hospitals.command("site", "approve", asked, "--dir", hospitals.work / name)
         said = run.communicate(timeout=300)[0]
         assert run.returncode == 0, said

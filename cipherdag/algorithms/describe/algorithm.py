@@ -167,6 +167,14 @@ class Describe(Algorithm[DescribeOutcome, Description]):
             },
         )
 
+    @property
+    def leaves(self) -> str:
+        """What leaves, at most."""
+        return (
+            "rows, means, standard deviations and counts of every column, over all sites together, "
+            "and how widely each column scatters between sites."
+        )
+
     def disclosures(self) -> tuple[str, ...]:
         """Sums and counts of single columns."""
         return DISCLOSED

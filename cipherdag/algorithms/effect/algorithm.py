@@ -337,6 +337,14 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             sets=tuple(sets),
         )
 
+    @property
+    def leaves(self) -> str:
+        """What leaves, at most."""
+        return (
+            "sums over all sites from which the effect follows: rows, means of the arms, and "
+            "models of treatment and outcome; of categories as much as their table."
+        )
+
     def disclosures(self) -> tuple[str, ...]:
         """Models, means and counts of propensities."""
         left_out = self.withheld == "leave-out"

@@ -90,6 +90,8 @@ NO_TABLES = (
     "(--no-within-sites), which takes differences between sites for dependences"
 )
 
+HIGHER = "which of two graphs has the higher score over all sites"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FedBOSS(ScoreSettings):
@@ -188,6 +190,16 @@ class FedBOSS(ScoreSettings):
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and what every edge is worth."""
         return concluded(outcome, facts)
+
+    @property
+    def leaves(self) -> str:
+        """Covariances and bits, where nothing else is chosen."""
+        if self.reveal == "bits":
+            return f"bits that say {HIGHER}, and those of FedPC's tests."
+        if self.scores == "sites" or not self.within_sites or self.opened_of_categories != "bits":
+            return ""
+        of_numbers = "of numbers the covariances within sites, summed over them"
+        return f"{of_numbers}; with categories or missing values bits that say {HIGHER}."
 
     def disclosures(self) -> tuple[str, ...]:
         """What the scores open."""

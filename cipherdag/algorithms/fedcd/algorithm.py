@@ -163,6 +163,14 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         """The DAG by name, the beliefs as its evidence, and what was left out."""
         return concluded(outcome, facts.names)
 
+    @property
+    def leaves(self) -> str:
+        """What leaves, at most."""
+        return (
+            "averages of the sites' beliefs in every edge, and how many sites have an edge or "
+            "intervened near it."
+        )
+
     def disclosures(self) -> tuple[str, ...]:
         """Beliefs and votes, and what the weights add."""
         return BELIEFS, AGGREGATIONS[self.aggregation]

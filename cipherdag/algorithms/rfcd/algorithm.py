@@ -34,15 +34,16 @@ from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, from_grid
 
 MAX_EXACT = 10
+PERTURBED = "perturbed by up to a few natural-log units where that site restricts small counts"
 OBJECTIVES = {
     "graph": "The largest regret over the sites of the best candidate graphs of every step, and "
-    "lower bounds of the others; not at which site. It is one site's own, moved by up to a few "
-    "nats where that site restricts small counts, and exact where it does not.",
+    f"lower bounds of the others; not at which site. It is the value of one site, {PERTURBED}, and "
+    "exact where it does not.",
     "nodewise": "For every variable and candidate set of parents, the largest regret over the "
-    "sites; not at which site. It is one site's own, moved by up to a few nats where that site "
-    "restricts small counts, and exact where it does not.",
+    f"sites; not at which site. It is the value of one site, {PERTURBED}, and exact where it does "
+    "not.",
     "sum": "For every variable and candidate set of parents, the sum of all sites' regrets, each "
-    "moved by up to a few nats where the site restricts small counts.",
+    f"{PERTURBED}.",
 }
 """What an objective opens."""
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}

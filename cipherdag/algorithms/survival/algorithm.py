@@ -184,6 +184,14 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             all_rows=outcome.all_rows,
         )
 
+    @property
+    def leaves(self) -> str:
+        """What leaves, at most."""
+        return (
+            "rows at risk and events in every bin of time, tests of the groups, and the steps of a "
+            "Cox model if one is asked for, over all sites together."
+        )
+
     def disclosures(self) -> tuple[str, ...]:
         """Counts in bins of time, and steps of a Cox model."""
         model = bool(self.adjust)

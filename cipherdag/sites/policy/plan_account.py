@@ -21,6 +21,8 @@ from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
 
+IMPOSSIBLE = "NOT POSSIBLE HERE: "
+
 
 @dataclass(frozen=True, slots=True)
 class PlanAccount:
@@ -81,7 +83,7 @@ def plan_lines(
             lines += [facts.determined.disclosed] if facts.determined else []
             first = next(algorithm.ask(facts), None)
     except CipherdagError as error:
-        return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
+        return [*lines, f"{IMPOSSIBLE}{error.message}."]
     if first is not None:
         values = first.n_values
         asked = "bits" if first.opens_bits else "sums"
@@ -100,22 +102,20 @@ def plan_lines(
 
 def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:
     kind = protection_kind(plan.protection)
-    n_sites, measured = len(plan.cohort), plan.measured
-    covered = f"{plan.min_survivors} of the {n_sites} sites at least"
-    if not measured.everywhere:
-        # of a test that one group alone can do, and whoever leaves is of it
-        left = measured.smallest_group(range(n_sites)) - (n_sites - plan.min_survivors)
-        covered = f"{left} sites at least, those of one line below"
+    n_sites, covered = len(plan.cohort), f"{sites_covered(plan)} at least"
+    if not plan.measured.everywhere:
+        covered += ", those of one line below"
     secure = _secure_lines(n_sites) if bits else []
     if not kind.protects:
         return [
-            f"Answers leave {kind.left}: the coordinator reads every site's own.",
+            f"Answers leave {kind.left}: the coordinator reads every site's answer.",
             f"A sum covers {covered}.",
             *secure,
         ]
     if plan.colluders and not (bits and n_sites == TWO_SITES):
         who = "one site" if plan.colluders == 1 else f"{plan.colluders} sites"
-        colluding = f"The coordinator, even if {who} told it all, sees"
+        helps = "helps" if plan.colluders == 1 else "help"
+        colluding = f"The coordinator, even if {who} {helps} it, sees"
     else:
         colluding = "The coordinator, as long as no site sides with it, sees"
     seen = "bits and sums only" if bits else "sums only"
@@ -125,6 +125,16 @@ def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:
         *secure,
     ]
     return [*lines, plan.keys_sentence] if plan.keys_sentence else lines
+
+
+def sites_covered(plan: Plan) -> str:
+    """How many sites a sum covers at least."""
+    n_sites, measured = len(plan.cohort), plan.measured
+    if measured.everywhere:
+        return f"{plan.min_survivors} of the {n_sites} sites"
+    # of a test that one group alone can do, and whoever leaves is of it
+    left = measured.smallest_group(range(n_sites)) - (n_sites - plan.min_survivors)
+    return f"{left} sites"
 
 
 def _secure_lines(n_sites: int) -> list[str]:
@@ -205,7 +215,7 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
     """Each parameter that is not as usual, in words; then all others with their values."""
     declared = parameters_of(algorithm_class(plan.algorithm))
-    usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
+    usual = _usual(plan)
     changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
     for name in changed:
         value, before = plan.parameters[name], usual.get(name)
@@ -218,6 +228,24 @@ def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
         f"{key} {_shown(each)}" for key, each in plan.parameters.items() if key not in changed
     ]
     yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
+
+
+def changed_settings(plan: Plan) -> list[str]:
+    """Each parameter that is not as usual, in a few words."""
+    usual = _usual(plan)
+    return [
+        printable(f"{name} {_shown(value)} (usually {_shown(usual.get(name)) or 'empty'})")
+        for name, value in plan.parameters.items()
+        if value != usual.get(name)
+    ]
+
+
+def _usual(plan: Plan) -> dict[str, Any]:
+    """The parameters of a plan's algorithm as they usually are."""
+    usual: dict[str, Any] = msgspec.json.decode(
+        msgspec.json.encode(make_algorithm(plan.algorithm, {}))
+    )
+    return usual
 
 
 def _by_name(value: Any, names: Sequence[str]) -> Any:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cipherdag import Describe, Effect, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.plan_account import differences, plan_lines
+from cipherdag.sites.policy.plan_summary import summary_lines
 from cipherdag.sites.policy.policy import Policy
 
 MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(5))
@@ -71,6 +72,69 @@ def test_the_sentences_hold_all_that_a_person_decides_on(algorithm):
     assert all(line.isprintable() for line in lines)
 
 
+def summarised(of, before=(), **changes):
+    own = plan(of, **changes)
+    account = plan_lines(own, n_variables=8, labels=(1, 2), policy=Policy())
+    return summary_lines(own, account, n_variables=8, policy=Policy(), before=before)
+
+
+@pytest.mark.parametrize("algorithm", [*EVERY, FedBOSS(), Describe()], ids=lambda own: own.name)
+def test_the_summary_is_nine_short_lines(algorithm):
+    lines = summarised(algorithm)
+    assert len(lines) == 9
+    starts = (
+        "Dr. Grey asks",
+        "Purpose",
+        "On what",
+        "What leaves",
+        "Who sees it",
+        "What the result",
+    )
+    assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
+    assert all(line.isprintable() and line.endswith((".", "?")) for line in lines)
+    assert all(len(sentence.split()) <= 35 for line in lines for sentence in line.split(". "))
+
+
+@pytest.mark.parametrize("name", ["beam", "alpha"])
+def test_the_summary_names_every_setting_that_is_not_as_usual(name):
+    (of,) = (own for own in EVERY if getattr(own, name, None) in (2, 0.02) and own != EVERY[1])
+    (settings,) = (line for line in summarised(of) if line.startswith("Settings: "))
+    assert f"{name} " in settings
+    assert "(usually " in settings
+    assert "Settings: all as usual." in summarised(type(of)())
+
+
+def test_the_summary_says_what_tables_leave_and_that_nothing_is_protected():
+    text = "\n".join(summarised(FedPC(evidence="pooled", reveal="sums"), protection="none"))
+    assert "What leaves: the contingency tables of the tests" in text
+    assert "answers leave IN THE CLEAR, and the coordinator reads every site's." in text
+
+
+@pytest.mark.parametrize(
+    ("n_sites", "said"),
+    [
+        (2, "The coordinator and one site together could read the other site's numbers."),
+        (3, "Any two sites together could read the third one's numbers."),
+        (5, "Of 10 pairs of sites, 5 drawn by lot could together read the sums behind bits."),
+    ],
+)
+def test_the_summary_says_who_could_have_more_than_bits(n_sites, said):
+    own = msgspec.structs.replace(plan(FedPC()), cohort=MEMBERS[:n_sites])
+    text = "\n".join(summary_lines(own, plan_lines(own), n_variables=None, policy=Policy()))
+    assert said in text
+    assert ("even if one site helps it" in text) is (n_sites > 2)
+    assert "On what: the columns of the study's schema." in text
+
+
+def test_the_summary_says_what_is_new_and_what_is_not_possible():
+    assert any("this site has approved no other run yet" in own for own in summarised(FedPC()))
+    lines = summarised(FedPC(), before=["run 1 of May: a.", "run 2 of June: b."])
+    (said,) = [line for line in lines if line.startswith("What differs from before: ")]
+    assert "run 2 of June: b. 1 more run in the details." in said
+    lines = summarised(FedPC(), parameters={"alpha": 7.0})
+    assert lines[-1].startswith("NOT POSSIBLE HERE: alpha must be above 0")
+
+
 def test_a_default_plan_is_ten_lines():
     lines = plan_lines(plan(FedPC()), n_variables=8, policy=Policy())
     assert len(lines) == 10
@@ -93,7 +157,7 @@ def test_who_could_have_more_than_bits_is_said_for_every_number_of_sites(n_sites
     opens_sums = msgspec.structs.replace(plan(FedPC(reveal="sums")), cohort=MEMBERS[:n_sites])
     assert said not in "\n".join(plan_lines(opens_sums))
     if n_sites == 2:
-        assert "even if one site told it all" not in "\n".join(plan_lines(own))
+        assert "even if one site helps it" not in "\n".join(plan_lines(own))
 
 
 def test_a_coordinator_sees_neither_the_first_sums_nor_a_site_s_budget():
@@ -153,14 +217,14 @@ def test_no_text_of_the_coordinator_s_passes_for_a_sentence_or_steers_a_terminal
 def test_who_may_know_how_much_is_said_for_every_number_of_colluding_sites():
     for colluders, said in (
         (0, "The coordinator, as long as no site sides with it, sees "),
-        (1, "The coordinator, even if one site told it all, sees "),
-        (2, "The coordinator, even if 2 sites told it all, sees "),
+        (1, "The coordinator, even if one site helps it, sees "),
+        (2, "The coordinator, even if 2 sites help it, sees "),
     ):
         for reveal, seen in (("bits", "bits and sums"), ("sums", "sums")):
             lines = plan_lines(plan(FedPC(reveal=reveal), colluders=colluders))
             assert any(f"{said}{seen} only. All sites see the same." in line for line in lines)
     clear = "\n".join(plan_lines(plan(protection="none")))
-    assert "Answers leave IN THE CLEAR: the coordinator reads every site's own." in clear
+    assert "Answers leave IN THE CLEAR: the coordinator reads every site's answer." in clear
     assert "sees sums only" not in clear
 
 
