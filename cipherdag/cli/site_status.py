@@ -100,8 +100,8 @@ def _summary(
 
     path = folder.schema_path(folder.settings())
     n_variables = len(Schema.load(path).names) if path.exists() else None
-    limits = {"n_variables": n_variables, "policy": folder.policy()}
-    return summary_lines(plan, account, before=before, **limits)
+    policy = folder.policy()
+    return summary_lines(plan, account, before=before, n_variables=n_variables, policy=policy)
 
 
 def _asked_runs(folder: SiteFolder) -> list[dict[str, Any]]:
