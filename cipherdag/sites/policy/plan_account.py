@@ -20,6 +20,7 @@ from cipherdag.protocol.plan import Plan
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.table.names import mixed_words
 
 IMPOSSIBLE = "NOT POSSIBLE HERE: "
 
@@ -66,6 +67,7 @@ def plan_lines(
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {sites}.",
         f"Purpose: {_sentence(plan.purpose or 'none is given')}",
+        *_mixed_lines(f"{plan.requester} {sites} {plan.purpose}"),
         *_protection_lines(plan, bits=opened == "bits"),
         *_lacking_lines(plan),
     ]
@@ -98,6 +100,15 @@ def plan_lines(
             f"{policy.max_values:,} values, if not before."
         )
     return lines
+
+
+def _mixed_lines(text: str) -> list[str]:
+    """A line for every word of the plan that looks like another one, written in two alphabets."""
+    return [
+        f"LOOK: the word '{word}' has letters of {' and '.join(alphabets)}: it may pass for "
+        "another one. Ask who wrote it."
+        for word, alphabets in mixed_words(text).items()
+    ]
 
 
 def _protection_lines(plan: Plan, *, bits: bool) -> list[str]:

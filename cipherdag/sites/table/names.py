@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")  # Persian and Indic words are spelt with them
+_ALPHABETS = frozenset(
+    ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
+)
 LARGEST_EXACT = 2**53
 _PLAIN_NUMERAL = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>0|[1-9][0-9]*)(?:\.(?P<part>[0-9]*))?(?P<power>[eE][+-]?[0-9]+)?"
@@ -52,6 +55,20 @@ def hidden_character(text: str) -> str | None:
         if unicodedata.category(character) in _HIDDEN_CATEGORIES and character not in _JOINERS:
             return f"U+{ord(character):04X}"
     return None
+
+
+def mixed_words(text: str) -> dict[str, tuple[str, ...]]:
+    """Words whose letters are of two alphabets or more that have letters of one shape.
+
+    Returns:
+        The alphabets of each such word, by their names in Unicode.
+    """
+    found = {}
+    for word in re.findall(r"[^\W\d_]+", text):
+        first_words = {unicodedata.name(letter, "").split(" ")[0] for letter in word}
+        if len(alphabets := first_words & _ALPHABETS) > 1:
+            found[word] = tuple(sorted(each.title() for each in alphabets))
+    return found
 
 
 def visible(text: str) -> str:

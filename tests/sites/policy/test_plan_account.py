@@ -274,3 +274,19 @@ def test_of_a_name_that_has_no_usual_one_none_is_said():
     assert "how much one variable of the study changes another" in lines[2]
     unknown = plan_lines(plan(Effect(treatment="9", outcome="3")), n_variables=4)
     assert unknown[-1].startswith("NOT POSSIBLE HERE: an effect names '9', which is no variable")
+
+
+def test_a_name_in_letters_of_two_alphabets_is_marked():
+    """A Cyrillic letter in a name or in the purpose looks like the Latin one."""
+    about = {"requester": "Dr. \u0410nna Meyer", "purpose": "Does s\u03bfdium matter, with β-HCG?"}
+    lines = plan_lines(msgspec.structs.replace(plan(Describe()), **about))
+    looks = [line for line in lines if line.startswith("LOOK")]
+    assert looks[0].startswith("LOOK: the word '\u0410nna' has letters of Cyrillic and Latin")
+    assert looks[1].startswith("LOOK: the word 's\u03bfdium' has letters of Greek and Latin")
+    assert len(looks) == 2
+    assert lines[1].startswith("Purpose"), "what a short account shows stays in front"
+    plain = {"requester": "Анна Мейер", "purpose": "Größe, naïveté, 東京, 50 µg"}
+    assert not any(
+        line.startswith("LOOK")
+        for line in plan_lines(msgspec.structs.replace(plan(Describe()), **plain))
+    )
