@@ -39,7 +39,8 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
             has no saved value, the sheet is not named or not there, or openpyxl is not installed.
         EmptyDataError: The sheet is empty.
     """
-    _check_workbook(path)
+    with _parsing():
+        _check_workbook(path)
     try:
         from openpyxl import load_workbook
     except ImportError:
