@@ -144,6 +144,11 @@ class ReplayError(PrivacyError):
     default_remedy = "Start a new run; a round is never asked twice."
 
 
+class LostRecordsError(PrivacyError):
+    __doc__ = "A site's ledger lacks records that the site signed"
+    default_remedy = "Put its newest folder back, stop copies of it; or enrol it by another name."
+
+
 class InconsistentQuestionError(PrivacyError):
     """The sites of a cohort were not asked the same question."""
 

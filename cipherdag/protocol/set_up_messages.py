@@ -22,16 +22,39 @@ from cipherdag.privacy.wire import Body, digest
 from cipherdag.protocol.plan import Plan
 
 
-class Offer(Body, frozen=True):
+class ShownRecord(Body, frozen=True):
+    """The last record of a site's ledger: its hash, 32 bytes, and the site's signature over it."""
+
+    hash: bytes
+    signature: bytes
+
+
+class Remembered(Body, frozen=True):
+    """The record that another site showed last: its position in the cohort, and `ShownRecord`."""
+
+    site: int
+    hash: bytes
+    signature: bytes
+
+
+class Memory(Body, frozen=True):
+    """What a site remembers of others' ledgers."""
+
+    records: tuple[Remembered, ...]
+
+
+class Offer(Body, frozen=True, omit_defaults=True):
     """A site's ephemeral public keys for one session, bound to the plan it saw.
 
     ``commitment`` is the digest of a random number that it tells once all have committed.
+    ``memory`` is what it remembers of others' ledgers, an encoded `Memory`.
     """
 
     plan_digest: bytes
     x25519: bytes
     mlkem: bytes
     commitment: bytes
+    memory: bytes = b""
 
 
 class DealerKeys(Body, frozen=True):
@@ -51,7 +74,7 @@ class Offers(Body, frozen=True):
     dealer: DealerKeys | None = None
 
 
-class Seals(Body, frozen=True):
+class Seals(Body, frozen=True, omit_defaults=True):
     """A site's ML-KEM ciphertexts for the later sites, and what the first site seals for them.
 
     Attributes:
@@ -62,6 +85,7 @@ class Seals(Body, frozen=True):
         content: From the first site only, the sealed `SharedContent`, once for all.
         public_context: From the first site under BFV: the coordinator's key-free context.
         dealer: Of two sites the ciphertext for the coordinator that deals.
+        last_record: The last record of the site's ledger, an encoded `ShownRecord`.
     """
 
     transcript: bytes
@@ -71,6 +95,7 @@ class Seals(Body, frozen=True):
     content: bytes = b""
     public_context: bytes = b""
     dealer: bytes = b""
+    last_record: bytes = b""
 
 
 class SharedSecrets(Body, frozen=True):
@@ -100,14 +125,16 @@ class Commitments(Body, frozen=True):
     envelopes: tuple[bytes, ...]
 
 
-class Chance(Body, frozen=True):
+class Chance(Body, frozen=True, omit_defaults=True):
     """The random number that a site committed to, revealed once it has seen all commitments.
 
     ``transcript`` is the digest of all offers; of all numbers the `beacon` is made.
+    ``last_record`` is the last record of the site's ledger, an encoded `ShownRecord`.
     """
 
     transcript: bytes
     chance: bytes
+    last_record: bytes = b""
 
 
 class Chances(Body, frozen=True):

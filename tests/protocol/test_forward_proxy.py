@@ -82,15 +82,16 @@ def test_what_follows_the_proxy_s_answer_is_the_server_s(server):
 
 
 def test_the_check_goes_the_way_that_a_run_goes(server, tmp_path, monkeypatch):
-    assert {"DNS", "port"} == rows(server, tmp_path).keys()
+    assert {"DNS", "port", "TLS"} == rows(server, tmp_path).keys()
     with RealProxy() as real:
         monkeypatch.setenv("https_proxy", real.address)
         found = rows(server, tmp_path)
-        assert [own.state for own in found.values()] == ["ok", "ok"]
+        assert [own.state for own in found.values()] == ["ok", "ok", "fail"]
         assert "https_proxy" in found["proxy"].finding
-        assert real.asked == [f"localhost:{server}"]
+        assert "does not speak TLS" in found["TLS"].finding
+        assert real.asked == [f"localhost:{server}"] * 2
         monkeypatch.setenv("no_proxy", "localhost")
-        assert {"DNS", "port"} == rows(server, tmp_path).keys()
+        assert {"DNS", "port", "TLS"} == rows(server, tmp_path).keys()
 
 
 def test_a_proxy_that_refuses_is_named_with_its_answer(server, tmp_path, monkeypatch):

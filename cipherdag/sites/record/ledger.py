@@ -213,10 +213,17 @@ class Ledger:
     @property
     def head(self) -> LedgerHead:
         """The head of the ledger."""
-        last = GENESIS
-        if self._lines:
-            last = msgspec.json.decode(self._lines[-1], type=SignedRelease).hash
+        last = GENESIS if self.last is None else self.last.hash
         return LedgerHead(len(self._lines), last, self._site, self._identity.public.hex())
+
+    @property
+    def last(self) -> SignedRelease | None:
+        """The last record; None where there is none."""
+        return msgspec.json.decode(self._lines[-1], type=SignedRelease) if self._lines else None
+
+    def holds(self, record: str) -> bool:
+        """Whether a record of this hash, in hexadecimal, is in it."""
+        return any(f'"hash":"{record}"' in line for line in self._lines)
 
     def _repair(self, path: Path, length: int) -> None:
         """Take off a last line that a crash cut short, and note that; nothing of it had left."""

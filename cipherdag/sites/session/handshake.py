@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -56,6 +56,7 @@ from cipherdag.protocol.set_up_messages import (
 )
 from cipherdag.protocol.states import State
 from cipherdag.sites.plan_facts import check_lacking
+from cipherdag.sites.record.witnesses import Witness
 from cipherdag.sites.session.reading import ALONE, Reading
 
 SHARED_KEY_BYTES = 32
@@ -73,7 +74,7 @@ class SiteProfile:
 
     ``labels`` are the positions of the variables that the schema marks as labels, ``determined``
     says which follow from others by it, and ``lacking`` which every site lacks by it, of sites that
-    lack some.
+    lack some. ``witness`` remembers the others' ledgers; a site in memory has none.
     """
 
     name: str
@@ -85,6 +86,7 @@ class SiteProfile:
     labels: tuple[int, ...] = ()
     determined: Determined = NOTHING
     lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    witness: Witness | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,11 @@ class SetUp:
         self._read = read
         self._keys = EphemeralKeys.generate()
         self._chance = new_chance()
+        self._witness = profile.witness
+        self._memory = b""
+        if self._witness is not None:
+            self._witness.check_complete()
+            self._memory = drawn(partial(self._witness.memory, plan.cohort, self.index))
         self._pair_keys: dict[int, PairKey] = {}
         self._drawn_secrets: SharedSecrets | None = None
         self._transcript = b""
@@ -140,6 +147,7 @@ class SetUp:
             x25519=self._keys.x25519_public,
             mlkem=self._keys.mlkem_public,
             commitment=commitment(self.plan, self.index, self._chance),
+            memory=self._memory,
         )
 
     def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
@@ -157,7 +165,17 @@ class SetUp:
         for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
             if len(set(keys)) != len(keys):
                 raise KeyAgreementError("two sites offer the same key")
+        if self._witness is not None:
+            self._witness.check([offer.memory for offer in opened], self.index)
         return opened, transcript
+
+    def _last_record(self) -> bytes:
+        """The last record of this site's ledger, for the others to remember."""
+        return b"" if self._witness is None else drawn(self._witness.last_record)
+
+    def _remember(self, shown: Sequence[bytes]) -> None:
+        if self._witness is not None:
+            self._witness.remember(self.plan.cohort, shown)
 
     def _opened(
         self, envelopes: tuple[bytes, ...], kind: type[Kind], before: bytes
@@ -292,6 +310,7 @@ class Handshake(SetUp):
             ciphertexts=ciphertexts,
             chance=self._chance,
             dealer=self._with_dealer(offers),
+            last_record=self._last_record(),
         )
         if self.index:
             return seals
@@ -346,4 +365,5 @@ class Handshake(SetUp):
                 raise KeyAgreementError("a site's key ciphertexts are not complete")
         if len(opened[0].secrets) != len(self._names) - 1:
             raise KeyAgreementError("the first site's sealed secrets are not complete")
+        self._remember([seals.last_record for seals in opened])
         return opened, transcript

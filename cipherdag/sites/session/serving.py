@@ -39,6 +39,7 @@ from cipherdag.sites.program import Programs, installed_program
 from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.session_log import Answered, SessionLog
+from cipherdag.sites.record.witnesses import Witness
 from cipherdag.sites.session.admission import (
     OPENED_BEFORE,
     FolderLimits,
@@ -105,6 +106,7 @@ def open_site(
         labels=schema.label_positions,
         determined=schema.determined,
         lacking=schema.lacking,
+        witness=Witness(site.witnessed_path, settings.name, identity.public, ledger),
     )
     folder = FolderLimits(
         frozenset(study.revoked),

@@ -53,7 +53,7 @@ class SparseSetUp(SetUp):
         """
         self._offers, self._transcript = self._opened_offers(commitments.envelopes)
         self.state = State.REVEALED
-        return Chance(transcript=self._transcript, chance=self._chance)
+        return Chance(self._transcript, self._chance, self._last_record())
 
     def links(self, chances: Chances) -> Links:
         """Keys with every later neighbour, and from the first site what all sites share.
@@ -102,6 +102,7 @@ class SparseSetUp(SetUp):
         opened, transcript = self._opened(chances.envelopes, Chance, self._transcript)
         if any(each.transcript != self._transcript for each in opened):
             raise KeyAgreementError("the sites were not shown the same offers")
+        self._remember([each.last_record for each in opened])
         bounds = self.plan.key_bounds
         if bounds is None:
             raise KeyAgreementError("the plan says nothing of a lot")

@@ -17,14 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
-from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
+from cipherdag.errors import CipherdagError, DataError, LedgerError, UnreadableDataError
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
 from cipherdag.sites.drafts.relations.search import contradicted, related_columns
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
+from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases
+from cipherdag.sites.record.witnesses import Witness
 from cipherdag.sites.study.checks import (
     CheckResult,
     certificate_checks,
@@ -77,6 +78,7 @@ def examine(
     study, results = _study(site)
     findings += results
     findings += _clock(site, study, clock())
+    findings.append(_ledger(site, settings))
     if settings.engine == "flare":
         findings += _connection(site, settings, study, clock())
     findings += _data(site, settings, policy)
@@ -176,6 +178,21 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Che
         )
     else:
         yield CheckResult("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC, after all that was signed")
+
+
+def _ledger(site: SiteFolder, settings: SiteSettings) -> CheckResult:
+    """Check that the ledger is whole, and has every record that other sites saw."""
+    check, path = "ledger", site.ledger_path
+    try:
+        identity = site.identity()
+        lines = ledger_lines(path.read_text("utf-8")) if path.exists() else []
+        ledger = Ledger(settings.name, identity, lines=lines)
+        Witness(site.witnessed_path, settings.name, identity.public, ledger).check_complete()
+    except (CipherdagError, OSError, ValueError) as error:
+        remedy = error.remedy if isinstance(error, CipherdagError) else ""
+        return CheckResult(check, "fail", str(error), remedy or LedgerError.default_remedy)
+    detail = "unbroken and signed; no other site has shown a record that it lacks"
+    return CheckResult(check, "ok", detail)
 
 
 def _connection(

@@ -10,6 +10,7 @@
     ledger.jsonl        what left
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
+    witnessed.json      which records of the others' ledgers this site saw last
     session.jsonl       over files, the run under way, so that it outlasts the site's process
     runs/               plans that asked for a person's approval, and what they came to
     site.log            details that are not sent to anybody
@@ -163,6 +164,7 @@ class SiteFolder:
     usage_path = Inside("usage.json")
     sums_path = Inside("sums.jsonl")
     session_path = Inside("session.jsonl")
+    witnessed_path = Inside("witnessed.json")
     runs = Inside("runs")
     log_path = Inside(SITE_LOG)
 

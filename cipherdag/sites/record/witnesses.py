@@ -1,0 +1,153 @@
+"""What a site remembers of the other sites' ledgers, so that a lost end of one is noticed.
+
+A folder that was restored from an older backup does not say what it lacks: the runs since, and with
+them the counts of ``max_runs`` and the sums that the rule on differences compares. The other sites
+can say it. In the set-up of each run every site shows the last record of its ledger, and tells some
+others which record of theirs it saw last, with their own signature. A site that does not have a
+record which it signed was restored, or a copy of its folder took part in its place.
+
+Leaks:
+    Every site of a run sees the hash of the last record of each other site's ledger, and its
+    signature; of the record itself, and of how many there are, it sees nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cipherdag.errors import (
+    KeyAgreementError,
+    LostRecordsError,
+    MalformedMessageError,
+    SignatureError,
+    SiteNotReadyError,
+)
+from cipherdag.privacy.keys.identity import verify
+from cipherdag.privacy.wire import decode, encode
+from cipherdag.protocol.plan import Member
+from cipherdag.protocol.set_up_messages import Memory, Remembered, ShownRecord
+from cipherdag.sites.private_files import write_private
+from cipherdag.sites.record.ledger import DOMAIN, Ledger
+
+WITNESSES: Final = 8
+"""How many of the sites after it, around the cohort, a site reminds of their last records."""
+LOST = (
+    "this site's ledger lacks a record that it signed in an earlier run: its folder was restored "
+    "from an older backup, or a copy of it took part elsewhere"
+)
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record that a site showed: its hash and the site's signature, in hexadecimal."""
+
+    hash: str
+    signature: str
+
+
+@dataclass(slots=True)
+class Witness:
+    """One site's memory of the others' ledgers, and of what they showed of its own.
+
+    Attributes:
+        path: Where it is written.
+        site: Name of this site.
+        identity: Its public key, 32 bytes.
+        ledger: Its ledger.
+    """
+
+    path: Path
+    site: str
+    identity: bytes
+    ledger: Ledger = field(repr=False)
+
+    def last_record(self) -> bytes:
+        """The last record of this site's ledger, as others are shown it; empty if there is none."""
+        signed = self.ledger.last
+        if signed is None:
+            return b""
+        return encode(ShownRecord(bytes.fromhex(signed.hash), bytes.fromhex(signed.signature)))
+
+    def memory(self, cohort: Sequence[Member], index: int) -> bytes:
+        """What this site remembers of some sites after it in the cohort; empty if nothing."""
+        lines, n_sites = self._read(), len(cohort)
+        after = [(index + step) % n_sites for step in range(1, min(WITNESSES, n_sites - 1) + 1)]
+        records = tuple(
+            Remembered(other, bytes.fromhex(line.hash), bytes.fromhex(line.signature))
+            for other in after
+            if (line := lines.get(cohort[other].name)) is not None
+        )
+        return encode(Memory(records)) if records else b""
+
+    def check(self, memories: Sequence[bytes], index: int) -> None:
+        """Hold what others remember of this site against its ledger.
+
+        A record that this site did not sign is passed over: nobody else can make it lack one.
+
+        Args:
+            memories: What every site of the cohort remembers.
+            index: This site's position.
+
+        Raises:
+            LostRecordsError: It signed a record that it does not have.
+            MalformedMessageError: A memory does not decode.
+        """
+        for memory in filter(None, memories):
+            for seen in decode(memory, Memory).records:
+                if seen.site == index and _is_signed(self.identity, seen.hash, seen.signature):
+                    self._hold_against(_Line(seen.hash.hex(), seen.signature.hex()))
+
+    def check_complete(self) -> None:
+        """Raise LostRecordsError where others showed a record before that the ledger lacks."""
+        line = self._read().get(self.site)
+        if line is not None and not self.ledger.holds(line.hash):
+            raise LostRecordsError(LOST)
+
+    def remember(self, cohort: Sequence[Member], shown: Sequence[bytes]) -> None:
+        """Keep the last records that the sites of a cohort show.
+
+        Raises:
+            KeyAgreementError: A site shows a record that it did not sign.
+        """
+        lines = dict(self._read())
+        for member, record in zip(cohort, shown, strict=True):
+            if not record or member.name == self.site:
+                continue
+            last = decode(record, ShownRecord)
+            if not _is_signed(member.identity, last.hash, last.signature):
+                raise KeyAgreementError(
+                    "it shows a record of its ledger that it did not sign", site=member.name
+                )
+            lines[member.name] = _Line(last.hash.hex(), last.signature.hex())
+        self._write(lines)
+
+    def _hold_against(self, line: _Line) -> None:
+        if not self.ledger.holds(line.hash):
+            self._write({**self._read(), self.site: line})
+            raise LostRecordsError(LOST)
+
+    def _read(self) -> Mapping[str, _Line]:
+        if not self.path.exists():
+            return {}
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, _Line])
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(
+                f"{self.path.name} cannot be read",
+                remedy="Delete it; what other sites showed of their ledgers is then forgotten.",
+            ) from error
+
+    def _write(self, lines: Mapping[str, _Line]) -> None:
+        write_private(self.path, msgspec.json.encode(lines, order="sorted").decode("utf-8"))
+
+
+def _is_signed(identity: bytes, record: bytes, signature: bytes) -> bool:
+    try:
+        verify(identity, signature, DOMAIN, record)
+    except (SignatureError, MalformedMessageError):
+        return False
+    return True
