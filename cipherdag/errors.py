@@ -112,8 +112,7 @@ class PrivacyError(CipherdagError):
 
 
 class PolicyRefusedError(PrivacyError):
-    """A site's own policy forbids what the coordinator asks."""
-
+    __doc__ = "A site's own policy forbids what the coordinator asks."
     default_remedy = "Ask the site whether its policy.toml should allow this; it outranks the run."
 
 
@@ -127,49 +126,42 @@ class DifferencingError(PolicyRefusedError):
 
 
 class CohortError(PrivacyError):
-    """A cohort has too few sites, or an unknown or duplicate one."""
-
+    __doc__ = "A cohort has too few sites, or an unknown or duplicate one."
     default_remedy = "Run with as many distinct sites as are asked for, each known to every other."
 
 
 class SignatureError(PrivacyError):
-    """A message is not signed by the party it names."""
-
+    __doc__ = "A message is not signed by the party it names."
     default_remedy = "Compare the party's key fingerprint out of band before you go on."
 
 
 class ReplayError(PrivacyError):
-    """A round, a question digest or a message is used a second time."""
-
+    __doc__ = "A round, a question digest or a message is used a second time."
     default_remedy = "Start a new run; a round is never asked twice."
 
 
 class LostRecordsError(PrivacyError):
-    __doc__ = "A site's ledger lacks records that the site signed"
+    __doc__ = "A site's ledger lacks records that the site signed."
     default_remedy = "Put its newest folder back, stop copies of it; or enrol it by another name."
 
 
 class InconsistentQuestionError(PrivacyError):
-    """The sites of a cohort were not asked the same question."""
-
+    __doc__ = "The sites of a cohort were not asked the same question."
     default_remedy = "Stop: the coordinator sent different questions. Inform every site."
 
 
 class KeyAgreementError(PrivacyError):
-    """A key is missing, duplicated, swapped, unsigned or of low order."""
-
+    __doc__ = "A key is missing, duplicated, swapped, unsigned or of low order."
     default_remedy = "Stop: someone altered the keys on their way. Set the run up anew."
 
 
 class ComparisonKeyError(KeyAgreementError):
-    """Keys of secure tests were altered, or dealer and twin dealt differently."""
-
+    __doc__ = "Keys of secure tests were altered, or dealer and twin dealt differently."
     default_remedy = "Stop: the dealer, its twin or the coordinator lies. Set the run up anew."
 
 
 class SpentKeyError(ReplayError):
-    """A holder of secure tests is asked for a step twice."""
-
+    __doc__ = "A holder of secure tests is asked for a step twice."
     default_remedy = "Start a new run: what is answered twice from one seed would show sums."
 
 
