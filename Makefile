@@ -64,6 +64,7 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/errors_page.py
 	$(BIN)/python docs/tables_page.py
+	$(BIN)/python docs/json_page.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
 
 # follows the links that lead elsewhere; needs the network, so it is no part of the gate

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE
+from cipherdag.cli.programs.printed import Bundled, as_json_option, printed
 from cipherdag.cli.site import code_lines
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     multiple=True,
     help="A site's bundle, to add.",
 )
-def audit_bundle(result: Path, out: Path, run: str, bundles: tuple[Path, ...]) -> None:
+@as_json_option
+def audit_bundle(
+    result: Path, out: Path, run: str, bundles: tuple[Path, ...], *, as_json: bool
+) -> None:
     """Bundle a result with its evidence in one file (Five Safes RO-Crate).
 
     RESULT is a saved result of a run in one process, a run's folder under runs/ of the coordinator,
@@ -38,7 +42,8 @@ def audit_bundle(result: Path, out: Path, run: str, bundles: tuple[Path, ...]) -
 
     contents = bundle(result, out, run=run, bundles=bundles)
     signer = f", signed by {contents.signer}" if contents.signer else ""
-    click.echo(f"Wrote {len(contents.files)} files to {out}{signer}")
+    lines = [f"Wrote {len(contents.files)} files to {out}{signer}"]
+    printed(Bundled(str(out), len(contents.files), contents.signer), lines, as_json=as_json)
 
 
 def show_bundle(check: BundleCheck, *, as_json: bool) -> None:

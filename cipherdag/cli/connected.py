@@ -35,6 +35,7 @@ from cipherdag.cli.parameters import (
     use_of,
     usual_options,
 )
+from cipherdag.cli.programs.printed import Planned, printed
 from cipherdag.errors import ParameterError
 from cipherdag.pages.whole_file import OPEN, write_whole
 
@@ -103,7 +104,8 @@ def plan_command(name: str) -> click.Command:
     """``coordinator plan NAME``."""
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
     parameters = [
-        *asking_options(), *parameter_options(name), PROTECTION, out, _in_coordinator(), SEED
+        *asking_options(), *parameter_options(name), PROTECTION, out, _in_coordinator(), SEED,
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
     ]  # fmt: skip
     more = "Print what would be asked of the sites. Nothing is sent."
     return _asking(name, "plan", parameters, more, partial(_plan, name))
@@ -145,6 +147,7 @@ def _plan(
     protection: Protection,
     seed: int,
     out: Path | None,
+    as_json: bool,
     **options: Any,
 ) -> None:
     from cipherdag.algorithms.registry import make_algorithm
@@ -154,10 +157,12 @@ def _plan(
         folder, purpose=purpose, requester=requester, protection=protection, lacking=lacking
     )
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
-    click.echo(str(federation.explain(plan)))
+    lines = str(federation.explain(plan)).splitlines()
+    value = Planned(plan.session.hex(), tuple(lines), None if out is None else str(out))
     if out is not None:
         write_whole(out, plan.dumps(), mode=OPEN)
-        click.echo(f"Wrote {out}; a site reads it by `cipherdag site check --plan`.")
+        lines.append(f"Wrote {out}; a site reads it by `cipherdag site check --plan`.")
+    printed(value, lines, as_json=as_json)
 
 
 def _run(

@@ -13,7 +13,8 @@ import click
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
 from cipherdag.cli.options import FILE, FOLDER, NEW_FILE, outside_a_run
 from cipherdag.cli.parameters import AlgorithmGroup
-from cipherdag.cli.site import as_json_option, code_lines, in_folder, until_stopped
+from cipherdag.cli.programs.printed import Approved, Exported, as_json_option, printed
+from cipherdag.cli.site import code_lines, coded, in_folder, until_stopped
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ coordinator.add_command(
     help="Sites connect here over FLARE, which needs --host; or messages are files in --files.",
 )
 @click.option("--files", type=FOLDER, help="The shared folder, with --engine files.")
+@as_json_option
 @outside_a_run("no study was opened")
 def coordinator_new(
     folder: Path,
@@ -84,6 +86,8 @@ def coordinator_new(
     port: int,
     engine: EngineName,
     files: Path | None,
+    *,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Open a study in a new folder: its keys, and with FLARE its certificates."""
@@ -98,8 +102,9 @@ def coordinator_new(
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 
     made = CoordinatorFolder.create(folder, protections=protections, engine=engine, **settings)
-    click.echo(f"Made {made.path}. Every site needs this code, read aloud and not by e-mail:")
-    click.echo(code_lines("the coordinator's", made.fingerprint))
+    hello = f"Made {made.path}. Every site needs this code, read aloud and not by e-mail:"
+    lines = [hello, code_lines("the coordinator's", made.fingerprint)]
+    printed(coded(made.path, made.fingerprint), lines, as_json=as_json)
 
 
 @coordinator.command("approve")
@@ -120,6 +125,7 @@ def coordinator_new(
     help="How long their certificates are valid.",
 )
 @in_coordinator
+@as_json_option
 @outside_a_run("no site was enrolled")
 def coordinator_approve(
     requests: tuple[Path, ...],
@@ -127,18 +133,19 @@ def coordinator_approve(
     folder: CoordinatorFolder,
     *,
     valid_days: int,
+    as_json: bool,
 ) -> None:
     """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
     spare = set(codes).difference(
-        *[_confirm(folder.read_request(path), codes) for path in requests]
+        *[_confirm(folder.read_request(path), codes, quiet=as_json) for path in requests]
     )
     if spare:
         raise click.UsageError(
             f"{len(spare)} of the codes given are of no request here: was a request replaced?"
         )
-    _list_approvals(folder.approve(requests, valid_days=valid_days))
-    study = folder.study()
-    click.echo(f"The study has {len(study.sites)} sites; a run needs {study.min_sites}.")
+    done = _approved(folder.approve(requests, valid_days=valid_days), folder)
+    lines = [*_send(done), f"The study has {done.sites} sites; a run needs {done.needed}."]
+    printed(done, lines, as_json=as_json)
 
 
 @coordinator.command("sites")
@@ -184,12 +191,13 @@ def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -
 @coordinator.command("revoke")
 @click.argument("name")
 @in_coordinator
+@as_json_option
 @outside_a_run("nothing was changed")
-def coordinator_revoke(name: str, folder: CoordinatorFolder) -> None:
+def coordinator_revoke(name: str, folder: CoordinatorFolder, *, as_json: bool) -> None:
     """Shut site NAME out of the study and of the server, and write the others' new approvals."""
-    approvals = folder.revoke(name)
-    click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
-    _list_approvals(approvals)
+    done = _approved(folder.revoke(name), folder)
+    hello = f"'{name}' is shut out. The others pin it until they activate their new approval:"
+    printed(done, [hello, *_send(done)], as_json=as_json)
 
 
 @coordinator.command("start")
@@ -215,26 +223,30 @@ def coordinator_start(folder: CoordinatorFolder) -> None:
     "data-protection officer.",
 )
 @click.option("--site", default="", help="Whose ledger, of a saved result with several.")
-def audit_export(folder: Path, out: Path, kind: str, site: str) -> None:
+@as_json_option
+def audit_export(folder: Path, out: Path, kind: str, site: str, *, as_json: bool) -> None:
     """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
 
     FOLDER may also be a ledger that a site exported, or the saved result of a run in one process.
     """
     from cipherdag.audit.auditing import export
 
-    click.echo(f"Wrote {export(folder, out, kind, site=site)} records to {out}")
+    records = export(folder, out, kind, site=site)
+    lines = [f"Wrote {records} records to {out}"]
+    printed(Exported(str(out), records), lines, as_json=as_json)
 
 
-def _confirm(request: Request, codes: tuple[str, ...]) -> set[str]:
+def _confirm(request: Request, codes: tuple[str, ...], *, quiet: bool) -> set[str]:
     """Let a request pass whose code was given, or is typed as the site reads it aloud; which."""
     from cipherdag.errors import SignatureError
     from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.privacy.keys.pairing import mismatch
 
     versions = ", ".join(f"{name} {each}" for name, each in sorted(request.versions.items()))
-    click.echo(f"site '{request.name}' of '{request.organisation}', with {versions}")
+    click.echo(f"site '{request.name}' of '{request.organisation}', with {versions}", err=quiet)
     # not shown before it is typed: what can be copied from the screen is not heard
-    heard = codes or (click.prompt(f"  The code that '{request.name}' reads aloud to you"),)
+    ask = f"  The code that '{request.name}' reads aloud to you"
+    heard = codes or (click.prompt(ask, err=quiet),)
     differ = [mismatch(code, fingerprint(request.identity)) for code in heard]
     if all(differ):
         only = f": {differ[0]}" if len(differ) == 1 else ""
@@ -244,10 +256,15 @@ def _confirm(request: Request, codes: tuple[str, ...]) -> set[str]:
             remedy="Call the site and have it read its code again; if it still differs, the "
             "request was replaced on its way: do not approve it, and tell the site.",
         )
-    click.echo(code_lines("its", fingerprint(request.identity)))
+    click.echo(code_lines("its", fingerprint(request.identity)), err=quiet)
     return {code for code, wrong in zip(heard, differ, strict=True) if not wrong}
 
 
-def _list_approvals(approvals: Mapping[str, Path]) -> None:
-    for name, path in approvals.items():
-        click.echo(f"  send to '{name}': {path}")
+def _approved(approvals: Mapping[str, Path], folder: CoordinatorFolder) -> Approved:
+    study = folder.study()
+    send = {name: str(path) for name, path in approvals.items()}
+    return Approved(len(study.sites), study.min_sites, send)
+
+
+def _send(done: Approved) -> list[str]:
+    return [f"  send to '{name}': {path}" for name, path in done.send.items()]

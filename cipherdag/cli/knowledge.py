@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.options import FILE, NEW_FILE, outside_a_run
+from cipherdag.cli.programs.printed import Written, as_json_option, printed
 from cipherdag.cli.site import in_site
 from cipherdag.errors import ParameterError
 from cipherdag.pages.whole_file import OPEN, write_whole
@@ -96,8 +97,11 @@ def _read(path: Path) -> str:
 @click.command("knowledge", params=[*edge_options(), knowledge_option()])
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, for the coordinator.")
 @in_site
+@as_json_option
 @outside_a_run("no knowledge was written")
-def site_knowledge(folder: SiteFolder, knowledge: str, out: Path, **options: Any) -> None:
+def site_knowledge(
+    folder: SiteFolder, knowledge: str, out: Path, *, as_json: bool, **options: Any
+) -> None:
     """Write background knowledge, said by this site's names, by number for the coordinator.
 
     No name of a column is in the file. All sites have the same numbers, and every site reads them
@@ -111,5 +115,8 @@ def site_knowledge(folder: SiteFolder, knowledge: str, out: Path, **options: Any
         raise click.UsageError("say an edge or tiers: --forbid, --require, --tiers or --knowledge")
     numbered = said.numbered(Schema.load(folder.schema_path(folder.settings())).names)
     write_whole(out, numbered.dumps(), mode=OPEN)
-    click.echo(f"Wrote {out}, without names. Send it to the coordinator, who gives it to")
-    click.echo(f"  cipherdag coordinator run ALGORITHM --knowledge {out.name}")
+    lines = [
+        f"Wrote {out}, without names. Send it to the coordinator, who gives it to",
+        f"  cipherdag coordinator run ALGORITHM --knowledge {out.name}",
+    ]
+    printed(Written(str(out)), lines, as_json=as_json)

@@ -22,9 +22,17 @@ from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_group
 from cipherdag.cli.knowledge import site_knowledge
-from cipherdag.cli.mcp_server import mcp
 from cipherdag.cli.options import EXISTING_FOLDER, FILE
 from cipherdag.cli.parameters import graph_of
+from cipherdag.cli.programs.mcp_server import mcp
+from cipherdag.cli.programs.printed import (
+    ShownEdge,
+    ShownGraph,
+    Written,
+    as_json_option,
+    failure,
+    printed,
+)
 from cipherdag.cli.repeating import repeat
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
@@ -72,7 +80,8 @@ coordinator.add_command(coordinator_carry)
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--truth", type=FILE, help="True edges (CSV) to measure a graph against.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
-def report(folder: Path, truth: Path | None, out: Path | None) -> None:
+@as_json_option
+def report(folder: Path, truth: Path | None, out: Path | None, *, as_json: bool) -> None:
     """Write the report of the result in FOLDER anew, from what was saved."""
     from datetime import UTC, datetime
 
@@ -87,7 +96,7 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
     file = out or folder / "report.html"
     page = result.page(truth=true, written=datetime.now(UTC))
     write_whole(file, page)
-    click.echo(f"Wrote {file}")
+    printed(Written(str(file)), [f"Wrote {file}"], as_json=as_json)
 
 
 @cli.group()
@@ -181,18 +190,18 @@ def _dag_of(finding: GraphFinding) -> CausalGraph:
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
 @click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
-def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
+@as_json_option
+def graph_show(folder: Path, svg: Path | None, png: Path | None, *, as_json: bool) -> None:
     """Print or draw the graph of a result folder."""
     from cipherdag.graphs.exports import export_graph
 
     finding = _learnt(folder).finding
-    shown = finding.graph
-    for kind, path in (("svg", svg), ("png", png)):
-        if path is not None:
-            export_graph(shown, kind, path)
-            click.echo(f"Wrote {path}")
-    if svg is None and png is None:
-        click.echo("\n".join(finding.edge_lines))
+    drawn = {kind: path for kind, path in (("svg", svg), ("png", png)) if path is not None}
+    for kind, path in drawn.items():
+        export_graph(finding.graph, kind, path)
+    edges = tuple(ShownEdge(each.source, each.mark, each.target) for each in finding.graph.edges)
+    lines = [f"Wrote {path}" for path in drawn.values()] or finding.edge_lines
+    printed(ShownGraph(edges, tuple(map(str, drawn.values()))), lines, as_json=as_json)
 
 
 @graph.command("compare")
@@ -227,13 +236,14 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 )
 @click.option("--dag", is_flag=True, help="Write a DAG of the class that the graph stands for.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
-def graph_export(folder: Path, kind: str, out: Path, *, dag: bool) -> None:
+@as_json_option
+def graph_export(folder: Path, kind: str, out: Path, *, dag: bool, as_json: bool) -> None:
     """Write a result's graph in another format."""
     from cipherdag.graphs.exports import export_graph
 
     finding = _learnt(folder).finding
     export_graph(_dag_of(finding) if dag else finding.graph, kind, out)
-    click.echo(f"Wrote {out}")
+    printed(Written(str(out)), [f"Wrote {out}"], as_json=as_json)
 
 
 @graph.command("identify")
@@ -301,6 +311,9 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except errors.CipherdagError as error:
+        if "--json" in sys.argv:
+            click.echo(msgspec.json.encode(failure(error)).decode(), err=True)
+            sys.exit(error.exit_code)
         from cipherdag.cli.terminal import failure_lines
 
         click.echo("\n".join(failure_lines(error)), err=True)

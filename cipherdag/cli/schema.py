@@ -12,6 +12,7 @@ import click
 
 from cipherdag import errors
 from cipherdag.cli.options import FILE
+from cipherdag.cli.programs.printed import Drafted, as_json_option, printed
 from cipherdag.pages.whole_file import OPEN, write_whole
 
 if TYPE_CHECKING:
@@ -31,17 +32,19 @@ def schema() -> None:
 @schema.command("infer", short_help="Draft a commented schema.toml from files.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @OUT
-def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
+@as_json_option
+def schema_infer(files: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
     """Write a commented schema.toml from one or several files, for you to read and edit."""
     from cipherdag.sites.drafts.inference import infer_schema
 
-    write(infer_schema(list(files)), out)
+    write(infer_schema(list(files)), out, as_json=as_json)
 
 
 @schema.command("merge")
 @click.argument("drafts", nargs=-1, required=True, type=FILE)
 @OUT
-def schema_merge(drafts: tuple[Path, ...], out: Path | None) -> None:
+@as_json_option
+def schema_merge(drafts: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
     """Make one schema of the sites' DRAFTS, and say what does not fit.
 
     Spellings of one category become synonyms. Where people must decide, the column is ignored until
@@ -50,8 +53,7 @@ def schema_merge(drafts: tuple[Path, ...], out: Path | None) -> None:
     from cipherdag.sites.drafts.merging import merge_schemas
 
     merged, differences = merge_schemas(_loaded(drafts))
-    click.echo("\n".join(map(str, differences)), err=out is None)
-    write(merged, out)
+    write(merged, out, [*map(str, differences)], as_json=as_json)
     undecided = sorted({each.column for each in differences if each.open})
     if undecided:
         raise errors.SchemaMismatchError(
@@ -94,7 +96,10 @@ def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
 @click.option("--sites", required=True, help="All sites of the study, separated by commas.")
 @click.option("--min-sites", type=click.IntRange(min=3), default=3, show_default=True)
 @OUT
-def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> None:
+@as_json_option
+def schema_overlap(
+    file: Path, sites: str, min_sites: int, out: Path | None, *, as_json: bool
+) -> None:
     """Say what sites that measured different columns can use, and what the coordinator needs.
 
     At least --min-sites sites have to lack the same columns, by `unmeasured_at`. Where they are
@@ -121,23 +126,23 @@ def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> 
         for name in names
         if made.unmeasured_at(name)
     ]
-    click.echo(
-        "\n".join([*remarks, f"The coordinator needs: {' '.join(needed) or 'nothing'}"]),
-        err=out is None,
-    )
-    write(made, out)
+    said = [*remarks, f"The coordinator needs: {' '.join(needed) or 'nothing'}"]
+    write(made, out, said, as_json=as_json)
 
 
-def write(made: Schema, out: Path | None) -> None:
-    """Print a schema, or write it into a new file."""
+def write(made: Schema, out: Path | None, said: Sequence[str] = (), *, as_json: bool) -> None:
+    """Print a schema and what is said of it, or write it into a new file."""
     text = made.dumps()
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    if out.exists():
-        raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    write_whole(out, text, mode=OPEN)
-    click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
+    if said and not as_json:
+        click.echo("\n".join(said), err=out is None)
+    if out is not None:
+        if out.exists():
+            raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
+        write_whole(out, text, mode=OPEN)
+    hello = f"Wrote {out}. Read it before use: every site needs the same one."
+    lines = [text.removesuffix("\n") if out is None else hello]
+    value = Drafted(text, tuple(said), None if out is None else str(out))
+    printed(value, lines, as_json=as_json)
 
 
 def _loaded(files: Sequence[Path]) -> dict[str, Schema]:

@@ -17,8 +17,10 @@ import click
 import msgspec
 
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE, outside_a_run
+from cipherdag.cli.programs.printed import Activated, Coded, Decided, Made, as_json_option, printed
 
 if TYPE_CHECKING:
+    from cipherdag.sites.policy.approvals import AskedRun
     from cipherdag.sites.study.checks import CheckResult
     from cipherdag.sites.study.site_folder import SiteFolder
 
@@ -43,7 +45,6 @@ def _site_folder(folder: Path) -> SiteFolder:
 
 
 in_site = in_folder(_site_folder)
-as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -69,12 +70,15 @@ def site() -> None:
 @click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
 @click.option("--files", type=FOLDER, help="Over files: this site's folder in the share.")
+@as_json_option
 @outside_a_run("no site was made")
 def site_new(
     name: str,
     folder: Path | None,
     algorithms: tuple[str, ...],
     files: Path | None,
+    *,
+    as_json: bool,
     **settings: Any,
 ) -> None:
     """Make the folder of site NAME, with its key and commented settings.
@@ -92,8 +96,11 @@ def site_new(
         algorithm_class(algorithm)
     policy = Policy(algorithms=frozenset(algorithms))
     made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings), policy)
-    click.echo(f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check")
-    click.echo(f"It will take part in runs of {', '.join(algorithms)} that a person here approves.")
+    lines = [
+        f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check",
+        f"It will take part in runs of {', '.join(algorithms)} that a person here approves.",
+    ]
+    printed(Made(str(made.path), algorithms), lines, as_json=as_json)
 
 
 @site.command("check")
@@ -106,7 +113,7 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 
     With --plan it prints the plan in sentences, too.
     """
-    from cipherdag.cli.site_status import plan_in_words
+    from cipherdag.cli.programs.site_status import plan_in_words
     from cipherdag.deployment.engine_checks import separation_checks
     from cipherdag.deployment.rehearsal import plan_checks, rehearse
     from cipherdag.deployment.shared_folder import folder_checks
@@ -140,15 +147,18 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 @site.command("request")
 @in_site
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
+@as_json_option
 @outside_a_run("no request was written")
-def site_request(folder: SiteFolder, out: Path | None) -> None:
+def site_request(folder: SiteFolder, out: Path | None, *, as_json: bool) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
     from cipherdag.privacy.keys.identity import fingerprint
 
     path, request = request_enrolment(folder, out)
-    click.echo(f"Wrote {path}. Send it to the coordinator, and read this code aloud by telephone:")
-    click.echo(code_lines("this site's", fingerprint(request.identity)))
+    mark = fingerprint(request.identity)
+    hello = f"Wrote {path}. Send it to the coordinator, and read this code aloud by telephone:"
+    lines = [hello, code_lines("this site's", mark)]
+    printed(coded(path, mark), lines, as_json=as_json)
 
 
 @site.command("activate")
@@ -162,21 +172,29 @@ def site_request(folder: SiteFolder, out: Path | None) -> None:
 )
 @click.option("--study", "study_code", default="", help="The study's, as another site has it.")
 @in_site
+@as_json_option
 @outside_a_run("nothing was activated; the site takes part in what it did before")
-def site_activate(approval: Path, code: str, study_code: str, folder: SiteFolder) -> None:
+def site_activate(
+    approval: Path, code: str, study_code: str, folder: SiteFolder, *, as_json: bool
+) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate
-    from cipherdag.privacy.keys.pairing import STUDY_WORDS
+    from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
 
     done = activate(folder, approval, code=code, study_code=study_code)
-    click.echo(f"Active in study '{done.study.name}', version {done.study.version}.")
-    for word, names in (("new", done.added), ("gone", done.removed)):
-        if names:
-            click.echo(f"  sites {word}: {', '.join(names)}")
-    click.echo("The other sites must find the same code of the study; compare it with them:")
-    click.echo(code_lines("the study's", done.fingerprint, STUDY_WORDS))
-    click.echo("Next: cipherdag site check, then cipherdag site start. What a person here decides,")
-    click.echo("cipherdag site status shows: no plan is carried out before it is approved.")
+    study, mark = done.study, done.fingerprint
+    changed = (("new", done.added), ("gone", done.removed))
+    lines = [
+        f"Active in study '{study.name}', version {study.version}.",
+        *[f"  sites {word}: {', '.join(names)}" for word, names in changed if names],
+        "The other sites must find the same code of the study; compare it with them:",
+        code_lines("the study's", mark, STUDY_WORDS),
+        "Next: cipherdag site check, then cipherdag site start. What a person here decides,",
+        "cipherdag site status shows: no plan is carried out before it is approved.",
+    ]
+    words = pairing_code(mark, STUDY_WORDS)
+    value = Activated(study.name, study.version, done.added, done.removed, words, mark.upper())
+    printed(value, lines, as_json=as_json)
 
 
 @site.command("start")
@@ -224,7 +242,7 @@ def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: boo
 
     With SESSION, summarise the plan of that run, whatever was decided on it.
     """
-    from cipherdag.cli.site_status import run_lines, site_state, status_lines
+    from cipherdag.cli.programs.site_status import run_lines, site_state, status_lines
 
     state = site_state(folder)
     if session:
@@ -241,36 +259,44 @@ def site_status(session: str, folder: SiteFolder, *, details: bool, as_json: boo
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_site
+@as_json_option
 @outside_a_run("nothing was decided")
-def site_approve(session: str, folder: SiteFolder, *, yes: bool) -> None:
+def site_approve(session: str, folder: SiteFolder, *, yes: bool, as_json: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
-    from cipherdag.sites.private_files import START_LOCK, is_locked
-
     approvals = folder.approvals()
     asked = approvals.find(session)
     if asked.consider:
-        click.echo(f"Consider: {asked.consider}.")
+        click.echo(f"Consider: {asked.consider}.", err=as_json)
         if not yes:
             click.confirm("Do the sites concerned agree, and may it run?", abort=True)
     run = approvals.decide(session, "approved", folder.identity())
-    click.echo(f"Approved run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
-    click.echo("It begins once a person at every site has approved it.")
-    if not is_locked(folder.path / START_LOCK):
-        click.echo(
+    done = _decided(run, folder)
+    lines = [
+        f"Approved run {run.session[:8]}: {done.algorithm}, {done.protection}.",
+        "It begins once a person at every site has approved it.",
+    ]
+    if not done.started:
+        lines.append(
             "This site is not started, and takes part only while it is: cipherdag site start"
         )
+    printed(done, lines, as_json=as_json)
 
 
 @site.command("deny")
 @click.argument("session")
 @click.option("--why", required=True, help="The reason; it stays at this site.")
 @in_site
+@as_json_option
 @outside_a_run("nothing was decided")
-def site_deny(session: str, folder: SiteFolder, why: str) -> None:
+def site_deny(session: str, folder: SiteFolder, why: str, *, as_json: bool) -> None:
     """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
     run = folder.approvals().decide(session, "denied", folder.identity(), note=why)
-    click.echo(f"Denied run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
-    click.echo("The coordinator hears that it was denied; the reason stays here.")
+    done = _decided(run, folder)
+    lines = [
+        f"Denied run {run.session[:8]}: {done.algorithm}, {done.protection}.",
+        "The coordinator hears that it was denied; the reason stays here.",
+    ]
+    printed(done, lines, as_json=as_json)
 
 
 @site.command("releases")
@@ -316,6 +342,21 @@ def site_result(
     if out is not None:
         result.save(out, force=True)
     show(result, None, as_json=as_json)
+
+
+def _decided(run: AskedRun, folder: SiteFolder) -> Decided:
+    """A decision as it is printed."""
+    from cipherdag.sites.private_files import START_LOCK, is_locked
+
+    started, plan = is_locked(folder.path / START_LOCK), run.plan
+    return Decided(run.session, run.decision, plan.algorithm, plan.protection, started)
+
+
+def coded(path: Path, fingerprint: str) -> Coded:
+    """What was written, and the code of its key, as they are printed."""
+    from cipherdag.privacy.keys.pairing import pairing_code
+
+    return Coded(str(path), pairing_code(fingerprint), fingerprint.upper())
 
 
 def code_lines(whose: str, fingerprint: str, words: int | None = None) -> str:

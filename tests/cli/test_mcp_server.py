@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from cipherdag import Federation, FedPC
-from cipherdag.cli import mcp_server
 from cipherdag.cli.main import cli
+from cipherdag.cli.programs import mcp_server
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.errors import PolicyRefusedError

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from cipherdag.cli.site_status import site_state, status_lines
+from cipherdag.cli.programs.site_status import site_state, status_lines
 from cipherdag.deployment.engine_checks import EngineRecord
 from cipherdag.errors import SiteNotReadyError
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger

@@ -9,7 +9,7 @@ from adversary import CrashError, CrashingEngine
 from scripted import about
 
 from cipherdag import Describe, FedPC, Schema
-from cipherdag.cli.site_status import plan_in_words
+from cipherdag.cli.programs.site_status import plan_in_words
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation

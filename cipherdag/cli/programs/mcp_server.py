@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.cli.options import EXISTING_FOLDER
 from cipherdag.errors import CipherdagError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class ReadOnly:
             path: A plan's file; or a site's folder, of which `session` names a plan that asked.
             session: The first digits of the run, as `cipherdag site status` shows them.
         """
-        from cipherdag.cli.site_status import plan_in_words
+        from cipherdag.cli.programs.site_status import plan_in_words
         from cipherdag.protocol.plan import Plan
         from cipherdag.sites.policy.approvals import Approvals
         from cipherdag.sites.policy.plan_account import plan_lines
@@ -254,7 +253,7 @@ def _in_words(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("mcp")
-@click.argument("folder", type=EXISTING_FOLDER)
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def mcp(folder: Path) -> None:
     """Explain the studies in FOLDER to agents over the Model Context Protocol, until stopped.
 
