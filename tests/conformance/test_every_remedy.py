@@ -46,10 +46,10 @@ def commands():
     found, waiting = {}, [((), cli)]
     while waiting:
         words, command = waiting.pop()
-        options = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
-        found[words] = options | {"--help"}
-        if isinstance(command, click.Group):
-            with click.Context(command) as ctx:
+        with click.Context(command) as ctx:
+            params = command.get_params(ctx)
+            found[words] = {name for each in params for name in each.opts + each.secondary_opts}
+            if isinstance(command, click.Group):
                 waiting += [
                     ((*words, name), command.get_command(ctx, name))
                     for name in command.list_commands(ctx)
