@@ -10,7 +10,7 @@ TOOLS := .venv-release
 # a worker or process that may keep nothing of what it compiled compiles it again: half of collecting all tests
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-rest test-all durations check docs links sbom audit clean
+.PHONY: demo test test-rest test-all durations check docs links sbom audit lock release sign clean
 .DEFAULT_GOAL := demo
 
 # PIP_FLAGS is the reader's own: a mirror, or --extra-index-url of torch's CPU build
@@ -80,7 +80,7 @@ $(RUNTIME)/.ready: pyproject.toml constraints.txt
 
 $(TOOLS)/.ready: constraints.txt
 	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python -m pip install --quiet --constraint constraints.txt cyclonedx-bom pip-audit
+	$(TOOLS)/bin/python -m pip install --quiet --constraint constraints.txt build cyclonedx-bom pip-audit sigstore uv
 	touch $@
 
 # the bill of materials of a release, in CycloneDX
@@ -88,6 +88,22 @@ sbom: $(RUNTIME)/.ready $(TOOLS)/.ready
 	mkdir -p dist
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
 		--output-format JSON --output-file dist/cipherdag.cdx.json $(RUNTIME)/bin/python
+
+# what a site installs, every file of it by its SHA-256, for all systems and Pythons
+lock: $(TOOLS)/.ready
+	$(TOOLS)/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+		--python-version 3.11 --constraint constraints.txt --extra flare --extra bfv \
+		--output-file deploy/requirements.txt pyproject.toml
+
+# wheel and sdist, built twice to the same bytes and checked, the bill of materials, and their digests
+release: $(READY) sbom
+	.ci/package dist
+	cp deploy/requirements.txt dist/requirements.txt
+	cd dist && sha256sum *.whl *.tar.gz cipherdag.cdx.json requirements.txt >SHA256SUMS
+
+# a person signs in, and everybody can check who it was; needs the network
+sign: $(TOOLS)/.ready
+	$(TOOLS)/bin/sigstore sign dist/*.whl dist/*.tar.gz dist/SHA256SUMS
 
 # known vulnerabilities of every pinned version; needs the network, so it is no part of the gate
 audit: $(TOOLS)/.ready

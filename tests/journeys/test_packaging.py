@@ -9,8 +9,10 @@ import tomllib
 import pytest
 import yaml
 from documents import ROOT
+from packaging.requirements import Requirement
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 PIN = re.compile(r"([A-Za-z0-9._-]+)==[^=\s]+")
@@ -93,3 +95,52 @@ def test_the_demo_installs_no_tool_of_the_tests(tmp_path):
 def test_the_tests_install_everything_at_once(tmp_path):
     extras, _ = recipe("test", tmp_path)
     assert extras == ["dev"]
+
+
+def for_users():
+    """What users install: dependencies, and extras but those of developers."""
+    yield from PROJECT["dependencies"]
+    for extra, asked in PROJECT["optional-dependencies"].items():
+        if extra not in ("comparators", "docs", "dev"):
+            yield from asked
+
+
+def test_what_users_install_has_a_bound_above_and_the_pins_lie_within():
+    pinned = {normal(pin[1]): pin[0].split("==")[1] for pin in pins()}
+    for text in for_users():
+        requirement = Requirement(text)
+        operators = {each.operator for each in requirement.specifier}
+        assert {">=", "<"} <= operators, text
+        version = pinned[normal(requirement.name)]
+        assert requirement.specifier.contains(version), f"{text}: {version} is pinned"
+
+
+def test_every_locked_file_has_a_hash_and_the_pinned_version():
+    pinned = {normal(pin[1]): pin[0].split("==")[1] for pin in pins()}
+    text = (ROOT / "deploy" / "requirements.txt").read_text("utf-8").replace("\\\n", "")
+    locked = {}
+    for line in text.splitlines():
+        requirement, *hashes = line.split("--hash=")
+        parsed = Requirement(requirement)
+        assert hashes, line
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}\s*", each) for each in hashes), line
+        (version,) = parsed.specifier
+        locked[normal(parsed.name)] = version.version
+    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["flare"]]
+    assert {normal(Requirement(each).name) for each in asked} <= locked.keys()
+    both = locked.keys() & pinned.keys()
+    assert {name: locked[name] for name in both} == {name: pinned[name] for name in both}
+
+
+def test_what_builds_the_package_is_pinned():
+    (builder,) = PYPROJECT["build-system"]["requires"]
+    assert builder in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+
+
+def test_a_release_is_checked_digested_and_signed(tmp_path):
+    line = ["make", "--dry-run", "release", "sign", f"VENV={tmp_path / 'venv'}"]
+    said = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    steps = [".ci/package dist", "sha256sum", "sigstore sign"]
+    positions = [said.index(step) for step in steps]
+    assert positions == sorted(positions)
+    assert "cyclonedx-py" in said
