@@ -22,6 +22,7 @@ from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.names import mixed_words
 
+LOOK = "LOOK:"
 IMPOSSIBLE = "NOT POSSIBLE HERE: "
 
 
@@ -105,7 +106,7 @@ def plan_lines(
 def _mixed_lines(text: str) -> list[str]:
     """A line for every word of the plan that looks like another one, written in two alphabets."""
     return [
-        f"LOOK: the word '{word}' has letters of {' and '.join(alphabets)}: it may pass for "
+        f"{LOOK} the word '{word}' has letters of {' and '.join(alphabets)}: it may pass for "
         "another one. Ask who wrote it."
         for word, alphabets in mixed_words(text).items()
     ]

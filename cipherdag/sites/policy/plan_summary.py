@@ -13,7 +13,7 @@ from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
-from cipherdag.sites.policy.plan_account import IMPOSSIBLE, changed_settings, sites_covered
+from cipherdag.sites.policy.plan_account import IMPOSSIBLE, LOOK, changed_settings, sites_covered
 from cipherdag.sites.policy.policy import Policy
 
 BITS = (
@@ -41,7 +41,8 @@ def summary_lines(
         before: How the plan differs from each that was approved before.
 
     Returns:
-        Lines without line ends: nine, and one more where the plan cannot run here.
+        Lines without line ends: nine, and one more where the plan cannot run here, or for each
+        word in letters of two alphabets.
     """
     columns = "the columns" if n_variables is None else f"all {counted(n_variables, 'column')}"
     different = "" if plan.measured.everywhere else " Sites measured different ones."
@@ -66,7 +67,7 @@ def summary_lines(
         *lines,
         f"For how long: this site's policy ends the run after {most}, if not before.",
         f"What differs from before: {_before(before)}",
-        *(line for line in account if line.startswith(IMPOSSIBLE)),
+        *(line for line in account if line.startswith((LOOK, IMPOSSIBLE))),
     ]
 
 

@@ -284,6 +284,9 @@ def test_a_name_in_letters_of_two_alphabets_is_marked():
     assert looks[0].startswith("LOOK: the word '\u0410nna' has letters of Cyrillic and Latin")
     assert looks[1].startswith("LOOK: the word 's\u03bfdium' has letters of Greek and Latin")
     assert len(looks) == 2
+    own = msgspec.structs.replace(plan(Describe()), **about)
+    short = summary_lines(own, lines, n_variables=None, policy=Policy())
+    assert [line for line in short if line in looks] == looks
     assert lines[1].startswith("Purpose"), "what a short account shows stays in front"
     plain = {"requester": "Анна Мейер", "purpose": "Größe, naïveté, 東京, 50 µg"}
     assert not any(
