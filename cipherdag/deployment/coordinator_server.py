@@ -22,6 +22,10 @@ from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.private_files import START_LOCK, locked
 
 REACHED_S = 3.0
+DOUBLED = (
+    "Two processes connect as '{site}' and displace each other: have that hospital stop one of "
+    "them, as where its folder was copied."
+)
 HAVE_CHECKED = "sites may reach it all the same: have one run `cipherdag site check`."
 
 
@@ -36,7 +40,7 @@ def serve(
     Args:
         coordinator: The coordinator's folder.
         stopped: Waits for some seconds and says whether to stop.
-        announce: Is called with what a person should know of the server's address.
+        announce: Is called with what a person should know of the server's address, and of sites.
 
     Raises:
         ParameterError: The study's engine has no server.
@@ -73,8 +77,12 @@ def serve(
         ) as relay:
             for remark in reached(study.host, study.port, server / "server.crt"):
                 announce(remark)
+            said: set[str] = set()
             while not stopped(0.2):
                 relay.close_shut_out()
+                for site in relay.doubled() - said:
+                    said.add(site)
+                    announce(DOUBLED.format(site=site))
 
 
 def reached(host: str, port: int, certificate: Path) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Self
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import encode
+from cipherdag.protocol.engines.again import Again
 from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
 from cipherdag.protocol.engines.flare_driver import Peers
 from cipherdag.protocol.engines.flare_engine import (
@@ -78,6 +80,8 @@ class Relay:
         self._waiting: dict[bytes, _Waiting] = {}
         self._connected: set[str] = set()
         self._overdue: dict[str, tuple[str, bytes]] = {}
+        self._displaced: defaultdict[str, Again] = defaultdict(Again)
+        self._doubled: set[str] = set()
         peers = Peers(
             admitted=lambda name: name in admitted(),
             received=self._received,
@@ -103,6 +107,12 @@ class Relay:
         for site in self._connected - set(self._admitted()):
             log.warning("closed the connection of '%s', which is shut out", site)
             self._link.shut_out(site)
+
+    def doubled(self) -> set[str]:
+        """Sites of which two processes displaced each other again and again since it was asked."""
+        with self._lock:
+            doubled, self._doubled = self._doubled, set()
+        return doubled
 
     def _asked(self, operation: str, message: bytes) -> bytes:
         if operation == CONNECTED:
@@ -156,6 +166,9 @@ class Relay:
         """A site that connects once more has lost what it was asked over its old connection."""
         self._give_up(site)
         with self._lock:
+            if site in self._connected and self._displaced[site].again():
+                self._doubled.add(site)
+                log.warning("connections of '%s' displace each other", site)
             self._connected.add(site)
         log.info("site '%s' is connected", site)
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
+from cipherdag.protocol.engines.again import Again
 from cipherdag.protocol.engines.channel import (
     FRAME_BYTES,
     TICKET_BYTES,
@@ -44,6 +45,7 @@ LOOK_S = 0.5
 NOTICE_S = 1.0
 CONNECTED = "connected to the coordinator"
 LOST = "the connection to the coordinator is lost; connecting again"
+AGAIN = "the connection is lost again and again: does a copy of this site's folder run elsewhere?"
 NOT_ADMITTED = "the coordinator's server closes each connection at once: was this site shut out?"
 MOST_CUT = 3
 """Connections in a row that the server closed before it said its name."""
@@ -75,11 +77,12 @@ class SiteEngine:
         self._noting = threading.Lock()
         self._noted = 0.0
         self._cut = 0
+        self._lost = Again()
         peers = Peers(
             admitted=lambda name: name == address.host,
             received=self._received,
             arrived=lambda _: self._arrived(),
-            left=lambda _: self._note(LOST, refused=False),
+            left=lambda _: self._note(AGAIN if self._lost.again() else LOST, refused=False),
             turned_away=self._turned_away,
             refused=lambda what: self._note(what, refused=True),
             expects=lambda _: True,  # a coordinator asks when it will
