@@ -202,6 +202,10 @@ class Finding(ABC):
         """The sentences on the limits of this finding, to be read before it is used."""
         return []
 
+    def next_steps(self) -> list[str]:
+        """The sentences on what to do next with this finding, for the report."""
+        return []
+
     def remarks(self) -> tuple[str, ...]:
         """The sentences on what else the opened sums show."""
         return ()

@@ -177,7 +177,9 @@ class LearntGraph(GraphFinding):
         metrics = {}
         if truth is not None:
             metrics = {"as a CPDAG": self.metrics_cpdag(truth), "as a DAG": self.metrics(truth)}
-        shown = graph_sections(self.graph, self.evidence, self.details, truth)
+        shown = graph_sections(
+            self.graph, self.evidence, self.details, truth, self.dictionary.units
+        )
         return shown | {"metrics": metrics, "against": None}
 
     def accuracy(self, truth: CausalGraph) -> Accuracy:

@@ -143,6 +143,25 @@ class GraphFinding(Finding):
         """The sentences on how the graph is to be read."""
         return ()
 
+    def next_steps(self) -> list[str]:
+        doubtful = counted(len(self.evidence.unsupported), "edge")
+        steps = []
+        if self.evidence.unsupported:
+            steps.append(
+                f"Look at {doubtful} first: tests that could remove them were not done, and the "
+                "reason stands with each. Change the schema, or collect more rows, and run again."
+            )
+        if any("o" in edge.mark or edge.mark == "---" for edge in self.graph.edges):
+            steps.append(
+                "Say what you know: an order in time (--tiers), or edges that cannot be or must be "
+                "(--forbid, --require). It directs edges that the data leave open."
+            )
+        steps.append(
+            "Test the graph on rows that did not make it: cipherdag run graphcheck FILES --graph "
+            "FOLDER, where FOLDER is that of this report."
+        )
+        return steps
+
     def remarks(self) -> tuple[str, ...]:
         return self.evidence.remarks
 

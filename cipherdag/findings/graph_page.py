@@ -10,6 +10,7 @@ from itertools import permutations
 from typing import Any
 
 from cipherdag.errors import GraphError
+from cipherdag.findings.edge_table import why
 from cipherdag.findings.unresolved import unresolved_of
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
@@ -37,6 +38,24 @@ VERBS = dict.fromkeys(ARROWS, "is connected to") | {
     "o->": "may cause and is not caused by",
     "<-o": "may be caused by and does not cause",
 }
+SAID = {
+    "-->": "{a} is a cause of {b}.",
+    "<--": "{b} is a cause of {a}.",
+    "---": "{a} and {b} are related; the data do not say which is the cause.",
+    "<->": "{a} and {b} share an unmeasured cause; neither causes the other.",
+    "o->": "{a} causes {b}, or both share an unmeasured cause; {b} is no cause of {a}.",
+    "<-o": "{b} causes {a}, or both share an unmeasured cause; {a} is no cause of {b}.",
+    "o-o": "{a} and {b} are related; which causes which, or an unmeasured cause of both, is open.",
+    "o--": "{b} is a cause of {a}, or of what rows were selected by; the other end is open.",
+    "--o": "{a} is a cause of {b}, or of what rows were selected by; the other end is open.",
+}
+"""What an edge says, if no test errs."""
+SAID_OF_PAGS = SAID | {
+    "-->": "{a} is a cause of {b}, perhaps through others.",
+    "<--": "{b} is a cause of {a}, perhaps through others.",
+    "---": "{a} and {b} each cause the other, or what rows were selected by.",
+}
+SUPPLIED = {"edge": "this edge", "direction": "its direction"}
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
 MOST_ASKED = 20  # variables
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
@@ -59,6 +78,7 @@ class EdgeRow:
         evidence: What speaks for it.
         verdict: What the truth says of it, if there is one.
         mark: The mark that is drawn: without what too few replicates have.
+        sentence: What it says, in words.
     """
 
     number: int
@@ -66,6 +86,7 @@ class EdgeRow:
     evidence: EdgeEvidence | None
     verdict: str
     mark: str
+    sentence: str
 
     @property
     def sureness(self) -> tuple[float, str] | None:
@@ -85,16 +106,43 @@ def graph_sections(
     evidence: GraphEvidence,
     details: Mapping[str, Any],
     truth: CausalGraph | None,
+    units: Mapping[str, str],
 ) -> dict[str, Any]:
     """The report's sections on a graph, its evidence and a true DAG, if there is one."""
     true = _comparable(graph, truth)
     count = len(graph.directed)
-    return _sections(graph, evidence, details, true) | {
+    return _sections(graph, evidence, details, true, units) | {
         "queries": effect_queries(graph),
         "missing": _missing(graph, true),
         "told": f"{count} edge{'s' * (count != 1)} with a direction and "
         f"{len(graph.undirected)} without",
     }
+
+
+def edge_in_words(
+    edge: Edge, said: str, evidence: EdgeEvidence | None, units: Mapping[str, str]
+) -> str:
+    """An edge in sentences: what it says, its size with reference and unit, what is uncertain.
+
+    Args:
+        edge: The edge.
+        said: What the mark that is drawn says.
+        evidence: What speaks for it.
+        units: Units of numbers, by column.
+    """
+    a, b = (
+        f"{name} ({units[name]})" if name in units else name for name in (edge.source, edge.target)
+    )
+    sentences = [said.format(a=a, b=b)]
+    if evidence is not None and evidence.effect is not None:
+        effect = str(evidence.effect)
+        given = f", given {', '.join(evidence.given)}" if evidence.given else ""
+        sentences.append(f"{effect[:1].upper()}{effect[1:]}{given}.")
+    if evidence is not None and evidence.known:
+        sentences.append(f"You gave {SUPPLIED[evidence.known]} before the run.")
+    elif evidence is not None and not evidence.stands_on_evidence:
+        sentences.append(f"Uncertain: {why(evidence)}.")
+    return " ".join(sentences)
 
 
 def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
@@ -114,12 +162,15 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
 
 
 def pag_sections(
-    graph: PartialMixedGraph, evidence: GraphEvidence, details: Mapping[str, Any]
+    graph: PartialMixedGraph,
+    evidence: GraphEvidence,
+    details: Mapping[str, Any],
+    units: Mapping[str, str],
 ) -> dict[str, Any]:
     """The report's sections on a partial ancestral graph and its evidence."""
     marks = Counter(edge.mark for edge in graph.edges)
     counts = (f"{count} {ARROWS[mark]}" for mark, count in sorted(marks.items()))
-    return _sections(graph, evidence, details, None) | {
+    return _sections(graph, evidence, details, None, units) | {
         "queries": [],
         "missing": [],
         "told": counted(len(graph.edges), "edge") + (f" ({', '.join(counts)})" if marks else ""),
@@ -127,7 +178,11 @@ def pag_sections(
 
 
 def _sections(
-    graph: MixedGraph, evidence: GraphEvidence, details: Mapping[str, Any], true: CausalGraph | None
+    graph: MixedGraph,
+    evidence: GraphEvidence,
+    details: Mapping[str, Any],
+    true: CausalGraph | None,
+    units: Mapping[str, str],
 ) -> dict[str, Any]:
     """The report's sections that graphs of all kinds share."""
     by_ends = {(edge.source, edge.target): edge for edge in evidence.edges}
@@ -136,7 +191,7 @@ def _sections(
         "arrows": ARROWS,
         "verbs": VERBS,
         "evidence": evidence,
-        "edges": _edge_rows(graph, by_ends, true),
+        "edges": _edge_rows(graph, by_ends, true, units),
         "measured": any(edge.shown for edge in evidence.edges),
         "tested": any(edge.p_value is not None for edge in evidence.edges),
         "signs": {sign for edge in evidence.edges for sign in _signs(edge)},
@@ -173,9 +228,13 @@ def _signs(edge: EdgeEvidence) -> tuple[str, ...]:
 
 
 def _edge_rows(
-    graph: MixedGraph, by_ends: Mapping[tuple[str, str], EdgeEvidence], true: CausalGraph | None
+    graph: MixedGraph,
+    by_ends: Mapping[tuple[str, str], EdgeEvidence],
+    true: CausalGraph | None,
+    units: Mapping[str, str],
 ) -> list[EdgeRow]:
     rows = []
+    said = SAID_OF_PAGS if isinstance(graph, PartialMixedGraph) else SAID
     for number, edge in enumerate(graph.edges, start=1):
         evidence = by_ends.get((edge.source, edge.target))
         consensus = None if evidence is None else evidence.consensus
@@ -185,7 +244,8 @@ def _edge_rows(
             else confirmed_mark(edge.mark, consensus, graph.undetermined)
         )
         verdict = "" if true is None else _verdict(edge, true)
-        rows.append(EdgeRow(number, edge, evidence, verdict, mark))
+        sentence = edge_in_words(edge, said[mark], evidence, units)
+        rows.append(EdgeRow(number, edge, evidence, verdict, mark, sentence))
     return rows
 
 

@@ -115,7 +115,7 @@ class LearntPAG(GraphFinding):
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         against = None if truth is None else self.metrics(truth)
-        shown = pag_sections(self.graph, self.evidence, self.details)
+        shown = pag_sections(self.graph, self.evidence, self.details, self.dictionary.units)
         return shown | {"metrics": {}, "against": against}
 
     def accuracy(self, truth: CausalGraph) -> Accuracy:

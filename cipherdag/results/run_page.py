@@ -15,7 +15,7 @@ from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.account import RunAccount
-from cipherdag.results.sentences import CountedReleases, dropout_line, site_sentences
+from cipherdag.results.sentences import CountedReleases, dropout_line, release_blocks
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
 FEWEST_SITES = 3
@@ -47,7 +47,7 @@ class SiteRow:
         head: Hash of the last.
         checked: What the check of its ledger found; empty where the ledger stays at the site.
         broken: Whether that check failed.
-        sentences: What left it.
+        leaving: What left it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class SiteRow:
     head: str
     checked: str
     broken: bool
-    sentences: tuple[str, ...]
+    leaving: Sequence[Release | CountedReleases]
 
 
 def run_page(
@@ -87,16 +87,25 @@ def run_page(
         began=_began(run),
         written=written.isoformat() if written else "",
         sites=sites,
-        released=_released(sites),
+        released=release_blocks({site.name: site.leaving for site in sites}),
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
         protection=protection_kind(run.protection),
         remarks=finding.remarks(),
         limits=list(limit_sentences(run, finding, limits, has_truth=truth is not None)),
+        steps=_next_steps(run, finding),
         panels=report.panels,
         warnings=report.warnings,
         **finding.sections(truth),
     )
+
+
+def _next_steps(run: RunAccount, finding: Finding) -> list[str]:
+    """What to do next, by the finding, and by what the run left out."""
+    steps = finding.next_steps()
+    if run.parameters.get("bootstrap") == 0:
+        steps.append("Run again with --bootstrap 100 to see how often each edge comes back.")
+    return steps
 
 
 def report_bytes(report: RoundReport) -> int:
@@ -130,16 +139,8 @@ def _site(run: RunAccount, name: str) -> SiteRow:
         head=head.hash if head else "",
         checked=checked,
         broken=broken,
-        sentences=tuple(site_sentences(leaving)),
+        leaving=leaving,
     )
-
-
-def _released(sites: Sequence[SiteRow]) -> list[tuple[list[str], tuple[str, ...]]]:
-    """Names of sites that released the same, and what that was."""
-    by_sentences: dict[tuple[str, ...], list[str]] = {}
-    for site in sites:
-        by_sentences.setdefault(site.sentences, []).append(site.name)
-    return [(names, sentences) for sentences, names in by_sentences.items()]
 
 
 def _stages(rounds: Sequence[RoundReport]) -> list[Stage]:

@@ -87,37 +87,55 @@ def dropout_lines(dropout: DropOut) -> list[str]:
     ]
 
 
-def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
-    """The releases of each site in sentences that a data-protection officer reads.
+@dataclass(frozen=True, slots=True)
+class ReleaseBlock:
+    """What some sites sent in common.
 
-    What left every site stands once, with the least and the most bytes; then what left some.
+    Attributes:
+        sites: Their names.
+        sentences: What it was.
+        more: Whether it is more than what all sites sent.
     """
-    sent = {site: dict(_summed(records)) for site, records in releases.items()}
-    first = next(iter(sent.values()), {})
-    common = [each for each in first if all(each in own for own in sent.values())]
-    lines = _block("What left", list(sent), [sent[site] for site in sent], common)
-    by_rest: dict[tuple[_Kind, ...], list[str]] = defaultdict(list)
-    for site, own in sent.items():
-        by_rest[tuple(each for each in own if each not in common)].append(site)
-    for rest, sites in by_rest.items():
-        heading = "Also left" if common else "What left"
-        lines += _block(heading, sites, [sent[site] for site in sites], rest)
+
+    sites: tuple[str, ...]
+    sentences: tuple[str, ...]
+    more: bool
+
+
+def release_lines(releases: Mapping[str, Sequence[Release | CountedReleases]]) -> list[str]:
+    """The releases of each site in sentences that a data-protection officer reads."""
+    lines = []
+    for block in release_blocks(releases):
+        names = first_of([f"'{printable(site)}'" for site in block.sites])
+        count = len(block.sites)
+        identical = f" (identical for {count} sites)" if count > 1 else ""
+        lines.append(f"{'Also' if block.more else 'What'} left {names}{identical}:")
+        lines += [f"  {printable(each)}" for each in block.sentences]
     return lines
 
 
-def _block(
-    heading: str,
-    sites: Sequence[str],
-    sent: Sequence[Mapping[_Kind, int]],
-    kinds: Sequence[_Kind],
-) -> list[str]:
-    """Lines on what some sites sent in common; none if that is nothing."""
-    if not kinds:
-        return []
-    names = first_of([f"'{printable(site)}'" for site in sites])
-    identical = f" (identical for {len(sites)} sites)" if len(sites) > 1 else ""
-    sentences = (kind.sentence([own[kind] for own in sent]) for kind in kinds)
-    return [f"{heading} {names}{identical}:", *(f"  {printable(each)}" for each in sentences)]
+def release_blocks(
+    releases: Mapping[str, Sequence[Release | CountedReleases]],
+) -> list[ReleaseBlock]:
+    """What left every site, with the least and the most bytes; then what left some."""
+    sent = {site: dict(_summed(records)) for site, records in releases.items()}
+    first = next(iter(sent.values()), {})
+    common = tuple(each for each in first if all(each in own for own in sent.values()))
+    sites_by_kinds: dict[tuple[_Kind, ...], list[str]] = defaultdict(list)
+    for site, own in sent.items():
+        rest = tuple(each for each in own if each not in common)
+        if rest or not common:
+            sites_by_kinds[rest].append(site)
+    blocks = [(common, list(sent), False)] if common else []
+    blocks += [(kinds, sites, bool(common)) for kinds, sites in sites_by_kinds.items()]
+    return [
+        ReleaseBlock(
+            tuple(sites),
+            tuple(kind.sentence([sent[s][kind] for s in sites]) for kind in kinds),
+            more,
+        )
+        for kinds, sites, more in blocks
+    ]
 
 
 def site_sentences(records: Iterable[Release | CountedReleases]) -> Iterable[str]:

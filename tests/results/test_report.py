@@ -19,10 +19,12 @@ from cipherdag import FedCMFS, Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.findings.graph import LearntGraph
+from cipherdag.findings.graph_page import SAID, edge_in_words
 from cipherdag.findings.panels.curves import Curves, Series
 from cipherdag.findings.panels.heat_map import HeatMap
 from cipherdag.findings.panels.panel import TablePanel
-from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
+from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence, Separation
+from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.protocol.progress import DropOut
 from cipherdag.results.run import Run
@@ -388,3 +390,53 @@ def test_what_was_known_and_what_few_replicates_have_is_drawn_so(result):
     assert {"—"} == set(page.column("edge-table", "Mark")[:2])
     assert "given before the run" in page.texts["main"]
     assert "fewer than half of the replicates" in page.texts["main"]
+
+
+def test_the_result_comes_first_and_cost_and_accuracy_last(result):
+    page = page_of(result, truth=TRUTH)
+    order = ["graph", "edges", "limits", "next", "left", "accuracy", "cost", "settings"]
+    assert [own for own in page.ids if own in order] == order
+    assert "Sent per site" not in page.texts["header"]
+
+
+def test_every_edge_is_a_sentence_with_its_reference(result):
+    page = page_of(result)
+    sentences = page.texts["ol"]
+    for edge in result.finding.graph.directed:
+        assert f"{edge[0]} is a cause of {edge[1]}." in sentences
+    for edge in result.finding.graph.undirected:
+        names = [f"{a} and {b} are related;" for a, b in (edge, edge[::-1])]
+        assert any(name in sentences for name in names)
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("-->", "age (years) is a cause of dose."),
+        ("---", "age (years) and dose are related; the data do not say which is the cause."),
+    ],
+)
+def test_an_edge_in_words_has_unit_size_and_reference(mark, said):
+    effect = EffectSize("odds ratio", 2.0, 1.5, 2.5, "dose = high (against low)")
+    evidence = EdgeEvidence("age", "dose", 0.0, "", given=("sex",), effect=effect)
+    edge = Edge("age", "dose", mark)
+    assert edge_in_words(edge, SAID[mark], evidence, {"age": "years"}) == (
+        f"{said} Odds ratio 2 (95 % interval 1.5 to 2.5) of dose = high (against low), given sex."
+    )
+
+
+def test_an_edge_that_rests_on_no_test_is_said_to_be_uncertain():
+    evidence = EdgeEvidence("age", "dose", 0.0, "", status="untested")
+    said = edge_in_words(Edge("age", "dose", "-->"), SAID["-->"], evidence, {})
+    assert said == "age is a cause of dose. Uncertain: never tested."
+    supplied = EdgeEvidence("age", "dose", 0.0, "", known="edge", status="required")
+    said = edge_in_words(Edge("age", "dose", "-->"), SAID["-->"], supplied, {})
+    assert said == "age is a cause of dose. You gave this edge before the run."
+
+
+def test_the_next_steps_fit_what_was_found(result):
+    page = page_of(result)
+    assert "cipherdag run graphcheck" in page.texts["main"]
+    assert "--bootstrap 100" in page.texts["main"]
+    resampled = replace(result, parameters={**result.parameters, "bootstrap": 5})
+    assert "--bootstrap 100" not in page_of(resampled).texts["main"]
