@@ -31,6 +31,13 @@ def _coordinator_folder(folder: Path) -> CoordinatorFolder:
 
 
 in_coordinator = in_folder(_coordinator_folder)
+valid_days_option = click.option(
+    "--valid-days",
+    type=click.IntRange(1, 1095),
+    default=90,
+    show_default=True,
+    help="How long the sites' certificates are valid.",
+)
 
 
 @click.group()
@@ -117,13 +124,7 @@ def coordinator_new(
     help="A site's code or fingerprint, as read aloud to you; one for each request. You are asked "
     "if there is none.",
 )
-@click.option(
-    "--valid-days",
-    type=click.IntRange(1, 1095),
-    default=90,
-    show_default=True,
-    help="How long their certificates are valid.",
-)
+@valid_days_option
 @in_coordinator
 @as_json_option
 @outside_a_run("no site was enrolled")
@@ -186,6 +187,21 @@ def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -
         click.echo(f"  {row['site']:<20} {row['state']:<10} {row['code']}".rstrip())
     if connected is not None:
         click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
+
+
+@coordinator.command("renew")
+@valid_days_option
+@in_coordinator
+@as_json_option
+@outside_a_run("no certificate was renewed")
+def coordinator_renew(folder: CoordinatorFolder, *, valid_days: int, as_json: bool) -> None:
+    """Renew the certificates of all sites and of the server; write what to send.
+
+    Keys, study and codes stay. Start the server again, and have every site activate its approval.
+    """
+    done = _approved(folder.renew(valid_days=valid_days), folder)
+    hello = "Certificates are renewed. Start the server again, and send every site its approval:"
+    printed(done, [hello, *_send(done)], as_json=as_json)
 
 
 @coordinator.command("revoke")

@@ -52,6 +52,7 @@ EXAMPLES = {
     "coordinator carry": "cipherdag coordinator carry shared --site north=data@example.org",
     "coordinator new": "cipherdag coordinator new --study habits --host study.example.org",
     "coordinator plan": 'cipherdag coordinator plan fedpc --purpose "Which habits matter?"',
+    "coordinator renew": "cipherdag coordinator renew",
     "coordinator revoke": "cipherdag coordinator revoke north",
     "coordinator run": 'cipherdag coordinator run fedpc --purpose "Which habits matter?"',
     "coordinator sites": "cipherdag coordinator sites",

@@ -167,8 +167,8 @@ def site_request(folder: SiteFolder, out: Path | None, *, as_json: bool) -> None
     "--code",
     "--fingerprint",
     "code",
-    prompt="The coordinator's code, as read aloud to you",
-    help="The coordinator's code or fingerprint, as read aloud to you; you are asked if absent.",
+    default="",
+    help="The coordinator's code or fingerprint; you are asked unless a certificate is renewed.",
 )
 @click.option("--study", "study_code", default="", help="The study's, as another site has it.")
 @in_site
@@ -178,9 +178,10 @@ def site_activate(
     approval: Path, code: str, study_code: str, folder: SiteFolder, *, as_json: bool
 ) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
-    from cipherdag.deployment.enrolment import activate
+    from cipherdag.deployment.enrolment import activate, code_of_renewal
     from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
 
+    code = code or code_of_renewal(folder, approval) or click.prompt("The coordinator's code")
     done = activate(folder, approval, code=code, study_code=study_code)
     study, mark = done.study, done.fingerprint
     changed = (("new", done.added), ("gone", done.removed))

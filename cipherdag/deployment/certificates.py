@@ -57,21 +57,38 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
     root = _sign(
         named, issuer_key.public_key(), named, issuer_key, days=AUTHORITY_DAYS, purpose=None
     )
-    server_key = make_key(folder / "server" / "server.key")
-    hosts = x509.SubjectAlternativeName([_reached_at(host)])
-    server = _sign(
-        _named(host, "coordinator"),
-        server_key.public_key(),
-        named,
-        issuer_key,
-        days=SERVER_DAYS,
-        purpose=ExtendedKeyUsageOID.SERVER_AUTH,
-        hosts=hosts,
-    )
+    make_key(folder / "server" / "server.key")
     write_whole(folder / "authority" / "root.crt", _pem(root), mode=0o600)
-    write_whole(folder / "server" / "server.crt", _pem(server), mode=0o600)
     write_whole(folder / "server" / "root.crt", _pem(root), mode=0o600)
+    certify_server(folder, host=host)
     return root.fingerprint(hashes.SHA256()).hex()
+
+
+def certify_server(folder: Path, *, host: str) -> None:
+    """Issue the server's certificate, for the key that it has.
+
+    Args:
+        folder: The coordinator's.
+        host: Host name at which the sites reach the server.
+    """
+    issuer_key, root, left = _authority(folder)
+    signed = _sign(
+        _named(host, AUTHORITY_OF),
+        load_key(folder / "server" / "server.key").public_key(),
+        root.subject,
+        issuer_key,
+        days=min(SERVER_DAYS, left),
+        purpose=ExtendedKeyUsageOID.SERVER_AUTH,
+        hosts=x509.SubjectAlternativeName([_reached_at(host)]),
+    )
+    write_whole(folder / "server" / "server.crt", _pem(signed), mode=0o600)
+
+
+def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Certificate, int]:
+    """The authority's key and certificate, and the days that it is still valid."""
+    issuer_key = load_key(folder / "authority" / "root.key")
+    root = x509.load_pem_x509_certificate((folder / "authority" / "root.crt").read_bytes())
+    return issuer_key, root, (root.not_valid_after_utc - datetime.now(UTC)).days
 
 
 def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -120,9 +137,7 @@ def certify_site(folder: Path, asked: CertificateSigningRequest, *, days: int) -
     Returns:
         The site's certificate and the authority's, PEM.
     """
-    issuer_key = load_key(folder / "authority" / "root.key")
-    root = x509.load_pem_x509_certificate((folder / "authority" / "root.crt").read_bytes())
-    left = (root.not_valid_after_utc - datetime.now(UTC)).days
+    issuer_key, root, left = _authority(folder)
     signed = _sign(
         asked.subject,
         asked.public_key(),
@@ -276,8 +291,8 @@ def check_validity(certificate: x509.Certificate, now: datetime) -> None:
     if now > ends:
         raise SiteNotReadyError(
             f"the certificate expired on {ends:%Y-%m-%d}",
-            remedy="Send the file of `cipherdag site request` again: the coordinator renews the "
-            "certificate with `cipherdag coordinator approve`.",
+            remedy="Have the coordinator run `cipherdag coordinator renew`, and activate the new "
+            "approval that it sends.",
         )
 
 

@@ -29,6 +29,7 @@ from typing import Self
 import msgspec
 
 from cipherdag.deployment.certificates import (
+    certify_server,
     certify_site,
     check_certificate_request,
     make_authority,
@@ -242,6 +243,33 @@ class CoordinatorFolder:
             sites = (*study.sites, *(StudySite(r.name, r.identity) for r in new))
             if new:
                 self._issue(sites=sites, revoked=study.revoked, version=study.version + 1)
+            return self._approvals()
+
+    def renew(self, *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
+        """Issue new certificates for the keys that all sites and the server have.
+
+        Args:
+            valid_days: How long the sites' certificates are valid.
+
+        Returns:
+            The approval to send, for every site.
+
+        Raises:
+            ParameterError: Over files there are no certificates.
+        """
+        self.study()
+        with locked(self.path / ".lock"):
+            study = self.study()
+            if study.engine != "flare":
+                raise ParameterError(
+                    "a study over files has no certificates",
+                    remedy="There is nothing to renew: its keys do not expire.",
+                )
+            for site in study.sites:
+                request = read_file(self.path / "sites" / f"{site.name}.request", Request)
+                check_request(request)
+                self._certify(request, study, valid_days)
+            certify_server(self.path, host=study.host)
             return self._approvals()
 
     def revoke(self, name: str) -> dict[str, Path]:

@@ -16,6 +16,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.packages import require_flare
+from cipherdag.deployment.site_process import expiring
 from cipherdag.errors import ParameterError, SiteUnreachableError
 from cipherdag.protocol.answering import holder_of, shown_certificate, study_of
 from cipherdag.protocol.site_log import log_into
@@ -78,7 +79,10 @@ def serve(
             for remark in reached(study.host, study.port, server / "server.crt"):
                 announce(remark)
             said: set[str] = set()
+            expiry = expiring(server / "server.crt", server=True)
             while not stopped(0.2):
+                for remark in next(expiry):
+                    announce(remark)
                 relay.close_shut_out()
                 for site in relay.doubled() - said:
                     said.add(site)

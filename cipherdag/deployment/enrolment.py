@@ -39,6 +39,7 @@ from cipherdag.sites.study.study import (
     SignedStudy,
     Study,
     check_approval,
+    coordinator_fingerprint,
     new_request,
     study_fingerprint,
 )
@@ -146,6 +147,27 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
         added=tuple(sorted(set(study.pinned) - old)),
         removed=tuple(sorted(old - set(study.pinned))),
     )
+
+
+def code_of_renewal(site: SiteFolder, path: Path) -> str:
+    """The coordinator's fingerprint that the site pinned, where an approval changes no study.
+
+    Args:
+        site: The site's folder.
+        path: The approval.
+
+    Returns:
+        Empty where the approval holds another study than the active one, so that a person has to
+        compare codes.
+
+    Raises:
+        MalformedMessageError: It is not an approval.
+    """
+    signed = read_file(path, Approval).signed
+    if not site.study_path.exists() or read_file(site.study_path, SignedStudy) != signed:
+        return ""
+    study = site.study()
+    return coordinator_fingerprint(study.coordinator, study.root)
 
 
 def _compare_studies(study: Study, code: str) -> None:

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 from cipherdag.deployment.engine_checks import CONSOLE, engine_address, recorder
@@ -21,11 +22,13 @@ from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.policy.approvals import Approvals, how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
+from cipherdag.sites.study.checks import certificate_checks, utc_now
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
 Announce = Callable[[str], object]
+RENEW_SERVER = "Run `cipherdag coordinator renew`, and start the server again."
 LOOK_S = 5.0  # how often a started site looks whether a plan waits for a person
 
 log = logging.getLogger("cipherdag.site")
@@ -71,12 +74,13 @@ def start(
         else:
             process, ended = _flare(site, study, handler, door, announce, up)
         plans = waiting_plans(site.approvals())
+        expiry = expiring(site.tls_chain if study.engine == "flare" else None)
         while not stopped(0.2):
             handler.forget_idle(IDLE_S)
             if not process.running:
                 raise ended
-            for plan in next(plans):
-                announce(plan)
+            for line in (*next(plans), *next(expiry)):
+                announce(line)
 
 
 def waiting_plans(
@@ -107,6 +111,31 @@ def waiting_plans(
             if run.session not in announced
         ]
         announced.update(run.session for run in waits)
+
+
+def expiring(
+    certificate: Path | None,
+    clock: Callable[[], datetime] = utc_now,
+    *,
+    server: bool = False,
+) -> Iterator[list[str]]:
+    """At each step what is to be said of a certificate that soon expires: once a day, in words.
+
+    Args:
+        certificate: Its file; None where there is none.
+        clock: The time in UTC.
+        server: Whether it is the coordinator's server's, and not this site's.
+    """
+    said = None
+    while True:
+        today = clock().date()
+        if certificate is None or said == today:
+            yield []
+            continue
+        said = today
+        (found,) = certificate_checks(certificate, clock())
+        fix, whose = (RENEW_SERVER, "server's") if server else (found.fix, "site's")
+        yield [] if found.state == "ok" else [f"The {whose} certificate: {found.finding}. {fix}"]
 
 
 def _flare(

@@ -13,6 +13,7 @@ import hospital_checks
 import hospital_folders
 import msgspec
 import pytest
+from commands import call
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -1066,6 +1067,53 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
     assert days() == 200
 
 
+def test_all_certificates_are_renewed_without_a_code_and_none_else_is_activated_so(
+    enrolled, tmp_path, capsys, monkeypatch
+):
+
+    coordinator, sites, _ = enrolled
+    at = coordinator.path / "server"
+    files = ("server.crt", "server.key", "root.crt")
+    before, study = [(at / name).read_bytes() for name in files], coordinator.study()
+    words = ("coordinator", "renew", "--dir", coordinator.path, "--valid-days", "300")
+    assert call(capsys, monkeypatch, *words)[0] == 0
+    after = [(at / name).read_bytes() for name in files]
+    assert [old == new for old, new in zip(before, after, strict=True)] == [False, True, True]
+    server, root = (x509.load_pem_x509_certificate(after[k]) for k in (0, 2))
+    server.verify_directly_issued_by(root)
+    assert coordinator.study() == study
+    for name, site in sites.items():
+        approval = coordinator.path / "approvals" / f"{name}.approval"
+        if site.study_path.exists() and site.study() == study:
+            words = ("site", "activate", approval, "--dir", site.path)
+            assert call(capsys, monkeypatch, *words)[0] == 0
+            issued = certificates_of(site.tls_chain.read_bytes(), name)[0]
+            left = issued.not_valid_after_utc - datetime.now(UTC)
+            assert round(left.total_seconds() / 86_400) == 300
+    changed = coordinator.revoke("west")
+    words = ("site", "activate", changed["south"], "--dir", sites["south"].path)
+    monkeypatch.setattr("click.prompt", pytest.fail)
+    with pytest.raises(pytest.fail.Exception, match="The coordinator's code"):
+        call(capsys, monkeypatch, *words)
+
+
+def test_a_certificate_that_soon_expires_is_said_once_a_day(enrolled):
+    from cipherdag.deployment.site_process import expiring
+
+    _, sites, _ = enrolled
+    now = datetime.now(UTC)
+    said = expiring(sites["south"].tls_chain, lambda: now)
+    assert next(said) == []
+    now += timedelta(days=70)
+    (line,) = next(said)
+    assert "it expires in" in line
+    assert "coordinator renew" in line
+    assert next(said) == []
+    now += timedelta(days=1)
+    assert len(next(said)) == 1
+    assert next(expiring(None)) == []
+
+
 def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
     """A coordinator that shows two sites different studies must not change one of them later."""
     from cipherdag.deployment.enrolment import activate
@@ -1145,7 +1193,7 @@ def test_a_certificate_is_activated_while_it_is_valid_by_this_machine_s_clock(en
     assert "the coordinator's is fast" in caught.value.remedy
     with pytest.raises(SiteNotReadyError, match=f"expired on {ends:%Y-%m-%d}") as caught:
         check_validity(certificate, ends + timedelta(seconds=1))
-    assert "cipherdag site request" in caught.value.remedy
+    assert "cipherdag coordinator renew" in caught.value.remedy
     assert coordinator.study().name == sites["north"].study().name
 
 

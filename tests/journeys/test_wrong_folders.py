@@ -8,6 +8,7 @@ from documents import call, call_alone
 COMMANDS = [
     "coordinator approve {file} --dir {folder}",
     "coordinator revoke north --dir {folder}",
+    "coordinator renew --dir {folder}",
     "coordinator plan fedpc --purpose test --dir {folder}",
     "coordinator run --plan {file} --dir {folder}",
     "coordinator run fedpc --purpose test --dir {folder}",

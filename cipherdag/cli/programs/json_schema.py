@@ -130,6 +130,7 @@ def kinds() -> dict[str, tuple[Any, ...]]:
         "coordinator approve": (Approved,),
         "coordinator new": (Coded,),
         "coordinator plan": (Planned,),
+        "coordinator renew": (Approved,),
         "coordinator revoke": (Approved,),
         "coordinator run": lines,
         "coordinator sites": (EnrolledSites,),

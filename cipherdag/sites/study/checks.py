@@ -163,8 +163,8 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
     left = (loaded.not_valid_after_utc - now).days
     until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
     fix = (
-        "Send the file of `cipherdag site request` again; stop the site, then run `cipherdag site "
-        "activate` with the answer. The key stays."
+        "Have the coordinator run `cipherdag coordinator renew`. Stop the site, then run "
+        "`cipherdag site activate` with its new approval, for which no code is needed."
     )
     if now < loaded.not_valid_before_utc:
         yield CheckResult(
