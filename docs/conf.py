@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+from pathlib import Path
 
 project = "cipherdag"
 author = "the cipherdag authors"
@@ -20,3 +21,15 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # dataclass attributes stand in the class docstring
 napoleon_custom_sections = [("Leaks", "notes_style")]
 myst_heading_anchors = 3
+
+
+def _write_page_for_agents(app: object, error: Exception | None) -> None:
+    """Put llms.txt beside the front page, with links to what was built."""
+    if error is None and app.builder.format == "html":
+        text = Path(app.srcdir, "llms.txt").read_text("utf-8")
+        Path(app.outdir, "llms.txt").write_text(text.replace(".md)", ".html)"), "utf-8")
+
+
+def setup(app: object) -> None:
+    """Register what happens once pages are built."""
+    app.connect("build-finished", _write_page_for_agents)
