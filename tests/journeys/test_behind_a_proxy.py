@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import time
 
 import pytest
 from forward_proxy import ForwardProxy
+from waiting import wait_until
 
 SITES = ("north", "south")
 
@@ -35,3 +38,71 @@ def test_mutual_tls_goes_through_a_proxy_that_the_environment_names(tmp_path, mo
     assert set(proxy.asked) == {f"localhost:{study.port}"}
     assert len(proxy.seen) > 2 * len(SITES) * len(message)
     assert message[:23] not in proxy.seen
+
+
+@pytest.fixture
+def behind(tmp_path, monkeypatch):
+    """A study whose sites get out by a proxy, and what starts it all and calls one site."""
+    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
+        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    from loopback import LoopbackStudy
+
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
+    for name in [own for own in os.environ if "proxy" in own.lower()]:
+        monkeypatch.delenv(name)
+    study = LoopbackStudy.make(tmp_path, SITES)
+
+    @contextlib.contextmanager
+    def started(proxy, handler=lambda _, sent: sent, heard=lambda _: None):
+        with contextlib.ExitStack() as up:
+            up.enter_context(proxy)
+            monkeypatch.setenv("https_proxy", proxy.address)
+            up.enter_context(study.relay())
+            site = up.enter_context(study.site("north", handler, heard))
+            engine = FlareEngine(study.coordinator, sites=("north",), start_s=90.0)
+            yield (
+                site,
+                lambda seconds=60.0: engine.call("invite", {"north": b"x"}, timeout_s=seconds)[
+                    "north"
+                ],
+            )
+
+    return started
+
+
+def test_a_proxy_that_cuts_idle_connections_cuts_none_while_a_site_computes(behind, monkeypatch):
+    """Heartbeats go through it; the times of a real one, 60 s and 20 s, are shortened."""
+    from cipherdag.protocol.engines import flare_link
+
+    monkeypatch.setattr(flare_link, "HEARTBEAT_S", 1.0)
+    proxy = ForwardProxy(idle_s=8.0)
+
+    def slow(_, sent):
+        time.sleep(20.0)
+        return sent
+
+    with behind(proxy, slow) as (_, call):
+        assert call() == b"x"
+    assert len(proxy.asked) == 1, "it connected once"
+
+
+def test_after_a_proxy_has_cut_the_connection_the_site_is_reached_again(behind):
+    heard = []
+    proxy = ForwardProxy(life_s=3.0)
+    with behind(proxy, heard=heard.append) as (_, call):
+        for times in (1, 2, 3):
+            wait_until(lambda times=times: len(proxy.asked) >= times)
+            wait_until(lambda: call() == b"x")
+    said = [own.what for own in heard if hasattr(own, "what")]
+    assert {"connected to the coordinator"} < set(said)
+
+
+def test_a_machine_that_slept_answers_once_it_is_awake(behind):
+    """Stopped by a signal, its process does nothing, as on a laptop whose lid is closed."""
+    with behind(ForwardProxy()) as (site, call):
+        assert call() == b"x"
+        os.kill(site.pid, signal.SIGSTOP)
+        assert call(1.0).reason == "timeout"
+        os.kill(site.pid, signal.SIGCONT)
+        wait_until(lambda: call() == b"x")

@@ -14,14 +14,18 @@ class ForwardProxy:
 
     Args:
         allowed: Targets such as ``localhost:443`` that it lets through; every one by default.
+        idle_s: After so many seconds without a byte it cuts a connection; never by default.
+        life_s: After so many seconds it cuts a connection whatever goes through; never by default.
 
     Attributes:
         asked: The targets that were asked for, in order.
         seen: All that went through, both ways.
     """
 
-    def __init__(self, allowed=None):
+    def __init__(self, allowed=None, *, idle_s=None, life_s=None):
         self.allowed = allowed
+        self.idle_s = idle_s
+        self.life_s = life_s
         self.asked = []
         self.seen = bytearray()
 
@@ -57,10 +61,19 @@ class ForwardProxy:
             host, _, port = target.rpartition(":")
             with socket.create_connection((host, int(port))) as there:
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                for end in (client, there):
+                    end.settimeout(self.idle_s)
+                if self.life_s is not None:
+                    threading.Timer(self.life_s, self._cut, (client, there)).start()
                 back = threading.Thread(target=self._pump, args=(there, client), daemon=True)
                 back.start()
                 self._pump(client, there)
                 back.join(timeout=60)
+
+    def _cut(self, *ends):
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
     def _pump(self, source, target):
         with contextlib.suppress(OSError):

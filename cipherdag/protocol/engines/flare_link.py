@@ -33,6 +33,8 @@ from cipherdag.protocol.engines.flare_driver import LinkDriver, Peers, raise_lim
 CHANNEL = 7001
 """Number of our channel among FLARE's applications; its own have numbers below 10."""
 SCHEME = "satcp"
+HEARTBEAT_S = 20.0
+"""Seconds without a word before a heartbeat: proxies cut what is idle for a minute."""
 
 
 class Link:
@@ -50,6 +52,7 @@ class Link:
         manager.frame_mgr_executor.shutdown(wait=False)
         manager.frame_mgr_executor = _AtOnce()
         manager.receivers = _OneReceiver(peers)
+        manager.heartbeat_monitor.interval = HEARTBEAT_S
         manager.add_endpoint_monitor(_Monitor(peers))
 
     def listen(self, host: str, port: int, credentials: Credentials) -> int:
