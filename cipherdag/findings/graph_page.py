@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -14,7 +14,7 @@ from cipherdag.findings.edge_table import why
 from cipherdag.findings.unresolved import unresolved_of
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
-from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
+from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.edges import Edge, confirmed_mark
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.mixed_graph import MixedGraph
@@ -135,14 +135,31 @@ def edge_in_words(
     )
     sentences = [said.format(a=a, b=b)]
     if evidence is not None and evidence.effect is not None:
-        effect = str(evidence.effect)
-        given = f", given {', '.join(evidence.given)}" if evidence.given else ""
-        sentences.append(f"{effect[:1].upper()}{effect[1:]}{given}.")
+        given = f"Among rows with the same {', '.join(evidence.given)}, " if evidence.given else ""
+        sentences.append(f"{given}{_effect_in_words(evidence.effect, edge, (a, b))}.")
     if evidence is not None and evidence.known:
         sentences.append(f"You gave {SUPPLIED[evidence.known]} before the run.")
     elif evidence is not None and not evidence.stands_on_evidence:
         sentences.append(f"Uncertain: {why(evidence)}.")
     return " ".join(sentences)
+
+
+def _effect_in_words(effect: EffectSize, edge: Edge, named: tuple[str, str]) -> str:
+    """Which ends go together, by their reference categories, and how strongly where that is open.
+
+    Args:
+        effect: The effect.
+        edge: The edge.
+        named: Its ends with their units.
+    """
+    ends = [
+        name
+        for name, end in zip(named, (edge.source, edge.target), strict=True)
+        if f"{end} = " not in effect.of
+    ]
+    direction = "go together" if effect.sign == "positive" else "go against each other"
+    size = "" if effect.size is None else f": {replace(effect, of='')}"
+    return f"{' and '.join([*([effect.of] if effect.of else []), *ends])} {direction}{size}"
 
 
 def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:

@@ -421,7 +421,8 @@ def test_an_edge_in_words_has_unit_size_and_reference(mark, said):
     evidence = EdgeEvidence("age", "dose", 0.0, "", given=("sex",), effect=effect)
     edge = Edge("age", "dose", mark)
     assert edge_in_words(edge, SAID[mark], evidence, {"age": "years"}) == (
-        f"{said} Odds ratio 2 (95 % interval 1.5 to 2.5) of dose = high (against low), given sex."
+        f"{said} Among rows with the same sex, dose = high (against low) and age (years) go "
+        "together: odds ratio 2 (95 % interval 1.5 to 2.5)."
     )
 
 
