@@ -1,9 +1,10 @@
-"""Advice can be followed: commands and options that the package's texts name do exist."""
+"""Advice can be followed: what the package's texts name to type or to read does exist."""
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import click
@@ -14,6 +15,8 @@ from cipherdag.cli.main import cli
 
 COMMAND = re.compile(r"`cipherdag ([^`]+)`")
 OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*[a-z])\b(?!-)")
+EXTRA = re.compile(r"cipherdag\[([a-z,]+)\]")
+PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
 ELSEWHERE = frozenset(("--index-url", "--extra-index-url", "--constraint", "--no-index"))
 """Options of pip."""
 
@@ -62,11 +65,12 @@ def every(command):
 
 
 ALL = frozenset(every(cli))
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 FILES = sorted((ROOT / "cipherdag").rglob("*.py"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_and_options_that_a_text_names_exist(file: Path):
+def test_what_a_text_names_exists(file: Path):
     for text in texts(file):
         for line in COMMAND.findall(text):
             words = line.split()
@@ -77,3 +81,7 @@ def test_commands_and_options_that_a_text_names_exist(file: Path):
                 assert option in options, f"`cipherdag {line}` has no {option}"
         for option in OPTION.findall(text):
             assert option in ALL | ELSEWHERE, f"{option} in {text!r:.200}"
+        for extras in EXTRA.findall(text):
+            assert set(extras.split(",")) <= EXTRAS["optional-dependencies"].keys(), extras
+        for page in PAGE.findall(text):
+            assert (ROOT / page).is_file(), page
