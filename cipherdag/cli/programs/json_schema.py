@@ -102,6 +102,7 @@ class AskedPlan(TypedDict):
     algorithm: str
     protection: str
     sites: list[str]
+    summary: list[str]
     account: list[str]
 
 
