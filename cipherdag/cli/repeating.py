@@ -37,7 +37,13 @@ class RepeatCommand(AlgorithmCommand):
             source = read_run_toml(folder / "run.toml")
             ctx.meta[_REPEATED] = source
             ctx.meta[_OPTIONS] = _options_of(source)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            source = ctx.meta.get(_REPEATED)
+            of_what = f"a run of {source['algorithm']}" if source else "a folder without a result"
+            message = f"{of_what} has no option {error.option_name}"
+            raise click.UsageError(message, ctx=ctx) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The folder, where the result goes, and the options of its run."""

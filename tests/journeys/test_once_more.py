@@ -72,7 +72,10 @@ def test_a_simulation_is_repeated_over_more_sites_and_with_another_algorithm_s_o
     assert len(report(other)["sites"]) == 4
     code, _, error = call("repeat", first, "--search", "ges")
     assert code == 2
-    assert "--search" in error
+    assert "a run of fedpc has no option --search" in error
+    code, _, error = call("run", "--resume", first)
+    assert code == 2
+    assert "came to its end" in error
 
 
 def test_what_a_run_switched_on_can_be_switched_off(call, folder, tmp_path):
