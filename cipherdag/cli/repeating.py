@@ -40,8 +40,8 @@ class RepeatCommand(AlgorithmCommand):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            source = ctx.meta.get(_REPEATED)
-            of_what = f"a run of {source['algorithm']}" if source else "a folder without a result"
+            repeated = ctx.meta.get(_REPEATED)
+            of_what = f"a run of {repeated['algorithm']}" if repeated else "what is no result"
             message = f"{of_what} has no option {error.option_name}"
             raise click.UsageError(message, ctx=ctx) from None
 
