@@ -126,7 +126,9 @@ def test_columns_are_described_and_a_site_reads_them_by_its_own_names(hospitals,
     words = ("run", "describe", "--purpose", purpose, "--out")
     with begun(hospitals, *words, tmp_path / "described") as run:
         for name in SITES:
-            said, asked = waiting(hospitals, run, name, purpose)
+            _, asked = waiting(hospitals, run, name, purpose)
+            folder = hospitals.work / name
+            said = hospitals.command("site", "status", asked, "--details", "--dir", folder)
             told = " ".join(said.split())
             assert "Counts of a site below its min_cell_size are told only with others," in told
             hospitals.command("site", "approve", asked, "--dir", hospitals.work / name)
