@@ -1,7 +1,8 @@
 """BagIt bags in a zip file: a payload, the SHA-512 of every file, and who signed them.
 
-The layout is that of RFC 8493; ``signature.json`` is a tag file of ours. Nothing is unpacked to
-disk.
+The layout is that of RFC 8493; ``signature.json`` is a tag file of ours, whose signature covers
+every other file. Nothing is unpacked to disk. A zip passes only if every program that unpacks it
+gets the same files: its entries follow each other without a gap, and are regular files.
 
 Leaks:
     Whoever has a bag reads all that it holds: its files are not encrypted.
@@ -10,6 +11,7 @@ Leaks:
 from __future__ import annotations
 
 import io
+import stat
 import struct
 import zipfile
 import zlib
@@ -17,21 +19,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha512
-from pathlib import PurePosixPath
+from unicodedata import normalize
 from uuid import UUID
 
 import msgspec
 
 from cipherdag.errors import BundleError, SignatureError
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
+from cipherdag.sites.policy.plan_account import printable
 
 BAG = "cipherdag-bundle"
 PAYLOAD = "data/"
 MANIFEST = "manifest-sha512.txt"
 TAG_MANIFEST = "tagmanifest-sha512.txt"
 SIGNATURE_FILE = "signature.json"
-MAX_BYTES = 2**30
+_UNSIGNED = ("bagit.txt", "bag-info.txt", MANIFEST)
+_TAG_FILES = {*_UNSIGNED, SIGNATURE_FILE, TAG_MANIFEST}
+MAX_BYTES = 2**28
+"""Bytes that a bundle may unpack to, with the bundles of sites within it."""
 MAX_FILES = 10_000
+_ENTRY = struct.Struct("<4s5H3I2H")
+_END = struct.Struct("<4s4H2IH")
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_UTF_8 = 0x800
 _DOMAIN = b"cipherdag bundle"
 _UNREADABLE = (
     OSError, ValueError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
@@ -39,19 +49,23 @@ _UNREADABLE = (
 
 
 class BagSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who signed a bag's payload manifest; key and signature are in hexadecimal."""
+    """The public key that signed a bag, and its signature, in hexadecimal."""
 
-    signer: str
     identity: str
     signature: str
 
 
 @dataclass(frozen=True, slots=True)
 class Bag:
-    """A bag whose digests hold: the payload by path below ``data/``, and who signed it."""
+    """A bag whose digests hold: the payload by path below ``data/``, and the key that signed it."""
 
     payload: Mapping[str, bytes]
-    signed: BagSignature | None
+    identity: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload."""
+        return sum(map(len, self.payload.values()))
 
 
 def packed(
@@ -59,7 +73,6 @@ def packed(
     *,
     identifier: UUID,
     written: datetime,
-    signer: str = "",
     identity: SigningIdentity | None = None,
 ) -> bytes:
     """A bag as the content of one zip file.
@@ -68,8 +81,7 @@ def packed(
         payload: Files by their paths below ``data/``.
         identifier: The bag's external identifier.
         written: When, in UTC.
-        signer: Name of the party whose key signs the manifest.
-        identity: That key; the bag has no signature if None.
+        identity: The key that signs it; the bag has no signature if None.
     """
     manifest = _manifest({PAYLOAD + name: content for name, content in payload.items()})
     size = sum(map(len, payload.values()))
@@ -83,8 +95,8 @@ def packed(
         MANIFEST: manifest,
     }
     if identity is not None:
-        signature = identity.sign(_DOMAIN, manifest).hex()
-        signed = BagSignature(signer, identity.public.hex(), signature)
+        signature = identity.sign(_DOMAIN, _manifest(tags)).hex()
+        signed = BagSignature(identity.public.hex(), signature)
         tags[SIGNATURE_FILE] = msgspec.json.encode(signed) + b"\n"
     tags[TAG_MANIFEST] = _manifest(tags)
     buffer = io.BytesIO()
@@ -110,39 +122,80 @@ def read_bag(content: bytes, *, called: str, most: int = MAX_BYTES) -> Bag:
     files = _unzipped(content, called, most)
     tags = {name: content for name, content in files.items() if not name.startswith(PAYLOAD)}
     payload = {name: content for name, content in files.items() if name.startswith(PAYLOAD)}
-    for name in (TAG_MANIFEST, MANIFEST):
+    for name in (TAG_MANIFEST, *_UNSIGNED):
         if name not in tags:
             raise BundleError(f"{called} holds no {name}: it is no bundle")
+    for name in sorted(tags.keys() - _TAG_FILES):
+        raise BundleError(f"{name} is in the bundle, and no bundle holds it")
     _check_digests(
         {n: tags[n] for n in tags if n != TAG_MANIFEST}, tags[TAG_MANIFEST], TAG_MANIFEST
     )
     _check_digests(payload, tags[MANIFEST], MANIFEST)
-    signed = _signature(tags[SIGNATURE_FILE], tags[MANIFEST]) if SIGNATURE_FILE in tags else None
-    return Bag({name.removeprefix(PAYLOAD): content for name, content in payload.items()}, signed)
+    signed = _manifest({name: tags[name] for name in _UNSIGNED})
+    identity = _signer(tags[SIGNATURE_FILE], signed) if SIGNATURE_FILE in tags else None
+    return Bag({name.removeprefix(PAYLOAD): content for name, content in payload.items()}, identity)
 
 
 def _unzipped(content: bytes, called: str, most: int) -> dict[str, bytes]:
     """The files of a zip by their paths within its one folder."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            listed = [info for info in archive.infolist() if not info.is_dir()]
-            names = [info.filename for info in listed]
+            listed = archive.infolist()
             size = sum(info.file_size for info in listed)
             if size > most or len(listed) > MAX_FILES:
                 raise BundleError(f"{called} unpacks to {len(listed)} files of {size} bytes")
-            if len(set(names)) != len(names) or not all(map(_is_inside, names)):
-                raise BundleError(f"{called} names a file twice, or one outside its folder")
-            if len({PurePosixPath(name).parts[0] for name in names}) != 1:
-                raise BundleError(f"{called} does not hold one folder: it is no bundle")
+            for info in listed:
+                _check_entry(info, called)
+            if len({_on_any_disk(info.filename) for info in listed}) != len(listed):
+                raise BundleError(f"{called} names a file twice")
+            if {info.filename.partition("/")[0] for info in listed} != {BAG}:
+                raise BundleError(f"{called} does not hold one folder {BAG}: it is no bundle")
+            _check_layout(content, listed, called)
             return {_within(info.filename): _read(archive, info) for info in listed}
     except _UNREADABLE as error:
         raise BundleError(f"{called} cannot be read as a zip file") from error
 
 
-def _is_inside(name: str) -> bool:
-    """Whether a path stays in the bag's folder on every system."""
-    parts = PurePosixPath(name).parts
-    return len(parts) > 1 and ".." not in parts and parts[0] != "/" and "\\" not in name
+def _check_entry(info: zipfile.ZipInfo, called: str) -> None:
+    """See that an entry is a regular file whose path means the same on every system."""
+    parts = info.filename.split("/")
+    plain = all(part and part == part.rstrip(". ") and "\\" not in part for part in parts)
+    plain = plain and info.filename.isprintable() and info.filename == info.orig_filename
+    if "/" not in info.filename or not plain:
+        raise BundleError(f"{called} names a file outside its folder, or not as a bundle does")
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in {0, stat.S_IFREG} or info.external_attr & stat.FILE_ATTRIBUTE_DIRECTORY:
+        raise BundleError(f"{_within(info.filename)} of the bundle is not a regular file")
+
+
+def _on_any_disk(name: str) -> str:
+    """A path as disks compare it that ignore case, or how an accent is written."""
+    return normalize("NFC", normalize("NFC", name).casefold())
+
+
+def _check_layout(content: bytes, listed: list[zipfile.ZipInfo], called: str) -> None:
+    """See that the zip has no byte but its entries and their list, which agree.
+
+    Raises:
+        BundleError: Programs that read either of them would not get the same files.
+    """
+    at = 0
+    for info in listed:
+        mark, _, flags, method, _, _, crc, packed_size, size, name, more = _ENTRY.unpack_from(
+            content, at
+        )
+        said = (info.header_offset, info.flag_bits, info.compress_type, info.CRC)
+        sizes = (info.compress_size, info.file_size)
+        plain = flags in {0, _UTF_8} and method in _METHODS and not (more or info.extra)
+        if mark != b"PK\3\4" or said != (at, flags, method, crc) or sizes != (packed_size, size):
+            raise BundleError(f"{called} holds bytes outside its files: it is no bundle")
+        if not plain or info.comment:
+            raise BundleError(f"{called} holds more than its files: it is no bundle")
+        at += _ENTRY.size + name + packed_size
+    last = len(content) - _END.size
+    mark, *_, size, start, comment = _END.unpack_from(content, last)
+    if (mark, start, start + size, comment) != (b"PK\5\6", at, last, 0):
+        raise BundleError(f"{called} holds bytes outside its files: it is no bundle")
 
 
 def _within(name: str) -> str:
@@ -177,18 +230,19 @@ def _check_digests(files: Mapping[str, bytes], manifest: bytes, called: str) -> 
     for name in sorted(digests.keys() | by_name.keys()):
         shown = name.removeprefix(PAYLOAD)
         if name not in by_name:
-            raise BundleError(f"{shown} is missing from the bundle")
+            raise BundleError(f"{printable(shown)} is missing from the bundle")
         if name not in digests:
             raise BundleError(f"{shown} is in the bundle, and {called} does not list it")
         if sha512(by_name[name]).hexdigest() != digests[name]:
             raise BundleError(f"{shown} was changed: its digest is not that of {called}")
 
 
-def _signature(content: bytes, manifest: bytes) -> BagSignature:
+def _signer(content: bytes, manifest: bytes) -> bytes:
+    """The public key whose signature stands in a file, over a manifest of the tag files."""
     try:
         signed = msgspec.json.decode(content, type=BagSignature)
         key, signature = bytes.fromhex(signed.identity), bytes.fromhex(signed.signature)
         verify(key, signature, _DOMAIN, manifest)
     except (msgspec.DecodeError, ValueError, SignatureError) as error:
         raise BundleError(f"{SIGNATURE_FILE} is not a signature of the bundle's files") from error
-    return signed
+    return key

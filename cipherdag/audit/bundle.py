@@ -18,8 +18,9 @@ from uuid import uuid4
 import msgspec
 
 from cipherdag.audit.auditing import LedgerCheck, check_ledger
-from cipherdag.audit.bag import Bag, BagSignature, packed, read_bag
+from cipherdag.audit.bag import Bag, packed, read_bag
 from cipherdag.audit.contents import (
+    COORDINATOR,
     ENVIRONMENT,
     PLAN,
     REPORT,
@@ -36,6 +37,7 @@ from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import reported_heads, verify_ledgers
 from cipherdag.sites.policy.approvals import AskedRun
+from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import (
     LedgerHead,
@@ -65,7 +67,7 @@ class BundleCheck:
         plan: The plan, or None of a run in one process.
         approved: Sites whose approval of this plan bears the signature of their key.
         ledgers: Every ledger, all of which verify.
-        signed: Who signed the files, or None.
+        signer: Whose key signed all files, by the plan and the study; empty where nobody did.
         coordinator: The fingerprint of the coordinator's key and root, which a person compares by
             telephone; empty without a study.
     """
@@ -74,7 +76,7 @@ class BundleCheck:
     plan: Plan | None
     approved: tuple[str, ...]
     ledgers: tuple[LedgerCheck, ...]
-    signed: BagSignature | None
+    signer: str
     coordinator: str
 
 
@@ -107,7 +109,6 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
         contents.files,
         identifier=identifier,
         written=written,
-        signer=contents.signer,
         identity=contents.identity,
     )
     _verified(read_bag(content, called=str(out)))
@@ -138,7 +139,7 @@ def _verified(bag: Bag) -> BundleCheck:
     _check_metadata(bag.payload)
     plan = _plan(bag.payload)
     study = _study(bag.payload, plan)
-    _check_signer(bag, plan, study)
+    signer = _signer(bag, plan, study)
     of_sites = {site: _site_s_bag(bag, name, plan) for name, site in _of_sites(bag.payload, SITES)}
     checks = [_verified(nested) for nested in of_sites.values()]
     coordinator = "" if study is None else coordinator_fingerprint(study.coordinator, study.root)
@@ -156,7 +157,7 @@ def _verified(bag: Bag) -> BundleCheck:
         plan=plan,
         approved=tuple(approvals),
         ledgers=tuple(_ledgers({**handed_on, **bag.payload}, plan)),
-        signed=bag.signed,
+        signer=signer,
         coordinator=coordinator,
     )
 
@@ -165,9 +166,8 @@ def _site_s_bag(bag: Bag, name: str, plan: Plan | None) -> Bag:
     """The bundle of a site within a coordinator's: of the same plan, and signed by that site."""
     site = name.removeprefix(SITES).removesuffix(".zip")
     nested = read_bag(bag.payload[name], called=name, most=MOST_OF_A_SITE)
-    keys = {} if plan is None else {member.name: member.identity.hex() for member in plan.cohort}
-    signer = nested.signed
-    if plan is None or signer is None or signer.identity != keys.get(site):
+    keys = {} if plan is None else {member.name: member.identity for member in plan.cohort}
+    if plan is None or nested.identity is None or nested.identity != keys.get(site):
         raise BundleError(f"{name} is not signed by '{site}'")
     of_site = _plan(nested.payload)
     if of_site is None or of_site.digest != plan.digest:
@@ -190,7 +190,7 @@ def _check_metadata(payload: Mapping[str, bytes]) -> None:
         raise BundleError(f"{METADATA} does not declare the profile {PROFILE}")
     files = {part for part in listed if not part.endswith("/")}
     for name in sorted(files ^ (payload.keys() - {METADATA})):
-        raise BundleError(f"{name} is not where {METADATA} says")
+        raise BundleError(f"{printable(name)} is not where {METADATA} says")
     for name, content in payload.items():
         if name.startswith("policies/"):
             try:
@@ -228,15 +228,18 @@ def _study(payload: Mapping[str, bytes], plan: Plan | None) -> Study | None:
     return study
 
 
-def _check_signer(bag: Bag, plan: Plan | None, study: Study | None) -> None:
-    """See that who signed the files takes part: the coordinator, or a site of the plan."""
+def _signer(bag: Bag, plan: Plan | None, study: Study | None) -> str:
+    """Who signed the files, by the name of the key: the coordinator, or a site of the plan."""
     if plan is None:
-        return
-    keys = {member.identity for member in plan.cohort}
+        if bag.identity is not None:
+            raise BundleError(f"the bundle is signed, and no {PLAN} says whose key that is")
+        return ""
+    names = {member.identity: member.name for member in plan.cohort}
     if study is not None:
-        keys.add(study.coordinator)
-    if bag.signed is None or bytes.fromhex(bag.signed.identity) not in keys:
+        names[study.coordinator] = COORDINATOR
+    if bag.identity is None or bag.identity not in names:
         raise BundleError("neither a site of the plan nor the coordinator signed the bundle")
+    return names[bag.identity]
 
 
 def _approvals(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[str]:

@@ -49,6 +49,7 @@ from cipherdag.sites.study.site_folder import SiteFolder
 PLAN = "workflow/plan.json"
 SOURCE = "workflow/run.toml"
 STUDY = "study.json"
+COORDINATOR = "the coordinator"
 SITES = "sites/"
 TRANSCRIPT = TRANSCRIPT_FILE
 ENVIRONMENT = "environment.json"
@@ -143,10 +144,11 @@ def _of_coordinator(folder: Path, paths: Sequence[Path]) -> Contents:
     }
     times: tuple[str, ...] = ()
     approved: tuple[str, ...] = ()
+    names = {member.identity: member.name for member in plan.cohort}
     for path in paths:
         content = path.read_bytes()
         bag = read_bag(content, called=str(path))
-        site = bag.signed.signer if bag.signed else ""
+        site = names.get(bag.identity or b"", "")
         if f"ledgers/{site}.jsonl" not in bag.payload:
             raise OutputError(
                 f"{path} is no site's bundle",
@@ -165,7 +167,7 @@ def _of_coordinator(folder: Path, paths: Sequence[Path]) -> Contents:
             f"{folder} does not lie under runs/ of a coordinator's folder",
             remedy="Name the run's folder where the coordinator wrote it.",
         ) from error
-    return _planned(plan, files, times, "the coordinator", identity, approved)
+    return _planned(plan, files, times, COORDINATOR, identity, approved)
 
 
 def _of_result(folder: Path) -> Contents:

@@ -48,6 +48,8 @@ def audit_bundle(
 
 def show_bundle(check: BundleCheck, *, as_json: bool) -> None:
     """Say what a bundle shows, and what a person still has to compare."""
+    from cipherdag.sites.policy.plan_account import printable
+
     if as_json:
         click.echo(json.dumps(_as_json(check)))
         return
@@ -56,13 +58,13 @@ def show_bundle(check: BundleCheck, *, as_json: bool) -> None:
         sites = ", ".join(member.name for member in check.plan.cohort)
         click.echo(f"plan: {check.plan.algorithm} over {sites}; digest {check.plan.digest.hex()}")
     for site in check.approved:
-        click.echo(f"approval: '{site}' approved this plan, signed")
+        click.echo(f"approval: '{printable(site)}' approved this plan, signed")
     for ledger in check.ledgers:
         head = ledger.head
-        said = f"{head.site}: {head.records} records, unbroken, signed, head {head.hash[:16]}"
-        click.echo(f"ledger: {said}{ledger.received}")
-    if check.signed is not None:
-        click.echo(f"signature: by {check.signed.signer}, over all files")
+        said = f"{head.records} records, unbroken, signed, head {head.hash[:16]}"
+        click.echo(f"ledger: {printable(head.site)}: {said}{ledger.received}")
+    if check.signer:
+        click.echo(f"signature: by {printable(check.signer)}, over all files")
     if check.coordinator:
         click.echo("compare by telephone, since a bundle cannot show whose keys these are:")
         click.echo(code_lines("coordinator's", check.coordinator))
@@ -76,6 +78,6 @@ def _as_json(check: BundleCheck) -> dict[str, object]:
         "plan": None if check.plan is None else check.plan.digest.hex(),
         "approved": list(check.approved),
         "ledgers": {ledger.head.site: asdict(ledger.head) for ledger in check.ledgers},
-        "signed_by": None if check.signed is None else check.signed.signer,
+        "signed_by": check.signer or None,
         "coordinator": check.coordinator,
     }

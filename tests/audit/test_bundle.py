@@ -77,11 +77,11 @@ def read(path):
     return bag.read_bag(path.read_bytes(), called=path.name)
 
 
-def forged(source, path, changes, *, identity=None, signer="", without=()):
+def forged(source, path, changes, *, identity=None, without=()):
     """A bundle with changed files whose digests all fit again, signed by a key or by none."""
     payload = {**read(source).payload, **changes}
     payload = {name: content for name, content in payload.items() if name not in without}
-    path.write_bytes(repacked(payload, identity=identity, signer=signer))
+    path.write_bytes(repacked(payload, identity=identity))
     return path
 
 
@@ -171,8 +171,7 @@ def test_a_site_s_bundle_shows_plan_approval_ledger_and_signature(approved, of_s
     assert check.plan.purpose == "a test"
     assert check.approved == ("hospital-0",)
     assert [ledger.head.site for ledger in check.ledgers] == ["hospital-0"]
-    assert check.signed is not None
-    assert check.signed.signer == "hospital-0"
+    assert check.signer == "hospital-0"
     assert check.coordinator
 
 
@@ -322,7 +321,7 @@ def identity_of(approved, name="hospital-0"):
 def test_a_policy_that_was_exchanged_is_caught_by_the_signature(approved, of_site, tmp_path):
     changes = {"policies/hospital-0.toml": b"min_sites = 2\n"}
     for identity in (None, STRANGER):
-        path = forged(of_site, tmp_path / "c.zip", changes, identity=identity, signer="hospital-0")
+        path = forged(of_site, tmp_path / "c.zip", changes, identity=identity)
         with pytest.raises(BundleError, match="neither a site of the plan nor the coordinator"):
             verify_bundle(path)
     verify_bundle(forged(of_site, tmp_path / "c.zip", {}, identity=identity_of(approved)))
@@ -400,7 +399,7 @@ def test_a_ledger_that_lacks_what_arrived_is_caught(approved, of_coordinator, tm
     for cut, why in ((lines[:-1], "1 answers arrived"), (lines[1:], "line 1")):
         inner.write_bytes(whole)
         changes = {f"ledgers/{site}.jsonl": b"".join(cut)}
-        forged(inner, inner, changes, identity=identity_of(approved, site), signer=site)
+        forged(inner, inner, changes, identity=identity_of(approved, site))
         path = forged(
             of_coordinator,
             tmp_path / "c.zip",
@@ -430,8 +429,7 @@ def test_a_site_s_bundle_within_another_is_that_site_s_and_of_that_plan(
         changes = {"sites/hospital-1.zip": content}
         with pytest.raises(BundleError, match=why):
             verify_bundle(forged(of_coordinator, tmp_path / "c.zip", changes, **signed))
-    own = {"identity": identity_of(approved), "signer": "hospital-0"}
-    nested = forged(of_coordinator, tmp_path / "n.zip", {}, **own)
+    nested = forged(of_coordinator, tmp_path / "n.zip", {}, identity=identity_of(approved))
     changes = {"sites/hospital-0.zip": nested.read_bytes()}
     with pytest.raises(BundleError, match="is not the bundle of one site"):
         verify_bundle(forged(of_coordinator, tmp_path / "c.zip", changes, **signed))
@@ -485,9 +483,90 @@ def test_what_is_no_bundle_is_refused(call, tmp_path):
     for files in ({"a/b": b""}, {"a/b": b"", "c/d": b""}, {"alone": b""}, {}):
         with pytest.raises(BundleError):
             verify_bundle(zipped(path, files))
-    for name in ("../x", "a/../../x", "/etc/passwd", "a\\b"):
-        with pytest.raises(BundleError, match="outside its folder|one folder|no bundle"):
+    for name in ("../x", "a/../../x", "/etc/passwd", "a\\b", "a/b\x1b", "a/b. "):
+        with pytest.raises(BundleError, match="outside its folder"):
             verify_bundle(zipped(path, {name: b"", "b/c": b""}))
+
+
+ROOT = f"{bag.BAG}/"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{bag.BAG}//data/policies/hospital-0.toml", f"{bag.BAG}/./data/policies/hospital-0.toml",
+        f"{bag.BAG}/DATA/policies/hospital-0.toml", f"{bag.BAG}/README.html",
+        f"{bag.BAG}/data/policies/hospital-0.TOML", f"{bag.BAG}/data/policies/hospital-0.toml.",
+        f"{bag.BAG}/data/policies/", f"{bag.BAG}/x/../data/study.json",
+    ],
+)  # fmt: skip
+def test_no_entry_can_unpack_over_a_signed_file_or_next_to_it(of_site, tmp_path, name):
+    files = members(of_site)
+    tags = {
+        path.removeprefix(ROOT): content
+        for path, content in (files | {name: b"forged"}).items()
+        if not path.startswith(f"{ROOT}data/") and "tagmanifest" not in path
+    }
+    listed = {f"{ROOT}{bag.TAG_MANIFEST}": bag._manifest(tags)}
+    with pytest.raises(BundleError):
+        verify_bundle(zipped(tmp_path / "c.zip", files | {name: b"forged"} | listed))
+
+
+def test_the_signature_covers_every_tag_file(of_site, tmp_path):
+    files = members(of_site)
+    files[f"{ROOT}bag-info.txt"] += b"Source-Organization: another\n"
+    tags = {
+        path.removeprefix(ROOT): content
+        for path, content in files.items()
+        if not path.startswith(f"{ROOT}data/") and "tagmanifest" not in path
+    }
+    files[f"{ROOT}{bag.TAG_MANIFEST}"] = bag._manifest(tags)
+    with pytest.raises(BundleError, match=r"signature\.json is not a signature"):
+        verify_bundle(zipped(tmp_path / "c.zip", files))
+
+
+def rewritten(source, path, change):
+    """A bundle with the same files, whose entries are changed before they are written."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members(source).items():
+            info = zipfile.ZipInfo(name)
+            change(info)
+            archive.writestr(info, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda info: setattr(info, "external_attr", 0o120777 << 16), "not a regular file"),
+        (lambda info: setattr(info, "external_attr", 0x10), "not a regular file"),
+        (lambda info: setattr(info, "extra", b"\x75\x70\x01\x00\x01"), "no bundle"),
+        (lambda info: setattr(info, "comment", b"read this"), "no bundle"),
+    ],
+)
+def test_an_entry_that_is_more_than_a_regular_file_is_caught(of_site, tmp_path, change, why):
+    verify_bundle(rewritten(of_site, tmp_path / "c.zip", lambda _: None))
+    with pytest.raises(BundleError, match=f"{why}|cannot be read"):
+        verify_bundle(rewritten(of_site, tmp_path / "c.zip", change))
+
+
+def test_bytes_around_the_files_of_a_zip_are_caught(of_site, tmp_path):
+    whole, path = of_site.read_bytes(), tmp_path / "c.zip"
+    with_comment = whole[:-2] + b"\x02\x00hi"
+    middle = whole.index(b"PK\1\2")
+    gap = whole[:middle] + bytes(8) + whole[middle:]
+    for changed in (b"#!/bin/sh\n" + whole, whole + b"\0", with_comment, gap):
+        path.write_bytes(changed)
+        with pytest.raises(BundleError, match="outside its files|cannot be read"):
+            verify_bundle(path)
+
+
+def test_who_signed_is_named_by_the_key_and_not_by_the_file(of_site, of_result, tmp_path):
+    content = json.loads(members(of_site)[f"{ROOT}signature.json"])
+    assert content.keys() == {"identity", "signature"}
+    path = forged(of_result, tmp_path / "c.zip", {}, identity=STRANGER)
+    with pytest.raises(BundleError, match="says whose key that is"):
+        verify_bundle(path)
 
 
 def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(of_site, tmp_path, monkeypatch):
@@ -556,9 +635,9 @@ def references(value):
 
 
 def test_names_of_files_are_written_as_manifests_write_them(tmp_path):
-    payload = {"ledgers/50 % of\ncharité.jsonl": b"x"}
+    payload = {"ledgers/50 % of charité.jsonl": b"x"}
     path = tmp_path / "b.zip"
     path.write_bytes(repacked(payload))
     assert read(path).payload == payload
     listed = members(path)[f"{bag.BAG}/{bag.MANIFEST}"].decode()
-    assert listed.endswith("data/ledgers/50 %25 of%0Acharité.jsonl\n")
+    assert listed.endswith("data/ledgers/50 %25 of charité.jsonl\n")
