@@ -42,7 +42,7 @@ from cipherdag.results.folder import (
 )
 from cipherdag.results.run import Run
 from cipherdag.sites.policy.approvals import ASKED_FILE, AskedRun
-from cipherdag.sites.record.ledger import ledger_lines, read_releases
+from cipherdag.sites.record.ledger import CLOSED_RUN, ledger_lines, read_releases
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder
 
@@ -224,7 +224,7 @@ def _up_to_end(lines: Sequence[str], plan: Plan) -> Sequence[str]:
     """A ledger up to the record that closes a plan's run."""
     session = plan.session.hex()
     of_run = [release for release in read_releases(lines) if release.session == session]
-    if not any(release.kind == "closed" for release in of_run):
+    if not any(release.kind == CLOSED_RUN for release in of_run):
         raise OutputError(f"run {session[:8]} did not come to its end")
     return lines[: of_run[-1].line]
 

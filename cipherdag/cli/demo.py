@@ -33,7 +33,7 @@ VARIANTS: tuple[tuple[str, Reveal, str], ...] = (
 )
 """Folder of each part of the demo, what it opens of tests, and the protection of its sums."""
 _OPENED = {
-    "bits": "Everybody learns one bit of each test, and no sum.",
+    "bits": "Everybody learns one bit of each test, and not the sums behind it.",
     "sums": "Everybody learns the sums behind each test; {} protects every site's part.",
 }
 

@@ -241,8 +241,11 @@ def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ..
         )
     if standing:
         named = [f"{edge.source} and {edge.target} ({why(edge)})" for edge in standing]
+        missing = f"{unit}s that could remove them were"
+        if len(standing) == 1:
+            missing = f"a {unit} that could remove it was"
         warnings.append(
-            f"{counted(len(standing), 'edge')} of {len(edges)} may stand only because a {unit} "
-            f"that could take it away was not done: {first_of(named, between='; ')}."
+            f"{counted(len(standing), 'edge')} of {len(edges)} may remain only because {missing} "
+            f"not done: {first_of(named, between='; ')}."
         )
     return tuple(warnings)

@@ -32,9 +32,9 @@ FORMS: tuple[Form, ...] = get_args(Form)
 LEFT_OUT: Mapping[Form, str] = {
     "coded": 'Leave all of it but one out of the study (kind = "ignore").',
     "one-hot": 'Better keep the category they are of, and leave them out (kind = "ignore").',
-    "sum": 'Leave the total or one part out (kind = "ignore") unless all of them are asked about.',
-    "product": 'Leave one of them out (kind = "ignore") unless all of them are asked about.',
-    "function": 'Leave one of them out (kind = "ignore") unless all of them are asked about.',
+    "sum": 'Leave the total or one part out (kind = "ignore") unless your question needs them all.',
+    "product": 'Leave one of them out (kind = "ignore") unless your question needs them all.',
+    "function": 'Leave one of them out (kind = "ignore") unless your question needs them all.',
 }
 """What to do about columns of each form, in a sentence."""
 Name = TypeVar("Name")
@@ -188,20 +188,30 @@ NOTHING = Determined()
 """No variable is declared to follow from others."""
 
 
+_ARROWS: tuple[tuple[set[Form], str], ...] = (
+    ({"coded"}, "Edges between columns that record one variable several times have no direction."),
+    (
+        {"sum", "product"},
+        "Arrows in a sum or product say which columns are independent, not which was computed.",
+    ),
+)
+
+
 def relation_warnings(relations: Iterable[Relation[str]]) -> tuple[str, ...]:
     """What to know of a graph over columns that determine one another, in a sentence."""
+    relations = tuple(relations)
     sentences = [entry.in_words() for entry in relations]
     if not sentences:
         return ()
+    forms = {entry.form for entry in relations}
+    remarks = [said for forms_of, said in _ARROWS if forms & forms_of]
+    advice = dict.fromkeys(LEFT_OUT[form] for form in FORMS if form in forms)
     warning = (
-        f"Columns determine one another: {first_of(sentences, MOST_SHOWN, '; ')}. Given what "
-        "determines it a column does not vary: a test of it is not done and takes no edge away, "
-        "and a score chooses among its edges by chance. Edges between columns that write one "
-        "variable several times have no direction; arrows in a sum or product say which of its "
-        "columns are independent, not which was computed. Leave out (in the schema, kind = "
-        '"ignore") all but one, and of a sum the total or a part.'
+        f"Columns determine one another: {first_of(sentences, MOST_SHOWN, '; ')}. Given the "
+        "others, such a column does not vary: tests of it cannot be done, and its edges remain. "
+        "An algorithm that scores graphs chooses such edges by chance."
     )
-    return (warning,)
+    return (" ".join([warning, *remarks, *advice]),)
 
 
 def _listed(names: Sequence[str]) -> str:

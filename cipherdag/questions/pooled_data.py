@@ -24,17 +24,13 @@ from cipherdag.questions.encodings import (
     require_possible,
     segments,
 )
-from cipherdag.questions.question import Question
+from cipherdag.questions.question import KINDS_ALONE, Question, tag_of
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
-MAX_CATEGORIES = 1 << 20
-MAX_CELLS = 1 << 24
-"""Most cells of one table that any site counts."""
-LOCATION_EXPONENT = 100
-LOCATION_BITS = 50
-LARGEST_LOCATION = 1024.0
-SPREAD_BITS = 20
-LARGEST_SPREAD = 2048.0
+MAX_CATEGORIES, MAX_CELLS = 1 << 20, 1 << 24
+"""Most categories of a column, and most cells of one table, that any site counts."""
+LOCATION_EXPONENT, LOCATION_BITS, SPREAD_BITS = 100, 50, 20
+LARGEST_LOCATION, LARGEST_SPREAD = 1024.0, 2048.0
 LARGEST_UNIT = 1100
 """Most that a common unit is the power of two of, either way: that of any number is less."""
 FEWEST_ORDERED = 3
@@ -75,7 +71,7 @@ class Columns(Question, frozen=True, tag="columns"):
             a value count too, and fewer rows than a site may disclose are answered as that many.
     """
 
-    leaves = "kinds of columns, and about where continuous ones lie"
+    leaves = "kinds of columns, and roughly where numbers lie"
     resamplable = True
     countable = True
     opens_without_parts = True
@@ -93,6 +89,10 @@ class Columns(Question, frozen=True, tag="columns"):
     @property
     def label(self) -> str:
         return f"kinds of {self.n_variables} variables"
+
+    @property
+    def recorded_as(self) -> frozenset[str]:
+        return frozenset({tag_of(type(self)) if self.marks else KINDS_ALONE})
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:

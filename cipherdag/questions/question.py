@@ -28,6 +28,8 @@ from cipherdag.questions.encodings import Encoding, segments
 
 MAX_REPLICATES = 1000
 """Resamples of its rows that a site draws in a run."""
+KINDS_ALONE = "column-kinds"
+"""What ledgers call a question on kinds of columns that asks for no location of any number."""
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,9 +104,15 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return frozenset({tag_of(type(self))}) | (inner.tags if inner is not None else frozenset())
 
     @property
+    def recorded_as(self) -> frozenset[str]:
+        """Its `tags`, or more exact names of what is asked, in ledgers and reports."""
+        inner = getattr(self, "question", None)
+        return frozenset({tag_of(type(self))}) | (inner.recorded_as if inner else frozenset())
+
+    @property
     def kind(self) -> str:
-        """Its `tags` as ledgers and reports write them."""
-        return "+".join(sorted(self.tags))
+        """What ledgers and reports call it and the questions inside it."""
+        return "+".join(sorted(self.recorded_as))
 
     @property
     def opens_bits(self) -> bool:
@@ -223,6 +231,10 @@ class Bundle(Question, frozen=True, tag="bundle"):
     def tags(self) -> frozenset[str]:
         """The tags of the parts."""
         return frozenset[str]().union(*(part.tags for part in self.parts))
+
+    @property
+    def recorded_as(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.recorded_as for part in self.parts))
 
     @property
     def opens_bits(self) -> bool:

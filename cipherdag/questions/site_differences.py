@@ -58,7 +58,7 @@ class SiteDifferences(OnScales, Question, frozen=True, tag="site-differences"):
         max_rows: Declared bound of a site's rows.
     """
 
-    leaves = "shares of categories and of values up to common marks, as angles"
+    leaves = "shares of categories, and of numbers below shared cut points, with random noise"
     countable = True
 
     categories: tuple[int, ...]

@@ -28,7 +28,7 @@ from cipherdag.questions.question import Question
 class ContributorCounts(Question, frozen=True, tag="contributors"):
     """Asks, for each part of a question, whether the site contributes to its sums."""
 
-    leaves = "whether its rows say anything of each part"
+    leaves = "to which parts of the answer its rows contribute"
     resamplable = True
 
     question: Question

@@ -113,11 +113,12 @@ class Run(RunAccount, Generic[F_co]):
         if truth is not None:
             lines += self._accuracy(truth).lines
         most = max(self.bytes_sent_per_site.values(), default=0)
+        rounds = counted(len(self.rounds), "round")
         return [
             *lines,
             *(dropout_line(dropout) for dropout in self.dropouts),
             "",
-            f"{counted(len(self.rounds), 'round')}, {self.seconds:.1f} s, {size(most)} per site",
+            f"{rounds}, {self.seconds:.1f} s, at most {size(most)} from a site",
         ]
 
     def page(

@@ -19,6 +19,7 @@ from cipherdag.results.sentences import CountedReleases, dropout_line, release_b
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
 FEWEST_SITES = 3
+THIRD_SITE = ", and so learn the third site's numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,24 @@ def run_page(
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
         protection=protection_kind(run.protection),
+        disclosure=_disclosure(run, finding),
         remarks=finding.remarks(),
         limits=list(limit_sentences(run, finding, limits, has_truth=truth is not None)),
         steps=_next_steps(run, finding),
         panels=report.panels,
         warnings=report.warnings,
         **finding.sections(truth),
+    )
+
+
+def _disclosure(run: RunAccount, finding: Finding) -> str:
+    """How answers were protected on their way, in sentences."""
+    protection = protection_kind(run.protection)
+    if not finding.opens_bits:
+        return protection.disclosure
+    return (
+        "Answers to tests left in sealed parts, and only bits of them were opened. For answers "
+        f"whose sum was opened, this holds: {protection.disclosure}"
     )
 
 
@@ -197,7 +210,8 @@ def limit_sentences(
     if finding.opens_bits:
         yield (
             "A bit is not protected: whether each test says dependent over all sites together is "
-            "open. Two of the parties that compute the bits could open the sums together."
+            "open. Two of the parties that compute the bits could open the sums together"
+            f"{THIRD_SITE if len(run.sites) == FEWEST_SITES else ''}."
         )
         return
     yield (

@@ -12,22 +12,24 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
-from cipherdag.questions.question import question_kinds, tag_of
+from cipherdag.questions.question import KINDS_ALONE, question_kinds, tag_of
 from cipherdag.questions.threshold import Suppressed
 from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.policy.plan_account import printable
-from cipherdag.sites.record.ledger import RELEASE_KINDS, answers
+from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, answers
 
 if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import Release
 
 
-PHRASES = {tag: kind.leaves for tag, kind in question_kinds().items()} | {
-    kind.name: kind.phrase for kind in RELEASE_KINDS.values()
+PHRASES = {
+    **{tag: kind.leaves for tag, kind in question_kinds().items()},
+    **{kind.name: kind.phrase for kind in RELEASE_KINDS.values()},
+    KINDS_ALONE: "kinds of columns",
 }
 CLOSED = {tag for tag, kind in question_kinds().items() if issubclass(kind, Verdicts)}
 """Kinds of shares whose sums are never opened."""
-SOME_ADD_NOTHING = "; some of them may add nothing to a part"
+SOME_ADD_NOTHING = "; a site without enough rows for a part adds nothing to it"
 """Where a part is opened once enough sites have it, be they all or not."""
 STEPS = {
     "share": "before it sent its share",
@@ -170,6 +172,8 @@ def _summed(records: Iterable[Release | CountedReleases]) -> Iterator[tuple[_Kin
 
 def _rounds(group: list[Release | CountedReleases]) -> str:
     first, last = group[0].round, group[-1].round
+    if group[0].kind == CLOSED_RUN:
+        return "end"
     if last == 0:
         return "set-up"
     return f"round {first}" if first == last else f"rounds {first}-{last}"
@@ -191,7 +195,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return f" {seen}" if seen else ""
     protected, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
-        return f" Sent in sealed parts: nothing but bits of tests over {sites} sites can be found."
+        opened = f"Only yes-or-no answers about {sites} sites together are opened."
+        return f" Sent in sealed parts. {opened}"
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
     only = f" only as a sum over {sites} sites{fewer}" if protected.protects else ""
     return f" Sent {protected.left}, seen by the coordinator{only}."
@@ -220,7 +225,7 @@ def release_sentence(record: Release) -> str:
         said = PHRASES.get(record.kind, record.kind)
         return f"{said[0].upper()}{said[1:]}{': ' if record.question else ''}{record.question}."
     algorithm = title_of(record.algorithm)
-    when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
+    when = f"{_rounds([record]).capitalize()}, {algorithm}"
     phrases = _release_phrase(
         record.kind, record.protection, record.sites, record.values, [record.bytes]
     )

@@ -25,7 +25,7 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.site_comparison import site_outliers
 from cipherdag.sites.plan_facts import facts_by, two_categories
 from cipherdag.sites.program import computed_with, installed_program
-from cipherdag.sites.record.ledger import Ledger, read_releases
+from cipherdag.sites.record.ledger import CLOSED_RUN, Ledger, read_releases
 from cipherdag.sites.record.run_record import CheckedSum, RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
@@ -56,7 +56,7 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     left = [
         release for release in read_releases(ledger.lines) if release.session == plan.session.hex()
     ]
-    closed = [release.digest for release in left if release.kind == "closed"]
+    closed = [release.digest for release in left if release.kind == CLOSED_RUN]
     if closed and record.digest.hex() not in closed:
         raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
     facts = facts_by(plan, schema)

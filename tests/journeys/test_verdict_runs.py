@@ -221,7 +221,7 @@ def test_a_report_says_what_was_opened_before_the_bits(algorithm, evidence, befo
     assert "one bit was opened, whether it says dependent" in said
     assert ("the rows of all sites together" in said) is before
     kinds = {kind for own in result.rounds for kind in own.kind.split("+")}
-    assert ({"columns", "category-sizes"} <= kinds) is before, kinds
+    assert ({"column-kinds", "category-sizes"} <= kinds) is before, kinds
 
 
 def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
@@ -231,8 +231,8 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     lines = "\n".join(release_lines(releases))
     assert "Votes stayed closed" in page
     assert "A bit is not protected" in page
-    assert "nothing but bits of tests over 4 sites" in lines
-    assert "a step of secure tests" in lines
+    assert "Only yes-or-no answers about 4 sites together are opened." in lines
+    assert "a step of the secure computation of bits" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
     assert loaded.finding.details["reveal"] == "bits"
     assert loaded.to_dict() == result.to_dict()

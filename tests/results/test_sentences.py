@@ -6,6 +6,9 @@ import pytest
 
 from cipherdag.pages.numerals import counted
 from cipherdag.questions import ci_tests
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.question import Bundle
+from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.sentences import PHRASES, CountedReleases, release_lines, site_sentences
 
 MOST_WORDS = 35
@@ -18,12 +21,32 @@ def told(kind, protection="masking"):
 
 @pytest.mark.parametrize("kind", ["covered+site-differences", "combined-evidence+covered"])
 def test_what_is_opened_of_enough_sites_is_not_said_to_be_of_all(kind):
-    assert "only as a sum over 6 sites; some of them may add nothing to a part" in told(kind)
+    assert "only as a sum over 6 sites; a site without enough rows for a part adds nothing" in told(
+        kind
+    )
 
 
-@pytest.mark.parametrize("kind", ["columns", "contributors+site-differences", "moments"])
+@pytest.mark.parametrize(
+    "kind", ["columns", "column-kinds", "contributors+site-differences", "moments"]
+)
 def test_what_every_site_adds_to_is(kind):
     assert told(kind).endswith("only as a sum over 6 sites.")
+
+
+def test_questions_in_a_bundle_are_named_one_by_one():
+    alone, located = Columns(n_variables=2, marks=False), Columns(n_variables=2)
+    counted = ContributorCounts(question=located)
+    assert Bundle(parts=(alone, counted)).kind == "column-kinds+columns+contributors"
+
+
+def test_locations_of_numbers_are_named_only_where_they_leave():
+    assert "numbers" in told("columns")
+    assert "numbers" not in told("column-kinds")
+
+
+def test_the_last_release_is_of_the_end_of_a_run():
+    last = CountedReleases("closed", "masking", 3, 0, 50, 0)
+    assert next(iter(site_sentences([last]))).startswith("end: ")
 
 
 @pytest.mark.parametrize("kind", PHRASES)

@@ -67,8 +67,8 @@ def skipped_fact(tests: TestsOfEdge[str]) -> str:
     if tests.status == "untested":
         return f"No {tests.unit} of it could be done ({tests.reason}): it stands for want of one."
     return (
-        f"Kept because {tests.undone} of {tests.asked} {tests.unit}s that could take it away could "
-        f"not be done ({tests.reason}). It is dependent in the others."
+        f"{tests.undone} of {tests.asked} {tests.unit}s that could remove this edge could not be "
+        f"done ({tests.reason}). It is dependent in the others."
     )
 
 
@@ -139,9 +139,9 @@ def clarity_phrase(clear: float, middle: str, rule: str, *, closed: bool, ends: 
     if rule != "p_value_drop":
         return f"{clear:.0%} of the sets that separate {ends} are without {middle}"
     if clear == 1.0:
-        return f"no set tells what {middle} does as it joins"
+        return f"no test shows what changes once {middle} is given, too"
     turns, change = ("dependent", "falls") if clear > 1.0 else ("independent", "rises")
     if closed:
-        return f"on balance {ends} turn {turns} as {middle} joins"
+        return f"on balance {ends} become {turns} once {middle} is given, too"
     fold = max(clear, 1.0 / clear)
-    return f"p of {ends} {change} {fold:.3g}-fold, on average, as {middle} joins"
+    return f"on average p of {ends} {change} {fold:.3g}-fold once {middle} is given, too"

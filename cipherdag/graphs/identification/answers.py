@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from cipherdag.pages.numerals import counted
+
 Names = tuple[str, ...]
 Method = Literal["no effect", "adjustment", "front door", "instrument"]
 
@@ -63,9 +65,13 @@ class Identified:
         if self.method == "instrument":
             by = " or ".join(map(str, self.instruments))
             return f"{effect} is identified, if all effects are linear, by the instrument {by}"
+        if not self.chosen:
+            return f"{effect} is identified without adjustment"
+        said = f"{effect} is identified by adjustment for {', '.join(self.chosen)}"
+        if () in self.sets:
+            return f"{said}; adjustment is not needed, but may narrow the interval"
         smallest = " or ".join(map(set_in_words, self.sets))
-        also = "" if self.sets == (self.chosen,) else f"; minimal sets: {smallest}"
-        return f"{effect} is identified by adjustment for {set_in_words(self.chosen)}{also}"
+        return said if self.sets == (self.chosen,) else f"{said}; minimal sets: {smallest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +112,12 @@ class Possibility:
     n_dags: int | None
 
     def __str__(self) -> str:
-        count = "" if self.n_dags is None else f" ({self.n_dags} DAGs)"
-        return f"if the direct causes are {set_in_words(self.parents)}{count}: {self.answer}"
+        count = "" if self.n_dags is None else f" ({counted(self.n_dags, 'DAG')})"
+        causes = "cause is" if len(self.parents) == 1 else "causes are"
+        condition = f"if the direct {causes} {', '.join(self.parents)}"
+        if not self.parents:
+            condition = f"if {self.answer.treatment} has no direct cause"
+        return f"{condition}{count}: {self.answer}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ LEVEL_BITS = 6
 """Of the grid of z^2 at a further level, relative to that at the first."""
 LARGEST_FORM = 1 << 58
 """What no form of a trace reaches; its weights are rounded more coarsely where it would."""
+LARGEST_USUAL_LEVEL = 0.1
+"""A test at a larger one says so."""
 MOST_LEVELS = 16
 """Levels at which one sum is compared."""
 LEAST_LEVEL = 1e-12
@@ -90,6 +92,12 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
             raise ValueError("every category has a size, an exponent of two up to 40")
         if not 0 <= self.able <= self.question.n_tests:
             raise ValueError("there are as many tests as are asked whether they can be done")
+
+    @property
+    def label(self) -> str:
+        several, first = len(self.levels) > 1, self.levels[0]
+        at = f", {len(self.levels)} levels" if several else f", level {first:g}"
+        return f"{self.question.label}{at if several or first > LARGEST_USUAL_LEVEL else ''}"
 
     @property
     def n_verdicts(self) -> int:

@@ -94,7 +94,7 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         ordered: Positions of variables with three or more categories in an order, ascending.
     """
 
-    leaves = "how far variables are from independence within sites"
+    leaves = "statistics of independence tests within sites"
     resamplable = True
     countable = True
 

@@ -48,6 +48,7 @@ class ReleaseKind:
     operations: tuple[str, ...] = ()
 
 
+CLOSED_RUN = "closed"
 _KINDS = (
     ReleaseKind("offer", "fresh public keys", operations=("invite",)),
     ReleaseKind("seals", "key agreement with the other sites", operations=("offers", "chances")),
@@ -75,7 +76,8 @@ _KINDS = (
     ),
     ReleaseKind(
         "mask-seeds",
-        "the seed of this round's mask, which the sum needs",
+        "the seed of this round's self mask",
+        "It takes that mask off the sum. The masks shared with other sites still hide the answer.",
         operations=("unmask",),
     ),
     ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
@@ -87,15 +89,17 @@ _KINDS = (
     ),
     ReleaseKind(
         "secure-step",
-        "a step of secure tests",
-        "Sealed, or keys that say nothing without a seed. The last step is the bits, seen by "
-        "everybody.",
+        "a step of the secure computation of bits",
+        "Encrypted for another site, or keys that reveal nothing alone. The last step holds the "
+        "bits, which everybody sees.",
         operations=("secure",),
     ),
     ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
     ReleaseKind("verdict-shares", "shares of the verdicts, in an earlier revision"),
     ReleaseKind(
-        "closed", "a digest of the result, and the head of the ledger", operations=("finish",)
+        CLOSED_RUN,
+        "a SHA-256 digest of the result, and the hash of the ledger's last record",
+        operations=("finish",),
     ),
     ReleaseKind(REFUSAL, "a refusal"),
     ReleaseKind(WAITS, "word that the plan waits for a decision of this site"),

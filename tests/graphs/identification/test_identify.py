@@ -134,8 +134,10 @@ def test_words_of_every_answer():
     )
     assert "has no effect" in str(graph.identify("XRay", "Smoking"))
     lines = str(graph.to_cpdag().identify("Bronchitis", "Dyspnoea")).splitlines()
+    assert lines[1].startswith("  if Bronchitis has no direct cause (2 DAGs): ")
+    assert "for Tuberculosis; adjustment is not needed" in lines[1]
     assert lines[0].endswith("is one of 2: Bronchitis --- Smoking is not directed")
-    assert lines[2].startswith("  if the direct causes are Smoking (4 DAGs): ")
+    assert lines[2].startswith("  if the direct cause is Smoking (4 DAGs): ")
     not_identified = str(drawn("u>x u>y x>y").identify("x", "y", unobserved=["u"]))
     assert not_identified.startswith("the effect of x on y is not identified: adjusting for")
 
