@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from cipherdag.audit.auditing import LedgerCheck, check_ledger
-from cipherdag.audit.bag import Bag, packed, read_bag
+from cipherdag.audit.bag import MAX_BYTES, Bag, packed, read_bag
 from cipherdag.audit.contents import (
     COORDINATOR,
     ENVIRONMENT,
@@ -53,8 +53,10 @@ from cipherdag.sites.study.study import (
     coordinator_fingerprint,
 )
 
-MOST_OF_A_SITE = 2**26
-"""Bytes that the bundle of one site within another may unpack to."""
+MOST_SITES = 1_000
+"""Bundles of sites that one bundle may hold."""
+MOST_OF_A_TEXT = 2**24
+"""Bytes of a file in JSON or TOML, which takes many times as much memory once it is read."""
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 
@@ -78,6 +80,14 @@ class BundleCheck:
     ledgers: tuple[LedgerCheck, ...]
     signer: str
     coordinator: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What a coordinator has of the ledgers; empty in the bundle of a site."""
+
+    heads: Mapping[str, LedgerHead]
+    transcript: tuple[Received, ...]
 
 
 def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = ()) -> Contents:
@@ -128,6 +138,9 @@ def verify_bundle(path: Path) -> BundleCheck:
         LedgerError: A ledger is broken, or contradicts the result or what the coordinator received.
     """
     try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise BundleError(f"{path} has {size} bytes, and a bundle {MAX_BYTES} at most")
         content = path.read_bytes()
     except OSError as error:
         raise BundleError(f"{path} cannot be read: {error.strerror}") from error
@@ -140,32 +153,41 @@ def _verified(bag: Bag) -> BundleCheck:
     plan = _plan(bag.payload)
     study = _study(bag.payload, plan)
     signer = _signer(bag, plan, study)
-    of_sites = {site: _site_s_bag(bag, name, plan) for name, site in _of_sites(bag.payload, SITES)}
-    checks = [_verified(nested) for nested in of_sites.values()]
     coordinator = "" if study is None else coordinator_fingerprint(study.coordinator, study.root)
-    if any(check.coordinator not in {"", coordinator} for check in checks):
-        raise BundleError(f"the bundle of a site has another coordinator in {STUDY}")
-    approvals = [*_approvals(bag.payload, plan), *(a for check in checks for a in check.approved)]
-    handed_on = {
-        name: content
-        for nested in of_sites.values()
-        for name, content in nested.payload.items()
-        if name.startswith("ledgers/")
-    }
+    approved, record = [*_approvals(bag.payload, plan)], _record(bag.payload)
+    ledgers = [*_ledgers(bag.payload, plan, record)]
+    for nested in _sites_bags(bag, plan):
+        check = _verified(nested)
+        if check.coordinator not in {"", coordinator}:
+            raise BundleError(f"the bundle of a site has another coordinator in {STUDY}")
+        approved += check.approved
+        ledgers += _ledgers(nested.payload, plan, record)
     return BundleCheck(
         files=len(bag.payload),
         plan=plan,
-        approved=tuple(approvals),
-        ledgers=tuple(_ledgers({**handed_on, **bag.payload}, plan)),
+        approved=tuple(approved),
+        ledgers=tuple(ledgers),
         signer=signer,
         coordinator=coordinator,
     )
 
 
-def _site_s_bag(bag: Bag, name: str, plan: Plan | None) -> Bag:
+def _sites_bags(bag: Bag, plan: Plan | None) -> Iterator[Bag]:
+    """The bundles of sites within a coordinator's, one after the other, within one limit."""
+    names = [*_of_sites(bag.payload, SITES)]
+    most = min(MOST_SITES, 0 if plan is None else len(plan.cohort))
+    if len(names) > most:
+        raise BundleError(f"the bundle holds {len(names)} bundles of sites, of {most} at most")
+    left = MAX_BYTES - bag.size
+    for name, site in names:
+        nested = _site_s_bag(bag, name, site, plan, left)
+        left -= nested.size
+        yield nested
+
+
+def _site_s_bag(bag: Bag, name: str, site: str, plan: Plan | None, most: int) -> Bag:
     """The bundle of a site within a coordinator's: of the same plan, and signed by that site."""
-    site = name.removeprefix(SITES).removesuffix(".zip")
-    nested = read_bag(bag.payload[name], called=name, most=MOST_OF_A_SITE)
+    nested = read_bag(bag.payload[name], called=name, most=most)
     keys = {} if plan is None else {member.name: member.identity for member in plan.cohort}
     if plan is None or nested.identity is None or nested.identity != keys.get(site):
         raise BundleError(f"{name} is not signed by '{site}'")
@@ -179,12 +201,15 @@ def _site_s_bag(bag: Bag, name: str, plan: Plan | None) -> Bag:
 
 def _check_metadata(payload: Mapping[str, bytes]) -> None:
     """See that the metadata declare the profile and list the files that are there, no other."""
+    for name, content in payload.items():
+        if name.endswith((".json", ".toml")) and len(content) > MOST_OF_A_TEXT:
+            raise BundleError(f"{name} has {len(content)} bytes, of {MOST_OF_A_TEXT} at most")
     try:
         entities = {each["@id"]: each for each in json.loads(payload[METADATA])["@graph"]}
         root = entities["./"]
         listed = {unquote(part["@id"]) for part in root["hasPart"]}
         profile = root["conformsTo"]["@id"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise BundleError(f"{METADATA} does not describe a bundle") from error
     if profile != PROFILE:
         raise BundleError(f"{METADATA} does not declare the profile {PROFILE}")
@@ -253,26 +278,35 @@ def _approvals(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[str]
         yield site
 
 
-def _ledgers(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[LedgerCheck]:
+def _record(payload: Mapping[str, bytes]) -> _Record:
+    """What the coordinator has of the ledgers: their ends, and digests of all that arrived."""
+    try:
+        heads = reported_heads(json.loads(payload[REPORT])) if REPORT in payload else {}
+    except (ValueError, TypeError, RecursionError, OutputError) as error:
+        raise BundleError(f"{REPORT} cannot be read") from error
+    return _Record(heads, tuple(_transcript(payload)))
+
+
+def _ledgers(
+    payload: Mapping[str, bytes], plan: Plan | None, record: _Record
+) -> Iterator[LedgerCheck]:
     """The ledgers: each whole, signed, of the plan's run, and as the result says that it ends."""
     try:
         ledgers = {
             site: ledger_lines(payload[name].decode("utf-8"))
             for name, site in _of_sites(payload, "ledgers/")
         }
-        heads = reported_heads(json.loads(payload[REPORT])) if REPORT in payload else {}
-    except (ValueError, TypeError, RecursionError, OutputError) as error:
-        raise BundleError(f"a ledger, or {REPORT}, cannot be read") from error
+    except ValueError as error:
+        raise BundleError("a ledger cannot be read as text") from error
     if plan is None:
-        for head in verify_ledgers(ledgers, heads).values():
+        for head in verify_ledgers(ledgers, record.heads).values():
             yield LedgerCheck(head, remark=clock_remark(read_releases(ledgers[head.site])))
         return
     keys = {member.name: member.identity.hex() for member in plan.cohort}
-    transcript = list(_transcript(payload))
     for site, lines in ledgers.items():
         if site not in keys:
             raise BundleError(f"ledgers/{site}.jsonl is of a site that {PLAN} does not name")
-        yield _of_plan(site, lines, plan, keys[site], heads.get(site), transcript)
+        yield _of_plan(site, lines, plan, keys[site], record)
 
 
 def _of_plan(
@@ -280,10 +314,10 @@ def _of_plan(
     lines: list[str],
     plan: Plan,
     identity: str,
-    reported: LedgerHead | None,
-    transcript: Sequence[Received],
+    record: _Record,
 ) -> LedgerCheck:
     """A ledger, held against the plan, and against the coordinator's record if that is there."""
+    reported = record.heads.get(site)
     if reported is not None and reported.identity != identity:
         raise BundleError(f"{REPORT} names another key for '{site}' than {PLAN}")
     try:
@@ -295,7 +329,7 @@ def _of_plan(
     if head.site != site or not any(release.session == session for release in releases):
         raise BundleError(f"ledgers/{site}.jsonl records nothing of the run of {PLAN}")
     if reported is not None:
-        return check_ledger(lines, transcript, expected=reported)
+        return check_ledger(lines, record.transcript, expected=reported)
     return LedgerCheck(head, remark=clock_remark(releases))
 
 

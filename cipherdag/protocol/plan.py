@@ -102,6 +102,12 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     nonce: bytes
     format: int = PLAN_FORMAT
 
+    def __post_init__(self) -> None:
+        try:  # a plan without a digest is malformed; msgpack may name a parameter's parts by no text
+            encode(self)
+        except OverflowError:
+            raise ValueError("a number of the plan has more than 64 bits") from None
+
     @cached_property
     def digest(self) -> bytes:
         """The digest that a person approves, 32 bytes; it covers every field."""
@@ -169,7 +175,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             ) from None
 
     def check(self, session: bytes) -> None:
-        """Refuse a plan of another format, without a digest, not of this session, or unprintable.
+        """Refuse a plan of another format, not of this session, or unprintable.
 
         Raises:
             MalformedMessageError: It is.
@@ -182,11 +188,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         names = (expected.name for expected in self.cohort)
         if not all(map(str.isprintable, (*texts, *names))):  # a person reads them on a screen
             raise MalformedMessageError("a text of the plan cannot be printed on one line")
-        try:
-            expected = self.session
-        except (TypeError, RecursionError):  # msgpack may name a parameter's parts by no text
-            raise MalformedMessageError("the plan's parameters have no digest") from None
-        if session != expected:
+        if session != self.session:
             raise MalformedMessageError("the session is not that of the plan")
 
 

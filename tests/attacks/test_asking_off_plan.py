@@ -341,7 +341,7 @@ def test_a_plan_of_another_format_is_refused(changes):
     [b"\x81\xa1a\x81\x91\x01\x02", b"\x81\xa1a\x82\xa1b\x01\x02\x03", b"\x81\xa1a\x81\xc0\x01"],
 )
 def test_a_plan_with_names_that_are_no_text_is_malformed(parameters):
-    """It decodes, and has no digest."""
+    """It has no digest."""
     ward = Ward(algorithm=PLANNED)
     fields = msgspec.msgpack.decode(encode(ward.session._plan))
     body = bytes([0x80 | len(fields)])

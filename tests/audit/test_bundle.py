@@ -18,6 +18,7 @@ from commands import call as cipherdag
 
 from cipherdag import Federation, FedPC
 from cipherdag.audit import bag, crate
+from cipherdag.audit import bundle as evidence
 from cipherdag.audit.bundle import bundle, verify_bundle
 from cipherdag.errors import BundleError, LedgerError, OutputError, ParameterError
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -457,6 +458,32 @@ def test_a_file_of_another_form_is_named(approved, of_site, tmp_path, changes):
         verify_bundle(path)
 
 
+@pytest.mark.parametrize("change", [{"seed": 2**70}, {"parameters": {"max_rows": 2**70}}])
+def test_a_plan_with_a_number_that_no_message_holds_is_named(approved, of_site, tmp_path, change):
+    payload = read(of_site).payload
+    plan = json.dumps({**json.loads(payload["workflow/plan.json"]), **change})
+    approval = json.loads(payload["approvals/hospital-0.json"])
+    approval["plan"].update(change)
+    for name, content in (
+        ("workflow/plan.json", plan),
+        ("approvals/hospital-0.json", json.dumps(approval)),
+    ):
+        changes = {name: content.encode()}
+        path = forged(of_site, tmp_path / "c.zip", changes, identity=identity_of(approved))
+        with pytest.raises(BundleError, match=name):
+            verify_bundle(path)
+
+
+@pytest.mark.parametrize("identifier", [{}, [], 5, None])
+def test_a_part_that_the_metadata_name_by_no_text_is_named(of_result, tmp_path, identifier):
+    def change(entities):
+        entities["./"]["hasPart"][0] = {"@id": identifier}
+
+    path = forged(of_result, tmp_path / "c.zip", in_metadata(of_result, change))
+    with pytest.raises(BundleError, match=r"ro-crate-metadata\.json"):
+        verify_bundle(path)
+
+
 def test_metadata_that_do_not_name_every_file_or_another_profile_are_caught(of_result, tmp_path):
     def fewer(entities):
         entities["./"]["hasPart"] = entities["./"]["hasPart"][1:]
@@ -573,6 +600,34 @@ def test_a_zip_that_unpacks_to_too_much_is_not_unpacked(of_site, tmp_path, monke
     monkeypatch.setattr(zipfile.ZipFile, "read", None)
     with pytest.raises(BundleError, match="unpacks to"):
         bag.read_bag(of_site.read_bytes(), called="it", most=1000)
+
+
+def test_bundles_within_a_bundle_share_one_limit(of_coordinator, monkeypatch):
+    outer = read(of_coordinator)
+    inner = [bag.read_bag(outer.payload[f"sites/{name}.zip"], called=name) for name in SITES]
+    verify_bundle(of_coordinator)
+    all_of_it = outer.size + sum(nested.size for nested in inner)
+    monkeypatch.setattr(evidence, "MAX_BYTES", all_of_it - 1)
+    with pytest.raises(BundleError, match=r"sites/hospital-2\.zip unpacks to"):
+        verify_bundle(of_coordinator)
+    monkeypatch.setattr(evidence, "MAX_BYTES", 2**28)
+    monkeypatch.setattr(evidence, "MOST_SITES", 2)
+    with pytest.raises(BundleError, match="holds 3 bundles of sites, of 2 at most"):
+        verify_bundle(of_coordinator)
+
+
+def test_a_file_too_large_to_be_a_bundle_is_not_read(of_site, monkeypatch):
+    monkeypatch.setattr(evidence, "MAX_BYTES", 1000)
+    monkeypatch.setattr(type(of_site), "read_bytes", None)
+    with pytest.raises(BundleError, match="1000 at most"):
+        verify_bundle(of_site)
+
+
+def test_a_text_too_long_to_be_parsed_is_named(approved, of_site, tmp_path):
+    long = {"ro-crate-metadata.json": b" " * 2**24 + b"{}"}
+    path = forged(of_site, tmp_path / "c.zip", long, identity=identity_of(approved))
+    with pytest.raises(BundleError, match=r"ro-crate-metadata\.json has 16777218 bytes"):
+        verify_bundle(path)
 
 
 # the form: RO-Crate 1.2, Five Safes RO-Crate 0.4, BagIt 1.0

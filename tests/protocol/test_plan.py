@@ -284,6 +284,8 @@ def test_no_text_of_a_plan_passes_for_another_line_on_a_screen(field, text):
         ({"cohort": [{"name": "a"}]}, "missing required field `identity` - at `$.cohort[0]`"),
         ({"\x1b[2J": 1}, "holds no plan"),
         ({"x" * 10_000: 1}, "unknown field `xxx"),
+        ({"seed": 2**70}, "more than 64 bits"),
+        ({"parameters": {"max_rows": [-(2**70)]}}, "more than 64 bits"),
     ],
 )
 def test_a_file_that_holds_no_plan_is_refused_by_the_field_that_is_wrong(changes, said, tmp_path):
