@@ -103,7 +103,7 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     format: int = PLAN_FORMAT
 
     def __post_init__(self) -> None:
-        try:  # a plan without a digest is malformed; msgpack may name a parameter's parts by no text
+        try:  # whatever has no digest is no plan: msgpack may name a parameter by no text
             encode(self)
         except OverflowError:
             raise ValueError("a number of the plan has more than 64 bits") from None
