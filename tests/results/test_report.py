@@ -396,7 +396,7 @@ def test_the_result_comes_first_and_cost_and_accuracy_last(result):
     page = page_of(result, truth=TRUTH)
     order = ["graph", "edges", "limits", "next", "left", "accuracy", "cost", "settings"]
     assert [own for own in page.ids if own in order] == order
-    assert "Sent per site" not in page.texts["header"]
+    assert "Most that one site sent" not in page.texts["header"]
 
 
 def test_every_edge_is_a_sentence_with_its_reference(result):
