@@ -35,7 +35,7 @@ from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputErr
 from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
-from cipherdag.results.folder import reported_heads, verify_ledgers
+from cipherdag.results.folder import reported_heads, strict_json, verify_ledgers
 from cipherdag.sites.policy.approvals import AskedRun
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
@@ -281,7 +281,7 @@ def _approvals(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[str]
 def _record(payload: Mapping[str, bytes]) -> _Record:
     """What the coordinator has of the ledgers: their ends, and digests of all that arrived."""
     try:
-        heads = reported_heads(json.loads(payload[REPORT])) if REPORT in payload else {}
+        heads = reported_heads(strict_json(payload[REPORT])) if REPORT in payload else {}
     except (ValueError, TypeError, RecursionError, OutputError) as error:
         raise BundleError(f"{REPORT} cannot be read") from error
     return _Record(heads, tuple(_transcript(payload)))

@@ -118,10 +118,20 @@ def read_report(folder: str | Path) -> dict[str, Any]:
         OutputError: The folder holds no readable result.
     """
     path = Path(folder) / REPORT_FILE
-    report = _parsed(path, json.loads)
+    report = _parsed(path, strict_json)
     if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
         raise OutputError(f"{path} is not the result of a run")
     return report
+
+
+def strict_json(text: str | bytes) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: It is none, or names a key twice.
+        RecursionError: It is nested too deep.
+    """
+    return json.loads(text, object_pairs_hook=_named_once)
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
@@ -268,10 +278,17 @@ def _some_ledgers(folder: Path) -> dict[str, list[str]]:
 def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OutputError(
             f"{path} cannot be read", remedy="Name the --out folder of a finished run."
         ) from error
+
+
+def _named_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a key is named twice")
+    return values
 
 
 def _toml(value: Any) -> str:

@@ -182,7 +182,7 @@ class Approvals:
     def _read(self, path: Path) -> AskedRun:
         try:
             return msgspec.json.decode(path.read_bytes(), type=AskedRun)
-        except (OSError, msgspec.DecodeError, ValueError) as error:
+        except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
             raise SiteNotReadyError(f"{path} is not a run that asked") from error
 
     def _write(self, run: AskedRun) -> None:
