@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 from cipherdag.errors import writing
@@ -29,8 +30,7 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o600) ->
             place.write_bytes(data)
             return
         place = place.resolve()
-        temporary = place.with_name(place.name + ".new")
-        temporary.unlink(missing_ok=True)
+        temporary = place.with_name(f".cipherdag-{secrets.token_hex(8)}")  # is nobody's file
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -39,6 +39,13 @@ def test_links_stay_links_and_pipes_get_what_is_written(tmp_path):
     os.close(reading)
 
 
+def test_a_file_whose_name_ends_in_new_stays(tmp_path):
+    (tmp_path / "graph.dot.new").write_text("mine", "utf-8")
+    write_whole(tmp_path / "graph.dot", "graph")
+    assert (tmp_path / "graph.dot.new").read_text("utf-8") == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"graph.dot", "graph.dot.new"}
+
+
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(OutputError):
         write_whole(tmp_path, "text")
