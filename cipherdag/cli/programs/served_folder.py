@@ -50,7 +50,7 @@ class ServedFolder:
         return target
 
     def is_file(self, path: str) -> bool:
-        """True if the name ends as that of a plan's file; raises ParameterError as `folder`."""
+        """True if what has this name is no folder; raises ParameterError as `folder`."""
         return not self._inside(path).is_dir()
 
     def plan_file(self, path: str) -> Path:
