@@ -6,7 +6,6 @@ Leaks:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from cipherdag.audit.contents import (
     ENVIRONMENT,
     PLAN,
     REPORT,
+    SCHEMA,
     SITES,
     STUDY,
     TRANSCRIPT,
@@ -36,6 +36,7 @@ from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import reported_heads, strict_json, verify_ledgers
+from cipherdag.results.run import finding_of
 from cipherdag.sites.policy.approvals import AskedRun
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
@@ -57,6 +58,11 @@ MOST_SITES = 1_000
 """Bundles of sites that one bundle may hold."""
 MOST_OF_A_TEXT = 2**24
 """Bytes of a file in JSON or TOML, which takes many times as much memory once it is read."""
+MOST_VARIABLES = 5_000
+"""Of a result whose graph is compared: a graph takes the square of that in memory."""
+_UNREADABLE = (
+    AttributeError, LookupError, MemoryError, OverflowError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 Decoded = TypeVar("Decoded", bound=msgspec.Struct)
 
 
@@ -156,6 +162,7 @@ def _verified(bag: Bag) -> BundleCheck:
     coordinator = "" if study is None else coordinator_fingerprint(study.coordinator, study.root)
     approved, record = [*_approvals(bag.payload, plan)], _record(bag.payload)
     ledgers = [*_ledgers(bag.payload, plan, record)]
+    _check_tables(bag.payload)
     for nested in _sites_bags(bag, plan):
         check = _verified(nested)
         if check.coordinator not in {"", coordinator}:
@@ -205,7 +212,7 @@ def _check_metadata(payload: Mapping[str, bytes]) -> None:
         if name.endswith((".json", ".toml")) and len(content) > MOST_OF_A_TEXT:
             raise BundleError(f"{name} has {len(content)} bytes, of {MOST_OF_A_TEXT} at most")
     try:
-        entities = {each["@id"]: each for each in json.loads(payload[METADATA])["@graph"]}
+        entities = {each["@id"]: each for each in strict_json(payload[METADATA])["@graph"]}
         root = entities["./"]
         listed = {unquote(part["@id"]) for part in root["hasPart"]}
         profile = root["conformsTo"]["@id"]
@@ -285,6 +292,31 @@ def _record(payload: Mapping[str, bytes]) -> _Record:
     except (ValueError, TypeError, RecursionError, OutputError) as error:
         raise BundleError(f"{REPORT} cannot be read") from error
     return _Record(heads, tuple(_transcript(payload)))
+
+
+def _report(payload: Mapping[str, bytes]) -> Mapping[str, Any]:
+    """The content of the result, whose graph fits in memory."""
+    report = strict_json(payload[REPORT])
+    if len(report["variables"]) > MOST_VARIABLES:
+        raise BundleError(f"{REPORT} has more than {MOST_VARIABLES} variables")
+    return report
+
+
+def _check_tables(payload: Mapping[str, bytes]) -> None:
+    """See that the tables and the graph's files say what the result says."""
+    if REPORT not in payload:
+        return
+    schema = payload.get(SCHEMA, b"")
+    try:
+        texts = finding_of(_report(payload), schema.decode("utf-8")).files()
+        files = {f"outputs/{name}": text.encode() for name, text in texts.items()}
+    except BundleError:
+        raise
+    except (*_UNREADABLE, CipherdagError) as error:
+        raise BundleError(f"{REPORT} is not a result that this version reads") from error
+    for name, content in files.items():
+        if payload.get(name, content) != content:
+            raise BundleError(f"{name} is not what {REPORT} says")
 
 
 def _ledgers(

@@ -54,6 +54,7 @@ SITES = "sites/"
 TRANSCRIPT = TRANSCRIPT_FILE
 ENVIRONMENT = "environment.json"
 REPORT = f"outputs/{REPORT_FILE}"
+SCHEMA = "outputs/schema.toml"
 _BESIDE_A_FINDING = (REPORT_FILE, "report.html", "schema.toml", "graph.svg")
 
 

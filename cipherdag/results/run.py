@@ -233,6 +233,22 @@ class Run(RunAccount, Generic[F_co]):
         return accuracy
 
 
+def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
+    """The finding of a saved result, from the texts of its files alone.
+
+    Args:
+        report: The content of `result.json`, from anybody; it may raise what a wrong one raises.
+        schema: The text of `schema.toml`, or an empty one.
+
+    Raises:
+        OutputError: The package that defines this kind of finding is not installed.
+    """
+    kind = _kind_of(report)
+    if kind is None:
+        raise OutputError(f"a result of the kind {saved.kind_of(report)} is not installed here")
+    return replace(kind.from_json(report), dictionary=data_dictionary(schema))
+
+
 def data_dictionary(schema: str) -> DataDictionary:
     """Names of categories and units of a schema in TOML; none where only the sites know it."""
     variables = Schema.loads(schema).variables if schema else ()

@@ -458,6 +458,29 @@ def test_a_file_of_another_form_is_named(approved, of_site, tmp_path, changes):
         verify_bundle(path)
 
 
+@pytest.mark.parametrize("name", ["of_result", "of_coordinator"])
+def test_tables_that_do_not_say_what_the_result_says_are_caught(name, approved, request, tmp_path):
+    source = request.getfixturevalue(name)
+    signed = {"identity": approved.hospitals.coordinator if name == "of_coordinator" else None}
+    payload = read(source).payload
+    for file in ("edges.csv", "graph.graphml", "graph.dot"):
+        changes = {f"outputs/{file}": payload[f"outputs/{file}"] + b"\n"}
+        with pytest.raises(BundleError, match=rf"outputs/{file} is not what outputs/result\.json"):
+            verify_bundle(forged(source, tmp_path / "c.zip", changes, **signed))
+    report = json.loads(payload["outputs/result.json"])
+    assert report["edges"]
+    for changed in (
+        report | {"variables": dict.fromkeys(map(str, range(5001)), 2)},
+        report | {"edges": report["edges"][1:]},
+        report | {"edges": [5]},
+        [],
+        7,
+    ):
+        changes = {"outputs/result.json": json.dumps(changed).encode()}
+        with pytest.raises(BundleError, match=r"outputs/"):
+            verify_bundle(forged(source, tmp_path / "c.zip", changes, **signed))
+
+
 @pytest.mark.parametrize("change", [{"seed": 2**70}, {"parameters": {"max_rows": 2**70}}])
 def test_a_plan_with_a_number_that_no_message_holds_is_named(approved, of_site, tmp_path, change):
     payload = read(of_site).payload
