@@ -299,8 +299,11 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
 def min_group_size(n_sites: int, colluders: int, contributors: int) -> int:
     """The least number of sites whose sum is opened, and that lack the same variables.
 
-    As many as are asked for, and two that do not collude: these see of each other a sum only.
+    As many as are asked for, and two that do not collude: these see of each other a sum only. Where
+    one is enough and none colludes, a site alone consents to open what it has (`as_published`).
     """
+    if contributors <= 1 and not colluders:
+        return 1
     return min(n_sites, max(contributors, colluders + 2))
 
 
