@@ -42,7 +42,8 @@ NEVER_MEASURED = (
 )
 UNMEASURED = (
     "Add the column, or leave it out at every site: drafts of `cipherdag schema infer` do. Or name "
-    "the site, which did not measure it, under unmeasured_at in schema.toml at every site."
+    "the site, which did not measure it, under unmeasured_at in schema.toml at every site. "
+    "`cipherdag run fedpc FILES --overlapping` drafts such a schema."
 )
 """What to do about a column that a file lacks."""
 
