@@ -436,7 +436,7 @@ def test_a_run_that_has_ended_is_not_resumed(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "name an algorithm"),
+        ([], "name what to run"),
         (["--resume", "x", "fedpc", "file.csv"], "name none"),
         (["--json", "fedpc", "file.csv"], "stand after its name"),
     ],

@@ -80,8 +80,7 @@ def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewe
             if not sum(voters) > share * len(voters):
                 kept[x, y] = kept[y, x] = False
     assert (outcome.skeleton == kept).all()
-    kinds = [type(question) for question in asked if question.label.startswith(("sk", "how"))]
-    assert (ContributorCounts in kinds) == (fewest > 1)
+    assert any(isinstance(question, ContributorCounts) for question in asked) == (fewest > 1)
 
 
 @settings(max_examples=30, deadline=None)
@@ -163,18 +162,20 @@ def uneven(policy, reference="auto"):
 
 
 def test_a_small_hospital_does_not_keep_edges_that_the_others_remove():
-    found = uneven(Policy(min_sites=2))
+    two = Policy(min_sites=2, tolerated_colluders=0)
+    found = uneven(two)
     assert [{e.source, e.target} for e in found.finding.graph.edges] == [
         set(p) for p in pairs("uvwxyz")
     ]
     for reference in ("paper", "code"):  # there a site that cannot test keeps the edge
-        assert len(uneven(Policy(min_sites=2), reference).finding.graph.edges) == 15
+        assert len(uneven(two, reference).finding.graph.edges) == 15
 
 
 def test_edges_that_too_few_sites_can_test_stay_and_the_result_says_so():
     found = uneven(Policy(min_sites=3))
     (stays,) = [own for own in found.finding.evidence.remarks if "not put to the vote" in own]
     assert int(stays.split()[0]) == 15
-    assert "not put to the vote" not in " ".join(
-        uneven(Policy(min_sites=2)).finding.evidence.remarks
-    )
+    found = uneven(Policy(min_sites=2))  # two, of which one may collude
+    assert any("not put to the vote" in own for own in found.finding.evidence.remarks)
+    found = uneven(Policy(min_sites=2, tolerated_colluders=0))
+    assert not any("not put to the vote" in own for own in found.finding.evidence.remarks)
