@@ -547,7 +547,7 @@ def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, a
     assert {(e.source, e.target) for e in bits.finding.graph.edges if e.mark == "-->"} == arrows
     assert bits.finding.graph == sums.finding.graph
     assert {own.kind for own in bits.rounds} == {
-        "columns", "category-sizes", "score-bits+score-sums",
+        "column-kinds", "category-sizes", "score-bits+score-sums",
     }  # fmt: skip
     assert all(own.p_value is None for own in bits.finding.evidence.edges)
 
