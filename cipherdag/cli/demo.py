@@ -26,19 +26,17 @@ if TYPE_CHECKING:
     from cipherdag.results.run import Run
 
 DEFAULT_FOLDER = "cipherdag-demo"
-VARIANTS: tuple[tuple[str, Reveal, str], ...] = (
-    ("bits", "bits", "masking"),
-    ("masking", "sums", "masking"),
-    ("bfv", "sums", "bfv"),
+VARIANTS: tuple[tuple[str, Reveal, str, str], ...] = (
+    ("bits", "bits", "masking", "masking"),
+    ("masking", "sums", "masking", "masking"),
+    ("bfv", "sums", "bfv", "homomorphic encryption"),
 )
-"""Folder of each part of the demo, what it opens of tests, and the protection of its sums."""
+"""Folder of each part of the demo, what it opens of tests, and the protection of its sums,
+by name and in words."""
 _OPENED = {
     "bits": "Everybody learns one bit of each test, and not the sums behind it.",
     "sums": "Everybody learns the sums behind each test; {} protects every site's part.",
 }
-
-
-_TITLES = {"masking": "masking", "bfv": "homomorphic encryption"}
 
 
 @click.command()
@@ -109,7 +107,7 @@ def _pairs(graph: CausalGraph) -> set[frozenset[str]]:
 
 def _learnt(
     network: DiscreteNetwork,
-    variant: tuple[str, Reveal, str],
+    variant: tuple[str, Reveal, str, str],
     rows: int,
     seed: int,
     folder: Path,
@@ -122,10 +120,10 @@ def _learnt(
     from cipherdag.results.folder import REPORT_FILE
     from cipherdag.results.run import Run
 
-    name, reveal, protection = variant
+    name, reveal, protection, in_words = variant
     result_folder = folder / name
     first = variant == VARIANTS[0]
-    opened = _OPENED[reveal].format(_TITLES.get(protection, protection))
+    opened = _OPENED[reveal].format(in_words)
     click.echo(f"\n{opened}" if variant in VARIANTS[:2] else opened)
     result: Run[LearntGraph]
     if resumed and (result_folder / REPORT_FILE).exists():

@@ -36,7 +36,10 @@ IMPORTS_BY_NAME = {
     "sites/compute/ci_tests/ci_test.py": "the modules of its own folder",
     "sites/table/reading.py": "the file of each source that it lists",
 }
-READS_ARCHIVES = {"sites/table/excel_file.py": "a site's own data file"}
+READS_ARCHIVES = {
+    "audit/bag.py": "a bundle that somebody checks, of which nothing is written to disk",
+    "sites/table/excel_file.py": "a site's own data file",
+}
 OF_FLARE = {
     "nvflare.fuel.f3.comm_error",
     "nvflare.fuel.f3.communicator",

@@ -367,7 +367,7 @@ def test_nobody_decides_in_time_and_the_run_is_taken_up_later(deployment, tmp_pa
     data.write_bytes(kept)
     got, said = call(["coordinator", "run", "--resume", str(run)])
     assert got == 0, said
-    assert deployment.edges("north", tmp_path) == deployment.edges("west", tmp_path)
+    assert deployment.edges("north", tmp_path / "own") == deployment.edges("west", tmp_path / "own")
 
 
 def test_a_coordinator_killed_while_people_were_at_it_goes_on(deployment, tmp_path):
@@ -383,7 +383,7 @@ def test_a_coordinator_killed_while_people_were_at_it_goes_on(deployment, tmp_pa
     (run,) = deployment.coordinator.runs.iterdir()
     got, said = call(["coordinator", "run", "--resume", str(run)])
     assert got == 0, said
-    assert deployment.edges("north", tmp_path) == deployment.edges("west", tmp_path)
+    assert deployment.edges("north", tmp_path / "own") == deployment.edges("west", tmp_path / "own")
 
 
 def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment, tmp_path):

@@ -379,7 +379,7 @@ def test_a_coordinator_whose_port_is_taken_says_so_and_ends(address, tmp_path):
     output = started.stdout + started.stderr
     assert started.returncode == 5
     assert "Started" not in output
-    assert f"cannot listen on port {port}" in output
+    assert f"port {port} is taken" in output
     assert "coordinator new --port" in output
 
 
