@@ -439,8 +439,8 @@ def test_two_runs_with_other_seeds_open_the_same():
 
 @st.composite
 def small_sites(draw):
-    """Few rows of a drug, a category, and a number, at one site."""
-    n = draw(st.integers(4, 160))
+    """Rows of a drug, a category, and a number, at one site: few, or enough for its parts."""
+    n = draw(st.integers(4, 1200))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     codes = np.column_stack(
         [rng.random(n) < draw(st.floats(0.05, 0.95)), rng.integers(0, 2, n), np.full(n, -1)]
