@@ -327,12 +327,12 @@ def _resume(
         resume_run(folder, out, as_json=as_json, force=force)
         return
     run = folder.resolve()
-    if (run / "result.json").exists() and run.parent.name != "runs":
-        raise ParameterError(
-            f"the run in {folder} came to its end",
-            remedy="Read its result there, or make it again with `cipherdag repeat`.",
-        )
     if run.parent.name != "runs":
+        if (run / "result.json").exists():
+            raise ParameterError(
+                f"the run in {folder} came to its end",
+                remedy="Read its result there, or make it again with `cipherdag repeat`.",
+            )
         raise ParameterError(
             f"{folder} is not under runs/ of a coordinator's folder",
             remedy="Name the folder that `cipherdag coordinator run` printed when it began, or "

@@ -14,17 +14,22 @@ from waiting import wait_until
 SITES = ("north", "south")
 
 
-def test_mutual_tls_goes_through_a_proxy_that_the_environment_names(tmp_path, monkeypatch):
-    """Both ways, from end to end, by CONNECT to the study's one port and to nothing else."""
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    """A study on the loopback address, in an environment that names no proxy."""
     if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
         pytest.importorskip("nvflare", reason="needs the extra 'flare'")
     from loopback import LoopbackStudy
 
-    from cipherdag.protocol.engines.flare_engine import FlareEngine
-
     for name in [own for own in os.environ if "proxy" in own.lower()]:
         monkeypatch.delenv(name)
-    study = LoopbackStudy.make(tmp_path, SITES)
+    return LoopbackStudy.make(tmp_path, SITES)
+
+
+def test_mutual_tls_goes_through_a_proxy_that_the_environment_names(study, monkeypatch):
+    """Both ways, from end to end, by CONNECT to the study's one port and to nothing else."""
+    from cipherdag.protocol.engines.flare_engine import FlareEngine
+
     message = b"what no proxy may read " * 10_000
     with contextlib.ExitStack() as up:
         proxy = up.enter_context(ForwardProxy(allowed={f"localhost:{study.port}"}))
@@ -41,17 +46,9 @@ def test_mutual_tls_goes_through_a_proxy_that_the_environment_names(tmp_path, mo
 
 
 @pytest.fixture
-def behind(tmp_path, monkeypatch):
-    """A study whose sites get out by a proxy, and what starts it all and calls one site."""
-    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
-        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
-    from loopback import LoopbackStudy
-
+def behind(study, monkeypatch):
+    """What starts a proxy, the study behind it and one of its sites, and calls that site."""
     from cipherdag.protocol.engines.flare_engine import FlareEngine
-
-    for name in [own for own in os.environ if "proxy" in own.lower()]:
-        monkeypatch.delenv(name)
-    study = LoopbackStudy.make(tmp_path, SITES)
 
     @contextlib.contextmanager
     def started(proxy, handler=lambda _, sent: sent, heard=lambda _: None):

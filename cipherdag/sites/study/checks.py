@@ -94,11 +94,11 @@ def connection_checks(
     try:
         with _connected(host, port, proxy) as raw:
             yield CheckResult("port", "ok", f"port {port} accepts connections")
-            found = _tls(raw, host, key, chain) if chain.exists() else None
-        if found is None or found.fix == FIXES["wrong root"]:
+            verified = _tls(raw, host, key, chain) if chain.exists() else None
+        if verified is None or verified.fix == FIXES["wrong root"]:
             with _connected(host, port, proxy) as raw:
-                found = _by_its_word(raw, study, found)
-        yield found
+                verified = _named_server(raw, study, verified)
+        yield verified
     except ProxyRefusedError as error:
         said = error.answer or "nothing that is HTTP"
         yield CheckResult("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
@@ -116,15 +116,15 @@ def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socke
     return proxy.connect(host, port, timeout_s=TIMEOUT_S)
 
 
-def _by_its_word(raw: socket.socket, study: str, found: CheckResult | None) -> CheckResult:
-    """Name the study whose server answers, by its own word, where its root cannot be verified."""
+def _named_server(raw: socket.socket, study: str, verified: CheckResult | None) -> CheckResult:
+    """Name the study that the server's certificate names, where its root cannot be verified."""
     shown = shown_certificate(raw)
     theirs = study_of(shown)
-    if theirs and (found is not None or theirs != study):
+    if theirs and (verified is not None or theirs != study):
         finding = f"the server of the study '{theirs}' answers, and it is not this study's"
         return CheckResult("TLS", "fail", finding, FIXES["another study"])
-    if found is not None:
-        return found
+    if verified is not None:
+        return verified
     if theirs:
         finding = f"a server answers that calls itself one of '{theirs}'; activation verifies it"
         return CheckResult("TLS", "ok", finding)
