@@ -192,24 +192,21 @@ def of_friedman() -> dict:
     most = max(own.p_value for own in found.values())
     return SHARED | {
         "theirs": f"{theirs}; critical {critical['paper']['critical']:.2f}",
-        "here": f"{here}; critical {critical['here']['critical']:.2f}; by Nemenyi FedCMFS differs, "
-        f"in so many of {len(found)} metrics, from {listed}",
+        "here": f"{here}; critical {critical['here']['critical']:.2f}; FedCMFS differs, by "
+        f"Nemenyi in so many metrics of {len(found)}, from {listed}",
         "verdict": "reproduced: the methods differ" if most < LEVEL else "in part",
     }
 
 
 def of_missing() -> dict:
     """The cells of the rivals that did not run, and what one seed of them would take."""
-    report = results("fedcmfs_rivals")
-    left: dict[str, list[str]] = {}
-    for cell in report["missing"]:
-        took = "" if cell["minutes"] is None else f" ({cell['minutes']:.0f})"
-        left.setdefault(cell["data"], []).append(f"{cell['sites']}{took}")
-    named = ". ".join(f"{data} with {', '.join(sites)}" for data, sites in left.items())
+    left = results("fedcmfs_rivals")["missing"]
+    minutes = sum(cell["minutes"] for cell in left)
+    named = ", ".join(dict.fromkeys(cell["data"] for cell in left))
     return SHARED | {
         "theirs": "printed",
-        "here": f"not run. Minutes of one seed, by the cells that ran: {named} sites. MB-MCF's "
-        "third phase was not measured",
+        "here": f"not run: {len(left)} cells of {named} ({minutes:.0f} minutes a seed, by the "
+        "cells that ran); MB-MCF's third phase, not measured",
         "verdict": "not run",
     }
 

@@ -24,17 +24,16 @@ PAGE = HERE.parent / "docs" / "papers.md"
 INTRODUCTION = """# The papers' tables
 
 This page compares every table and figure of the four papers with ours. You need the papers, or
-the pages on [the algorithms](index.md). `benchmarks/papers_page.py` writes it from the files of
-`benchmarks/results` that the last column names. Each file names its script, machine and versions.
+the pages on [the algorithms](index.md). The last column names the files in `benchmarks/results`
+from which `benchmarks/papers_page.py` writes the page.
 
-One rule decides. Ours is a median with its interval: the range of five to eight samples or seeds
-(94 % and more), 95 % from nine on. Where a file holds means, it is the mean with Student's 95 %.
-*Equal* means that the interval holds the printed figure, *better* and *worse* that it lies on one
-side. Fewer than five are *too few samples*. Times are compared within one run. *Not run* says what
-a run would take.
+Ours is a median with the range of five to eight samples or seeds (94 % and more), or its 95 %
+interval from nine on. Of files that hold means it is the mean with Student's 95 %. *Equal* means
+that the interval holds the printed figure, *better* and *worse* that it lies on one side. Fewer
+than five are *too few samples*. *Not run* says what a run would take.
 """
 TABLES = {
-    "FedPC": (papers_fedpc.shd_table, papers_fedpc.rival_table, papers_fedpc.rank_table),
+    "FedPC": (papers_fedpc.shd_table, papers_fedpc.rival_table),
     "FedCMFS": (papers_fedcmfs.metric_table, papers_fedcmfs.rival_table),
     "RFcd": (papers_rfcd.rival_table,),
     "Fed-CD": (papers_fedcd.rival_table,),
