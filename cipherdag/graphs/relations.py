@@ -29,14 +29,19 @@ name, a category and its dummies. ``one-hot``: in every row one of them is set. 
 ``product``: a weighted sum of them, or of their logarithms, is constant. ``function``: the first
 follows from the others."""
 FORMS: tuple[Form, ...] = get_args(Form)
+_COMPUTED = (
+    'Leave out the column that is computed from the others (kind = "ignore"), unless your '
+    "question needs it."
+)
 LEFT_OUT: Mapping[Form, str] = {
-    "coded": 'Leave all of it but one out of the study (kind = "ignore").',
-    "one-hot": 'Better keep the category they are of, and leave them out (kind = "ignore").',
-    "sum": 'Leave the total or one part out (kind = "ignore") unless your question needs them all.',
-    "product": 'Leave one of them out (kind = "ignore") unless your question needs them all.',
-    "function": 'Leave one of them out (kind = "ignore") unless your question needs them all.',
+    "coded": 'Of columns that are one variable, leave out all but one (kind = "ignore").',
+    "one-hot": 'Better give the category as one column, and leave these out (kind = "ignore").',
+    "sum": _COMPUTED,
+    "product": _COMPUTED,
+    "function": _COMPUTED,
 }
-"""What to do about columns of each form, in a sentence."""
+"""What to do about columns of each form, in a sentence. A computed column can go: what it causes
+follows from the columns that it is computed from, so no common cause is lost."""
 Name = TypeVar("Name")
 FEWEST_ONE_HOT = 3
 """Two columns of which one is set are a copy, turned round."""
