@@ -25,6 +25,7 @@ from uuid import UUID
 import msgspec
 
 from cipherdag.errors import BundleError, SignatureError
+from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.sites.policy.plan_account import printable
 
@@ -240,9 +241,9 @@ def _check_digests(files: Mapping[str, bytes], manifest: bytes, called: str) -> 
 def _signer(content: bytes, manifest: bytes) -> bytes:
     """The public key whose signature stands in a file, over a manifest of the tag files."""
     try:
-        signed = msgspec.json.decode(content, type=BagSignature)
+        signed = from_json(content, BagSignature)
         key, signature = bytes.fromhex(signed.identity), bytes.fromhex(signed.signature)
         verify(key, signature, _DOMAIN, manifest)
-    except (msgspec.DecodeError, ValueError, SignatureError) as error:
+    except (ValueError, SignatureError) as error:
         raise BundleError(f"{SIGNATURE_FILE} is not a signature of the bundle's files") from error
     return key

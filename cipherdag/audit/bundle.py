@@ -32,10 +32,11 @@ from cipherdag.audit.contents import (
 )
 from cipherdag.audit.crate import METADATA, PROFILE, add_metadata
 from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputError
+from cipherdag.pages.strict_json import from_json
 from cipherdag.pages.whole_file import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
-from cipherdag.results.folder import reported_heads, strict_json, verify_ledgers
+from cipherdag.results.folder import reported_heads, verify_ledgers
 from cipherdag.results.run import finding_of
 from cipherdag.sites.policy.approvals import AskedRun
 from cipherdag.sites.policy.plan_account import printable
@@ -212,11 +213,11 @@ def _check_metadata(payload: Mapping[str, bytes]) -> None:
         if name.endswith((".json", ".toml")) and len(content) > MOST_OF_A_TEXT:
             raise BundleError(f"{name} has {len(content)} bytes, of {MOST_OF_A_TEXT} at most")
     try:
-        entities = {each["@id"]: each for each in strict_json(payload[METADATA])["@graph"]}
+        entities = {each["@id"]: each for each in from_json(payload[METADATA])["@graph"]}
         root = entities["./"]
         listed = {unquote(part["@id"]) for part in root["hasPart"]}
         profile = root["conformsTo"]["@id"]
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BundleError(f"{METADATA} does not describe a bundle") from error
     if profile != PROFILE:
         raise BundleError(f"{METADATA} does not declare the profile {PROFILE}")
@@ -288,15 +289,15 @@ def _approvals(payload: Mapping[str, bytes], plan: Plan | None) -> Iterator[str]
 def _record(payload: Mapping[str, bytes]) -> _Record:
     """What the coordinator has of the ledgers: their ends, and digests of all that arrived."""
     try:
-        heads = reported_heads(strict_json(payload[REPORT])) if REPORT in payload else {}
-    except (ValueError, TypeError, RecursionError, OutputError) as error:
+        heads = reported_heads(from_json(payload[REPORT])) if REPORT in payload else {}
+    except (ValueError, TypeError, OutputError) as error:
         raise BundleError(f"{REPORT} cannot be read") from error
     return _Record(heads, tuple(_transcript(payload)))
 
 
 def _report(payload: Mapping[str, bytes]) -> Mapping[str, Any]:
     """The content of the result, whose graph fits in memory."""
-    report = strict_json(payload[REPORT])
+    report = from_json(payload[REPORT])
     if len(report["variables"]) > MOST_VARIABLES:
         raise BundleError(f"{REPORT} has more than {MOST_VARIABLES} variables")
     return report
@@ -368,8 +369,8 @@ def _of_plan(
 def _transcript(payload: Mapping[str, bytes]) -> Iterator[Received]:
     for line in payload.get(TRANSCRIPT, b"").splitlines():
         try:
-            yield msgspec.json.decode(line, type=Received)
-        except (msgspec.DecodeError, ValueError) as error:
+            yield from_json(line, Received)
+        except ValueError as error:
             raise BundleError(f"{TRANSCRIPT} is not the transcript of a run") from error
 
 
@@ -382,6 +383,6 @@ def _of_sites(payload: Mapping[str, Any], folder: str) -> Iterator[tuple[str, st
 
 def _decoded(payload: Mapping[str, bytes], name: str, kind: type[Decoded]) -> Decoded:
     try:
-        return msgspec.json.decode(payload[name], type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        return from_json(payload[name], kind)
+    except ValueError as error:
         raise BundleError(f"{name} is not what its name says") from error

@@ -9,13 +9,13 @@ Source:
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cipherdag.audit.contents import PLAN, SITES, SOURCE, Contents
 from cipherdag.errors import OutputError
+from cipherdag.pages.strict_json import to_json
 
 if TYPE_CHECKING:
     from rocrate.rocrate import ROCrate
@@ -216,4 +216,4 @@ def _workflow_crate(program: str, contents: Contents, written: datetime) -> ROCr
 
 def _text(crate: ROCrate) -> bytes:
     content = crate.metadata.generate()
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+    return (to_json(content, indent=2) + "\n").encode()

@@ -218,7 +218,7 @@ def _say_that_it_goes_on(live: LiveRun, ended: threading.Event) -> None:
 def show(result: Run[Any], truth: CausalGraph | None, *, as_json: bool) -> None:
     """Print a result as one JSON object, or in words: its account, and last the finding."""
     if as_json:
-        click.echo(json.dumps({"result": result.to_dict(truth)}))
+        click.echo(json.dumps({"result": result.to_dict(truth)}, allow_nan=False))
         return
     show_account(result, truth)
     click.echo("\n".join(result.finding.lines(len(result.sites))))

@@ -20,6 +20,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.certificates import check_validity
 from cipherdag.errors import CipherdagError, SiteNotReadyError
+from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.engines.channel import Address, Notice, Started
 from cipherdag.sites.private_files import START_LOCK, is_locked, write_private
@@ -67,7 +68,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not path.exists():
             return cls()
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
+            return from_json(path.read_bytes(), cls)
         except (OSError, ValueError) as error:
             raise SiteNotReadyError(
                 f"{path} cannot be read", remedy="Delete it; it is written anew at the next start."

@@ -38,6 +38,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import OutputError, ParameterError, writing
 from cipherdag.federation.run import FinishedRun
 from cipherdag.federation.site import Site
+from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.journal import Entry, Summed
@@ -243,8 +244,8 @@ def read_rounds(folder: Path) -> list[CheckpointRound]:
     try:
         content = path.read_bytes() if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
-        rounds = [msgspec.json.decode(line, type=CheckpointRound) for line in whole.splitlines()]
-    except (OSError, msgspec.DecodeError, ValueError) as error:
+        rounds = [from_json(line, CheckpointRound) for line in whole.splitlines()]
+    except (OSError, ValueError) as error:
         raise OutputError(f"{path} does not hold the rounds of a run") from error
     if len(whole) < len(content):
         with writing(path):
@@ -294,8 +295,8 @@ def _make(inside: Path, begun: Beginning, sites: Sequence[str], texts: Mapping[s
 
 def _read(path: Path) -> Beginning:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Beginning)
-    except (OSError, msgspec.DecodeError, ValueError) as error:
+        return from_json(path.read_bytes(), Beginning)
+    except (OSError, ValueError) as error:
         raise OutputError(f"{path} does not say what run was begun") from error
 
 
@@ -328,8 +329,8 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             OutputError: There is none, or it cannot be read.
         """
         try:
-            return msgspec.json.decode((folder / STARTED_FILE).read_bytes(), type=cls)
-        except (OSError, msgspec.DecodeError, ValueError) as error:
+            return from_json((folder / STARTED_FILE).read_bytes(), cls)
+        except (OSError, ValueError) as error:
             raise OutputError(
                 f"{folder} is not the folder of a run that a coordinator started",
                 remedy="Name a folder under runs/ of the coordinator's folder.",

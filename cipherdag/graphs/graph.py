@@ -30,6 +30,7 @@ from cipherdag.graphs.identification.maximal import (
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.pages.strict_json import from_json
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,8 +113,8 @@ class CausalGraph(MixedGraph):
             GraphError: It is something else, or not of that kind.
         """
         try:
-            read = msgspec.json.decode(text, type=_Written)
-        except (msgspec.DecodeError, RecursionError) as error:
+            read = from_json(text, _Written)
+        except ValueError as error:
             raise GraphError("a graph is no JSON of nodes and edges") from error
         written = kind_named(read.kind)
         return (written if issubclass(written, cls) else cls).from_marked(read.nodes, read.edges)

@@ -23,6 +23,7 @@ import msgspec
 
 from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.graphs.relations import Relation
+from cipherdag.pages.strict_json import from_json
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.engines.engine import Engine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
@@ -110,8 +111,8 @@ class Journal:
                 remedy="Start a new run; its results, ledgers and policies still read.",
             )
         try:
-            self._entries = [msgspec.json.decode(line, type=Entry) for line in whole.splitlines()]
-        except (msgspec.DecodeError, ValueError) as error:
+            self._entries = [from_json(line, Entry) for line in whole.splitlines()]
+        except ValueError as error:
             raise OutputError(f"{path} is not the journal of a run") from error
         if len(whole) < len(content):
             with writing(path):
@@ -141,8 +142,8 @@ class Journal:
 def _is_of_another_revision(first: bytes) -> bool:
     """Whether a journal's first line holds an invite, as before plans, or a plan of other form."""
     try:
-        start = msgspec.json.decode(first, type=dict[str, Any])
-    except (msgspec.DecodeError, ValueError):
+        start = from_json(first, dict[str, Any])
+    except ValueError:
         return False
     plan = start.get("plan")
     same_format = isinstance(plan, dict) and plan.get("format") == PLAN_FORMAT
@@ -243,8 +244,8 @@ def read_plan(path: Path) -> Plan:
     """
     try:
         with path.open("rb") as file:
-            return msgspec.json.decode(file.readline(), type=Started).plan
-    except (OSError, msgspec.DecodeError, ValueError) as error:
+            return from_json(file.readline(), Started).plan
+    except (OSError, ValueError) as error:
         raise OutputError(f"{path} is not the journal of a run") from error
 
 
@@ -256,6 +257,6 @@ def read_transcript(path: Path) -> list[Received]:
     """
     try:
         lines = path.read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Received) for line in lines]
-    except (OSError, msgspec.DecodeError, ValueError) as error:
+        return [from_json(line, Received) for line in lines]
+    except (OSError, ValueError) as error:
         raise OutputError(f"{path} is not the transcript of a run") from error

@@ -25,6 +25,7 @@ from typing import Annotated, Any, Final, Self
 import msgspec
 
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError
+from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.wire import Body, digest, encode
@@ -48,7 +49,6 @@ Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)}
 """The name of a protection; a message with any other is malformed."""
 _DIGITS = re.compile(r"[0-9a-f]{8,32}")
 _SHOWN = 200  # characters of why a text is no plan
-_UNREAD = (msgspec.DecodeError, ValueError, RecursionError)
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 
 
@@ -155,8 +155,8 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     def loads(cls, text: str) -> Self:
         """Undo `dumps`; raises MalformedMessageError, which names the field that is wrong."""
         try:
-            return msgspec.json.decode(text, type=cls)
-        except _UNREAD as error:
+            return from_json(text, cls)
+        except ValueError as error:
             raise MalformedMessageError(f"the text is not a plan{_why(error)}") from None
 
     @classmethod
@@ -167,8 +167,8 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             MalformedMessageError: It holds no plan.
         """
         try:
-            return msgspec.json.decode(path.read_text("utf-8"), type=cls)
-        except (OSError, *_UNREAD) as error:
+            return from_json(path.read_text("utf-8"), cls)
+        except (OSError, ValueError) as error:
             raise MalformedMessageError(
                 f"{path} holds no plan{_why(error)}",
                 remedy="`cipherdag coordinator plan --out` writes one.",

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
+from cipherdag.pages.strict_json import from_json, to_json
 from cipherdag.pages.whole_file import make_folder, write_whole
 from cipherdag.sites.record.ledger import (
     LedgerHead,
@@ -118,20 +119,10 @@ def read_report(folder: str | Path) -> dict[str, Any]:
         OutputError: The folder holds no readable result.
     """
     path = Path(folder) / REPORT_FILE
-    report = _parsed(path, strict_json)
+    report = _parsed(path, from_json)
     if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
         raise OutputError(f"{path} is not the result of a run")
     return report
-
-
-def strict_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
-
-    Raises:
-        ValueError: It is none, or names a key twice.
-        RecursionError: It is nested too deep.
-    """
-    return json.loads(text, object_pairs_hook=_named_once)
 
 
 def kind_of(report: Mapping[str, Any]) -> str:
@@ -256,8 +247,18 @@ def run_toml(source: Mapping[str, Any]) -> str:
 
 
 def json_text(report: Mapping[str, Any]) -> str:
-    """A report as it stands in `result.json`."""
-    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    """A report as it stands in `result.json`.
+
+    Raises:
+        OutputError: A number of it is not finite, which JSON does not have.
+    """
+    try:
+        return to_json(report, indent=2) + "\n"
+    except ValueError as error:
+        raise OutputError(
+            "a number of the result is not finite",
+            remedy="Report this as a bug, with the algorithm and its parameters.",
+        ) from error
 
 
 def _ledgers(folder: Path) -> dict[str, list[str]]:
@@ -282,13 +283,6 @@ def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
         raise OutputError(
             f"{path} cannot be read", remedy="Name the --out folder of a finished run."
         ) from error
-
-
-def _named_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a key is named twice")
-    return values
 
 
 def _toml(value: Any) -> str:

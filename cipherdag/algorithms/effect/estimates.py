@@ -191,13 +191,18 @@ def differences(
 
 
 def ratios(values: FloatVector, uncertainty: Uncertainty, reference: int) -> Iterator[Contrast]:
-    """Ratios of shares and of odds against the reference; none where a share is 0 or 1."""
+    """Ratios of shares and of odds against the reference.
+
+    There is none where a share is 0 or 1, or where its interval is wider than numbers go.
+    """
     inside = [0.0 < value < 1.0 for value in values.tolist()]
     scales: tuple[Scale, ...] = ("ratio", "odds ratio")
     for scale in scales:
         for arm in range(len(values)):
             if arm != reference and inside[arm] and inside[reference]:
-                yield _ratio(scale, values, uncertainty, arm, reference)
+                ratio = _ratio(scale, values, uncertainty, arm, reference)
+                if math.isfinite(ratio.high):
+                    yield ratio
 
 
 def _ratio(

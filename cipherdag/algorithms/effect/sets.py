@@ -13,6 +13,7 @@ import msgspec
 from cipherdag.errors import ParameterError
 from cipherdag.findings.effect import NO_EFFECT
 from cipherdag.graphs.identification.answers import Answer, Identified, NotIdentified, PossibleSets
+from cipherdag.pages.strict_json import from_json
 
 Names = tuple[str, ...]
 
@@ -44,8 +45,8 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
         names = tuple(name.strip() for name in text.split(","))
         return (PossibleSet(() if names == ("",) else names),)
     try:
-        decoded = msgspec.json.decode(text, type=list[str | PossibleSet])
-    except (msgspec.DecodeError, RecursionError) as error:
+        decoded = from_json(text, list[str | PossibleSet])
+    except ValueError as error:
         raise ParameterError(
             "adjust is no list of names in JSON",
             remedy="Write names with commas between them; a name that has one: in JSON.",

@@ -22,6 +22,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
     writing,
 )
+from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT
 from cipherdag.protocol.plan import Plan, check_session_digits
@@ -181,8 +182,8 @@ class Approvals:
 
     def _read(self, path: Path) -> AskedRun:
         try:
-            return msgspec.json.decode(path.read_bytes(), type=AskedRun)
-        except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
+            return from_json(path.read_bytes(), AskedRun)
+        except (OSError, ValueError) as error:
             raise SiteNotReadyError(f"{path} is not a run that asked") from error
 
     def _write(self, run: AskedRun) -> None:

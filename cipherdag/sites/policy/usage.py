@@ -9,13 +9,13 @@ Leaks:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
+from cipherdag.pages.strict_json import from_json, to_json
 from cipherdag.questions.question import Question
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private
@@ -109,13 +109,13 @@ class TestBudget:
     def save(self) -> None:
         """Write the day's count down."""
         if self._day:
-            write_private(self.path, json.dumps({"day": self._day, "tests": self._count}) + "\n")
+            write_private(self.path, to_json({"day": self._day, "tests": self._count}) + "\n")
 
     def _stored(self, day: str) -> int:
         if not self.path.exists():
             return 0
         try:
-            stored = json.loads(self.path.read_text("utf-8"))
+            stored = from_json(self.path.read_bytes())
             stored_day, count = str(stored["day"]), int(stored["tests"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SiteNotReadyError(

@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import DifferencingError, SiteNotReadyError
+from cipherdag.pages.strict_json import from_json
 from cipherdag.protocol.durable_lines import append
 from cipherdag.sites.record.ledger import Release
 
@@ -190,10 +191,10 @@ def _read(path: Path) -> list[OpenedSum]:
     try:
         content = path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        sums = [msgspec.json.decode(line, type=OpenedSum) for line in whole.splitlines()]
+        sums = [from_json(line, OpenedSum) for line in whole.splitlines()]
         if len(whole) < len(content):
             os.truncate(path, len(whole))  # a crash cut the last line short; nothing left then
-    except (OSError, msgspec.DecodeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SiteNotReadyError(
             f"{path.name} cannot be read, so earlier runs are not known",
             remedy="Restore it: it holds which sums this site helped to open.",

@@ -21,6 +21,7 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError, writing
+from cipherdag.pages.strict_json import from_json
 from cipherdag.protocol.durable_lines import append
 from cipherdag.protocol.plan import Plan, check_session_digits
 from cipherdag.sites.private_files import write_private
@@ -116,6 +117,6 @@ class RunRecord:
             plan = Plan.loads((self.folder / PLAN_FILE).read_text("utf-8"))
             sums = self.folder / SUMS_FILE
             lines = sums.read_bytes().splitlines() if sums.exists() else []
-            return plan, [msgspec.json.decode(line, type=CheckedSum) for line in lines]
-        except (OSError, msgspec.DecodeError, ValueError, MalformedMessageError) as error:
+            return plan, [from_json(line, CheckedSum) for line in lines]
+        except (OSError, ValueError, MalformedMessageError) as error:
             raise OutputError(f"{self.folder} holds no run that can be read") from error

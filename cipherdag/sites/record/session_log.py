@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import SiteNotReadyError, writing
+from cipherdag.pages.strict_json import from_json
 from cipherdag.protocol.durable_lines import append
 
 Stamps = Sequence[tuple[int, int]]
@@ -107,10 +108,8 @@ class SessionLog:
             whole = content[: content.rfind(b"\n") + 1]
             if len(whole) < len(content):
                 os.truncate(self.path, len(whole))  # a crash cut an answer short; it did not leave
-            entries = [
-                msgspec.json.decode(line, type=Opened | Answered) for line in whole.splitlines()
-            ]
-        except (OSError, msgspec.DecodeError, ValueError) as error:
+            entries = [from_json(line, Opened | Answered) for line in whole.splitlines()]
+        except (OSError, ValueError) as error:
             raise SiteNotReadyError(f"{self.path.name} is damaged") from error
         files = [entry.files for entry in entries if isinstance(entry, Opened)]
         answered = [entry for entry in entries if isinstance(entry, Answered)]

@@ -27,6 +27,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
+from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import verify
 from cipherdag.privacy.wire import decode, encode
 from cipherdag.protocol.plan import Member
@@ -134,7 +135,7 @@ class Witness:
         if not self.path.exists():
             return {}
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, _Line])
+            return from_json(self.path.read_bytes(), dict[str, _Line])
         except (OSError, ValueError) as error:
             raise SiteNotReadyError(
                 f"{self.path.name} cannot be read",

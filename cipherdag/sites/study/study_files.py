@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.pages.strict_json import from_json
 from cipherdag.pages.whole_file import OPEN, write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
 
@@ -41,8 +42,8 @@ def read_file(path: Path, kind: type[FileType]) -> FileType:
     limit = MAX_REQUEST_BYTES if kind is Request else MAX_STUDY_BYTES
     content = read_limited(path, limit)
     try:
-        decoded = msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        decoded = from_json(content, kind)
+    except ValueError:
         raise _other_file(path, content, kind) from None
     version = decoded.study.format if isinstance(decoded, SignedStudy) else decoded.format
     if version != FORMAT:
@@ -55,8 +56,8 @@ def _other_file(
 ) -> MalformedMessageError:
     """The fault of a file that is of another kind than expected."""
     for other, said in _KINDS.items():
-        with suppress(msgspec.DecodeError, ValueError, RecursionError):
-            msgspec.json.decode(content, type=other)
+        with suppress(ValueError):
+            from_json(content, other)
             return MalformedMessageError(
                 f"{path} is {said}, not {_KINDS[kind]}", remedy=_WHICH_FILE
             )
