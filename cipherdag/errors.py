@@ -78,7 +78,7 @@ class OutputError(CipherdagError):
 
 
 class ResultExistsError(OutputError):
-    __doc__ = summary = "A folder holds a result that would be overwritten, or a stopped run"
+    __doc__ = summary = "A file or result that exists would be overwritten, or a stopped run lost"
     default_remedy = (
         "Choose another folder, or overwrite it with --force; in Python, with force=True."
     )

@@ -153,7 +153,7 @@ def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
     Args:
         folder: A site's folder, a site's exported ledger, the saved result of a run in one process,
             or the folder of a coordinator's run.
-        out: New file.
+        out: File to write.
         kind: ``jsonl``, which keeps chain and signatures; ``csv``; or, of a site's ledger, a page
             to read, ``html``.
         site: Whose ledger, of a saved result; the ``csv`` of all its sites if empty.
@@ -166,8 +166,6 @@ def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
         OutputError: There is nothing to export, several sites' ledgers would be one file, or the
             file cannot be written.
     """
-    if out.exists():
-        raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
     if any((folder / "releases").glob("*.jsonl")):
         count, text = _result_text(folder, kind, site)
     elif site:

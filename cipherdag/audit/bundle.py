@@ -103,7 +103,7 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
     Args:
         source: A saved result of a run in one process, a run's folder under ``runs/`` of the
             coordinator, or a site's folder.
-        out: New file.
+        out: File to write.
         run: Of a site, the first digits of the run's session; the run that began last if empty.
         bundles: Of a coordinator's run, bundles that sites made of their folders.
 
@@ -111,14 +111,12 @@ def bundle(source: Path, out: Path, *, run: str = "", bundles: Sequence[Path] = 
         What the file holds.
 
     Raises:
-        OutputError: There is nothing to bundle, ``out`` exists or cannot be written, or the
+        OutputError: There is nothing to bundle, ``out`` cannot be written, or the
             package ``rocrate`` is not installed.
         ParameterError: ``run`` or ``bundles`` are given for another kind of folder.
         BundleError: A site's bundle does not verify, or is of another plan.
         LedgerError: A ledger is broken, or contradicts what the coordinator received.
     """
-    if out.exists():
-        raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
     contents = contents_of(source, run=run, bundles=bundles)
     identifier, written = uuid4(), datetime.now(UTC)
     add_metadata(contents, identifier=identifier, written=written)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.programs.printed import Bundled, as_json_option, printed
 from cipherdag.cli.site import code_lines
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="A site's bundle, to add.",
 )
+@OVERWRITE
 @as_json_option
 def audit_bundle(
     result: Path, out: Path, run: str, bundles: tuple[Path, ...], *, as_json: bool

@@ -16,6 +16,7 @@ from cipherdag.cli.options import (
     EXISTING_FOLDER,
     FILE,
     FOLDER,
+    FORCE,
     LIVE,
     NEW_FILE,
     PROTECTION,
@@ -105,6 +106,7 @@ def plan_command(name: str) -> click.Command:
     out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
     parameters = [
         *asking_options(), *parameter_options(name), PROTECTION, out, _in_coordinator(), SEED,
+        click.Option(["--force"], **FORCE),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON."),
     ]  # fmt: skip
     more = "Print what would be asked of the sites. Nothing is sent."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
-from cipherdag.cli.options import FILE, FOLDER, NEW_FILE, outside_a_run
+from cipherdag.cli.options import FILE, FOLDER, NEW_FILE, OVERWRITE, outside_a_run
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.programs.printed import Approved, Exported, as_json_option, printed
 from cipherdag.cli.site import code_lines, coded, in_folder, until_stopped
@@ -239,6 +239,7 @@ def coordinator_start(folder: CoordinatorFolder) -> None:
     "data-protection officer.",
 )
 @click.option("--site", default="", help="Whose ledger, of a saved result with several.")
+@OVERWRITE
 @as_json_option
 def audit_export(folder: Path, out: Path, kind: str, site: str, *, as_json: bool) -> None:
     """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.cli.options import FILE, NEW_FILE, outside_a_run
+from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, outside_a_run
 from cipherdag.cli.programs.printed import Written, as_json_option, printed
 from cipherdag.cli.site import in_site
 from cipherdag.errors import ParameterError
@@ -96,6 +96,7 @@ def _read(path: Path) -> str:
 
 @click.command("knowledge", params=[*edge_options(), knowledge_option()])
 @click.option("--out", type=NEW_FILE, required=True, help="File to write, for the coordinator.")
+@OVERWRITE
 @in_site
 @as_json_option
 @outside_a_run("no knowledge was written")

@@ -22,7 +22,7 @@ from cipherdag.cli.demo import demo
 from cipherdag.cli.help import finish
 from cipherdag.cli.in_process import edges, run_command, simulate_group
 from cipherdag.cli.knowledge import site_knowledge
-from cipherdag.cli.options import EXISTING_FOLDER, FILE
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.parameters import graph_of
 from cipherdag.cli.programs.mcp_server import mcp
 from cipherdag.cli.programs.printed import (
@@ -79,7 +79,8 @@ coordinator.add_command(coordinator_carry)
 @cli.command()
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--truth", type=FILE, help="True edges (CSV) to measure a graph against.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option("--out", type=NEW_FILE, help="File to write; report.html in FOLDER if absent.")
+@OVERWRITE
 @as_json_option
 def report(folder: Path, truth: Path | None, out: Path | None, *, as_json: bool) -> None:
     """Write the report of the result in FOLDER anew, from what was saved."""
@@ -188,8 +189,9 @@ def _dag_of(finding: GraphFinding) -> CausalGraph:
 
 @graph.command("show")
 @click.argument("folder", type=EXISTING_FOLDER)
-@click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
-@click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
+@click.option("--svg", type=NEW_FILE, help="Draw into this file instead.")
+@click.option("--png", type=NEW_FILE, help="Draw into this file instead.")
+@OVERWRITE
 @as_json_option
 def graph_show(folder: Path, svg: Path | None, png: Path | None, *, as_json: bool) -> None:
     """Print or draw the graph of a result folder."""
@@ -208,7 +210,8 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None, *, as_json: boo
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.argument("other", type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@click.option("--html", type=click.Path(path_type=Path), help="Write a page on both runs.")
+@click.option("--html", type=NEW_FILE, help="Write a page on both runs.")
+@OVERWRITE
 def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
     from cipherdag.results.compared_page import compared_page
@@ -235,7 +238,8 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
     required=True,
 )
 @click.option("--dag", is_flag=True, help="Write a DAG of the class that the graph stands for.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+@click.option("--out", type=NEW_FILE, required=True, help="File to write.")
+@OVERWRITE
 @as_json_option
 def graph_export(folder: Path, kind: str, out: Path, *, dag: bool, as_json: bool) -> None:
     """Write a result's graph in another format."""

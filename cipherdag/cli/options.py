@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from cipherdag.errors import (
     DataError,
     ParameterError,
     PrivacyError,
+    ResultExistsError,
     SiteNotReadyError,
     SiteUnreachableError,
 )
@@ -35,8 +37,37 @@ SILENCE_S = 8.0
 LONGEST_SILENCE_S = 300.0
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
-NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+_FORCED = "cipherdag.forced"
+
+
+class NewFile(click.Path):
+    """The path of a file to write; one that exists is refused unless `OVERWRITE` says otherwise."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; raises ResultExistsError."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.is_file() and not (ctx is not None and ctx.meta.get(_FORCED)):
+            raise ResultExistsError(
+                f"{path} exists", remedy="Name another file, or overwrite this one with --force."
+            )
+        return path
+
+
+def _note_force(context: click.Context, _: click.Parameter, forced: bool) -> None:
+    context.meta[_FORCED] = forced
+
+
+NEW_FILE = NewFile(dir_okay=False)
+FORCE: dict[str, Any] = {
+    "is_flag": True,
+    "is_eager": True,  # before the files are looked at
+    "expose_value": False,
+    "callback": _note_force,
+    "help": "Overwrite a file that exists.",
+}
+OVERWRITE = click.option("--force", **FORCE)
+"""For a command that takes a `NEW_FILE`."""
 PROTECTION = click.Option(
     ["--protection"],
     type=click.Choice(list(PROTECTIONS)),

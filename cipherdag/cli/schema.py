@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag import errors
-from cipherdag.cli.options import FILE
+from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.programs.printed import Drafted, as_json_option, printed
 from cipherdag.pages.whole_file import OPEN, write_whole
 
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.drafts.merging import Difference
     from cipherdag.sites.table.schema import Schema
 
-OUT = click.option(
-    "--out", type=click.Path(path_type=Path), help="File to write instead of printing."
-)
+OUT = click.option("--out", type=NEW_FILE, help="File to write instead of printing.")
 
 
 @click.group()
@@ -32,6 +30,7 @@ def schema() -> None:
 @schema.command("infer", short_help="Draft a commented schema.toml from files.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @OUT
+@OVERWRITE
 @as_json_option
 def schema_infer(files: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
     """Write a commented schema.toml from one or several files, for you to read and edit."""
@@ -43,6 +42,7 @@ def schema_infer(files: tuple[Path, ...], out: Path | None, *, as_json: bool) ->
 @schema.command("merge")
 @click.argument("drafts", nargs=-1, required=True, type=FILE)
 @OUT
+@OVERWRITE
 @as_json_option
 def schema_merge(drafts: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
     """Make one schema of the sites' DRAFTS, and say what does not fit.
@@ -96,6 +96,7 @@ def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
 @click.option("--sites", required=True, help="All sites of the study, separated by commas.")
 @click.option("--min-sites", type=click.IntRange(min=3), default=3, show_default=True)
 @OUT
+@OVERWRITE
 @as_json_option
 def schema_overlap(
     file: Path, sites: str, min_sites: int, out: Path | None, *, as_json: bool
@@ -131,13 +132,11 @@ def schema_overlap(
 
 
 def write(made: Schema, out: Path | None, said: Sequence[str] = (), *, as_json: bool) -> None:
-    """Print a schema and what is said of it, or write it into a new file."""
+    """Print a schema and what is said of it, or write it into a file."""
     text = made.dumps()
     if said and not as_json:
         click.echo("\n".join(said), err=out is None)
     if out is not None:
-        if out.exists():
-            raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
         write_whole(out, text, mode=OPEN)
     hello = f"Wrote {out}. Read it before use: every site needs the same one."
     lines = [text.removesuffix("\n") if out is None else hello]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE, outside_a_run
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE, OVERWRITE, outside_a_run
 from cipherdag.cli.programs.printed import Activated, Coded, Decided, Made, as_json_option, printed
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ def site_check(folder: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 @site.command("request")
 @in_site
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
+@OVERWRITE
 @as_json_option
 @outside_a_run("no request was written")
 def site_request(folder: SiteFolder, out: Path | None, *, as_json: bool) -> None:
@@ -310,8 +311,7 @@ def site_releases(folder: SiteFolder, *, as_json: bool) -> None:
     from cipherdag.results.sentences import release_history
     from cipherdag.sites.record.ledger import read_releases
 
-    lines, _ = site_ledger(folder)
-    releases = read_releases(lines)
+    releases = read_releases(site_ledger(folder)[0])
     if as_json:
         for release in releases:
             click.echo(json.dumps(msgspec.structs.asdict(release)))
