@@ -155,8 +155,8 @@ def of_even() -> dict:
     )
     seeds, sizes = 20, 5
     return {
-        "here": f"not run: {sizes} amounts of data and {seeds} seeds are over "
-        f"{seconds * sizes * seeds / 60.0:.0f} minutes, by the time with 10 variables",
+        "here": f"not run: over {seconds * sizes * seeds / 60.0:.0f} minutes, by the time with 10 "
+        "variables",
         "verdict": "not run",
         "script": "fedcd.py",
         "results": ["fedcd_10.json"],
@@ -175,11 +175,10 @@ def of_naive() -> dict:
         ]
         for words, k in rounds.items()
     }
-    here = [f"after {words} better in {b}, as good in {a} and worse in {w}"
-            for words, (b, a, w) in counts.items()]  # fmt: skip
+    here = [f"after {words} {b} / {a} / {w}" for words, (b, a, w) in counts.items()]
     total = sum(counts["the last"])
     return {
-        "here": f"of {total} graphs proximity is {'; '.join(here)}",
+        "here": f"proximity is better / as good / worse in {total} graphs: {', '.join(here)}",
         "verdict": "in part: each round starts from the last aggregate, and naive catches up",
         "script": "fedcd.py",
         "results": [f"{name}.json" for name in SMALL],

@@ -46,7 +46,7 @@ def of_tables() -> dict:
         "theirs": "one figure a cell",
         "here": counted(verdicts),
         "verdict": f"not reproduced in {verdicts.count('worse')} of {len(verdicts)} cells: the "
-        "paper gives neither its splits nor its k1 and k2, which are drawn and chosen here",
+        "paper gives neither its splits nor its k1 and k2",
         "script": "fedcmfs.py",
         "results": ["fedcmfs.json"],
     }

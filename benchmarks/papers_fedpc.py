@@ -150,11 +150,11 @@ def of_friedman() -> dict:
         far = ", ".join(NAMES.get(m, m) for m in own.differ("vote")) or "none"
         words.append(
             f"{family}: least {NAMES.get(first, first)} {own.mean[first]:.2f}, votes "
-            f"{own.mean['vote']:.2f} of {len(RANKED)}, by Nemenyi's test different from "
-            f"{far} ({own.cells} cells)"
+            f"{own.mean['vote']:.2f} of {len(RANKED)}, unlike {far} "
+            f"({own.cells} cells)"
         )
     return SUMMED | {
-        "here": f"mean ranks on {'; on '.join(words)}",
+        "here": f"mean ranks and Nemenyi's test on {'; on '.join(words)}",
         "verdict": "reproduced" if firsts == {"vote"} else "not reproduced: as with rivals",
     }
 
@@ -188,26 +188,24 @@ def of_rivals() -> dict:
         "theirs": "FedPC is ahead of each",
         "here": "wins above; against its printed figure "
         + "; ".join(f"{NAMES.get(m, m)} {counted(found)}" for m, found in stood.items()),
-        "verdict": "not reproduced: PC-Best and Simple-I are made of our PC, whose graphs of "
-        "alarm, insurance and large linear models are better than theirs",
+        "verdict": "not reproduced: both are made of our PC, which is better than theirs on alarm, "
+        "insurance and large linear models",
     }
 
 
 def of_authors() -> dict:
     """The presets on the data that come with the authors' program."""
     cases = results("as_published")["cases"]
-    lines: dict[str, list[str]] = {"printed": [], "code": [], "paper": []}
+    printed, found = [], []
     for data in dict.fromkeys(case["data"] for case in cases):
         of_data = [case for case in cases if case["data"] == data]
-        lines["printed"].append(f"{data} {' / '.join(plain(c['printed']) for c in of_data)}")
-        for name in ("code", "paper"):
-            shd = (plain(c[f"as published, {name}"]["shd"]) for c in of_data)
-            lines[name].append(f"{data} {' / '.join(shd)}")
+        printed.append(f"{data} {' / '.join(plain(c['printed']) for c in of_data)}")
+        shd = (plain(c["as published, code"]["shd"]) for c in of_data)
+        found.append(f"{data} {' / '.join(shd)}")
     gaps = [abs(c["as published, code"]["shd"] - c["printed"]) for c in cases]
     return {
-        "theirs": "; ".join(lines["printed"]),
-        "here": f"its program's rules: {'; '.join(lines['code'])}; the paper's: "
-        f"{'; '.join(lines['paper'])}",
+        "theirs": "; ".join(printed),
+        "here": f"by its program's rules {'; '.join(found)}",
         "verdict": f"reproduced: the same figure in {gaps.count(0)} of {len(gaps)} cells, "
         f"{max(gaps):.0f} away at most; one sample",
         "script": "as_published.py",
@@ -259,8 +257,7 @@ def of_time() -> dict:
     peer = results("fedpc_speed")["peers"]["runs"]
     return {
         "theirs": "pictures: a little slower than PC-Avg, PC-Best and Simple, faster than NOTEARS",
-        "here": f"votes, masked and signed, take {times['PC-Avg']:.2g} times PC-Avg (table of "
-        "wins); in another run FedPC with ten sites takes "
+        "here": f"votes take {times['PC-Avg']:.2g} times PC-Avg; in another run ten sites take "
         f"{1.0 / peer['causal-learn']['times_ours']:.2g} of causal-learn's time on all rows",
         "verdict": "in part: the order is the same, not *a little*: sites search together",
         "script": "fedpc_tables.py",
@@ -271,7 +268,7 @@ def of_time() -> dict:
 def of_missing() -> dict:
     """The cells of rivals that did not run, and their time by what ran on fewer variables."""
     ours, theirs = our_cells(), printed_cells()
-    words = []
+    words, unmeasured, total = [], [], 0.0
     for method in (*RIVALS, "FedDAG", "NOTEARS-MLP-ADMM"):
         left = [key[0] for key in theirs if key[2] == method and key not in ours]
         if not left:
@@ -289,13 +286,15 @@ def of_missing() -> dict:
                 np.polyfit(variables, [math.log(ours[key]["seconds"]) for key in ran], 1)
             )
         seconds = [limits.get(d) or math.exp(growth(math.log(VARIABLES[d]))) for d in left]
-        over = "over " if limits else ""
-        time = f"{over}{5 * sum(seconds) / 60:.0f} minutes" if ran or limits else "not measured"
-        words.append(f"{NAMES.get(method, method)} {len(left)} ({time})")
+        words.append(f"{len(left)} of {NAMES.get(method, method)}")
+        if ran or limits:
+            total += 5 * sum(seconds) / 60
+        else:
+            unmeasured.append(method)
     return SUMMED | {
         "theirs": "printed",
-        "here": "not run: cells, and the time of five samples by its growth (*over*: a limit "
-        f"was met). {', '.join(words)}",
+        "here": f"not run: cells {', '.join(words)}; five samples take over {total:.0f} minutes by "
+        f"the growth of those that ran, without {', '.join(unmeasured)}",
         "verdict": "not run",
     }
 
@@ -320,7 +319,7 @@ def of_shares() -> dict:
     cases = results("fedpc_figures")["cases"]
     at_30 = sum(c["shd"][SHARES.index(0.3)] == min(c["shd"]) for c in cases)
     return {
-        "here": f"30 % is the best, or one of the best, on {at_30} of {len(cases)}",
+        "here": f"30 % is best, or among the best, on {at_30} of {len(cases)}",
         "verdict": "reproduced" if 2 * at_30 > len(cases) else "in part",
         "script": "fedpc_figures.py",
         "results": ["fedpc_figures.json"],
