@@ -197,11 +197,13 @@ def coordinator_sites(folder: CoordinatorFolder, *, live: bool, as_json: bool) -
 def coordinator_renew(folder: CoordinatorFolder, *, valid_days: int, as_json: bool) -> None:
     """Renew the certificates of all sites and of the server; write what to send.
 
-    Keys, study and codes stay. Start the server again, and have every site activate its approval.
+    Keys, study and codes stay. Start the server again. Each site stops, activates its approval and
+    starts: only a start takes a new certificate.
     """
     done = _approved(folder.renew(valid_days=valid_days), folder)
     hello = "Certificates are renewed. Start the server again, and send every site its approval:"
-    printed(done, [hello, *_send(done)], as_json=as_json)
+    next_ = "Each site stops, runs `cipherdag site activate` on it, then `cipherdag site start`."
+    printed(done, [hello, *_send(done), next_], as_json=as_json)
 
 
 @coordinator.command("revoke")

@@ -31,7 +31,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
-from cipherdag.sites.private_files import START_LOCK, locked, write_private
+from cipherdag.sites.private_files import START_LOCK, is_locked, write_private
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     Approval,
@@ -137,7 +137,7 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
     before = _active(site, study)
     if engine == "flare":
         check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))
-        _install(site, approval.certificate, study)
+        _install(site, approval.certificate, study, path)
     elif engine == "files":
         install_answer(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
@@ -229,7 +229,7 @@ def _public_keys(site: SiteFolder, settings: SiteSettings) -> bytes:
     return request_certificate(key, site=settings.name, organisation=settings.organisation)
 
 
-def _install(site: SiteFolder, chain: bytes, study: Study) -> None:
+def _install(site: SiteFolder, chain: bytes, study: Study, approval: Path) -> None:
     """Keep a certificate for this site's key, unless the one in use is valid for as long."""
     require_flare()
     key = load_key(site.tls_key).public_key()
@@ -239,7 +239,16 @@ def _install(site: SiteFolder, chain: bytes, study: Study) -> None:
         in_use = x509.load_pem_x509_certificates(site.tls_chain.read_bytes())[0]
         if given.not_valid_after_utc <= in_use.not_valid_after_utc:
             return
-        with locked(site.path / START_LOCK):
-            write_private(site.tls_chain, chain.decode("ascii"))
-    else:
-        write_private(site.tls_chain, chain.decode("ascii"))
+        _see_that_it_is_stopped(site, approval)
+    write_private(site.tls_chain, chain.decode("ascii"))
+
+
+def _see_that_it_is_stopped(site: SiteFolder, approval: Path) -> None:
+    """A started site has its certificate in memory: a new one counts from the next start."""
+    if is_locked(site.path / START_LOCK):
+        at = f"--dir {site.path}"
+        raise SiteNotReadyError(
+            "this site is started, with the certificate that it has",
+            remedy=f"Stop it, run `cipherdag site activate {approval} {at}` again, then "
+            f"`cipherdag site start {at}`.",
+        )

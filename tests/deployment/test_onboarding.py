@@ -1056,8 +1056,10 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
     assert days() == 90
     renewed = coordinator.approve([south.path / "south.request"], valid_days=200)
     assert coordinator.study() == study
-    with locked(south.path / START_LOCK), pytest.raises(SiteNotReadyError):
+    with locked(south.path / START_LOCK), pytest.raises(SiteNotReadyError) as refused:
         activate(south, renewed["south"], code=coordinator.fingerprint)
+    assert f"activate {renewed['south']} --dir {south.path}` again, then" in refused.value.remedy
+    assert f"`cipherdag site start --dir {south.path}`" in refused.value.remedy
     assert days() == 90
     activate(south, renewed["south"], code=coordinator.fingerprint)
     assert days() == 200

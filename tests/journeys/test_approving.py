@@ -249,7 +249,7 @@ def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deploy
     deployment.run(*RUN)
     assert len(waited) == 6
     (line,) = waited[-1]
-    assert "refused the plan of run " in line
+    assert re.search(r" run [0-9a-f]{8} does not begin yet: ", line)
     assert "the run waits until a person of this site approves it" in line
     assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
     left = deployment.site("north", "releases")
@@ -258,7 +258,7 @@ def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deploy
     )
     assert "refusal" not in left
     after = logged()[1:]
-    assert re.search(r"\d+ times more in \d+ s: refused the plan of run ", after[0])
+    assert re.search(r"\d+ times more in \d+ s: run [0-9a-f]{8} does not begin yet: ", after[0])
     assert [line.split(" ", 4)[4].split(" ", 2)[2] for line in after if " INFO " in line] == [
         *["begins: fedpc"] * 3,
         *["has ended"] * 3,

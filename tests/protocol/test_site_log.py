@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cipherdag.protocol.site_log import MOST_KEPT, QUIET_S, STILL_S, OnceHandler
 
-WAITS = "refused invite of run 3f9c02d1: the run waits until a person of this site approves it"
+WAITS = "run 3f9c02d1 does not begin yet: the run waits until a person of this site approves it"
 
 
 @pytest.fixture

@@ -236,9 +236,14 @@ class SiteRuntime:
     def refuse(self, message: Incoming, error: PrivacyError) -> bytes:
         """Refuse a message for a reason that this site's keeper knows."""
         usual = error.remedy == error.default_remedy
-        what = "the plan" if message.operation == "invite" else f"the message '{message.operation}'"
         run, do = message.session.hex()[:8], "" if usual else f". {error.remedy}"
-        log.warning("refused %s of run %s: %s%s", what, run, error, do)
+        if error.message in WAITING:
+            said = f"run {run} does not begin yet"
+        elif message.operation == "invite":
+            said = f"refused the plan of run {run}"
+        else:
+            said = f"refused the message '{message.operation}' of run {run}"
+        log.warning("%s: %s%s", said, error, do)
         return self._refusal(message, error, error.message)
 
     def _refusal(self, message: Incoming, error: CipherdagError, text: str) -> bytes:

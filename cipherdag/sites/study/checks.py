@@ -163,8 +163,9 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
     left = (loaded.not_valid_after_utc - now).days
     until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
     fix = (
-        "Have the coordinator run `cipherdag coordinator renew`. Stop the site, then run "
-        "`cipherdag site activate` with its new approval, for which no code is needed."
+        "Have the coordinator run `cipherdag coordinator renew`. Stop the site, run "
+        "`cipherdag site activate` with its new approval, which needs no code, then "
+        "`cipherdag site start`: only a start takes a new certificate."
     )
     if now < loaded.not_valid_before_utc:
         yield CheckResult(
