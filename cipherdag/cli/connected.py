@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import algorithm_class
+from cipherdag.cli.adjustment import naming_other_sets
 from cipherdag.cli.help import example
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
@@ -195,8 +196,10 @@ def _run(
         approval_s=approval_s,
         lacking=lacking,
     )
-    plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
-    _carry_out(federation, plan, out, as_json=as_json, force=force)
+    parameters = taken(name, options)
+    plan = federation.plan(make_algorithm(name, parameters), seed=seed)
+    with naming_other_sets(name, parameters):
+        _carry_out(federation, plan, out, as_json=as_json, force=force)
 
 
 def _carry_out(

@@ -14,6 +14,7 @@ import click
 
 from cipherdag.algorithms.choice import FEWEST_FOR_SUMS
 from cipherdag.algorithms.registry import algorithm_class
+from cipherdag.cli.adjustment import naming_other_sets
 from cipherdag.cli.help import example
 from cipherdag.cli.keeping import forget, keeping, keeping_on
 from cipherdag.cli.knowledge import edge_options, knowledge_option, with_edges
@@ -296,7 +297,9 @@ def _carry_out(
     truth_file = source.get("truth")
     ignored = federation.sites[0].table.schema.ignored
     truth = edges(Path(truth_file), names, ignored, unmeasured=hidden) if truth_file else None
-    result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source, keep=keep)
+    seed = source["seed"]
+    with naming_other_sets(source["algorithm"], source["parameters"]):
+        result = learn(federation, algorithm, seed, as_json=as_json, source=source, keep=keep)
     if out is not None:
         result.save(out, truth=truth, force=True)
     show(result, truth, as_json=as_json)

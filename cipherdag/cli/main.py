@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from cipherdag import errors
+from cipherdag.cli.adjustment import other_sets
 from cipherdag.cli.bundle import audit_bundle, show_bundle
 from cipherdag.cli.carry import coordinator_carry, site_carry
 from cipherdag.cli.connected import resumable_group
@@ -38,6 +39,11 @@ from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
 from cipherdag.pages.whole_file import write_whole
+
+SMALL_COUNTS = (
+    "Sites refuse it where a count of treatment, outcome and what is adjusted for is small, the "
+    "likelier the more categories these have. Other sets suffice, too:"
+)
 
 if TYPE_CHECKING:
     from cipherdag.findings.graph_finding import GraphFinding
@@ -276,7 +282,11 @@ def graph_identify(
     )
     if estimated and not as_json and not unobserved:
         words = ["--graph", str(source), "--treatment", treatment, "--outcome", outcome]
-        click.echo(f"To estimate it: cipherdag {_same_data(source)} {shlex.join(words)}")
+        estimates = f"cipherdag {_same_data(source)}"
+        click.echo(f"To estimate it: {estimates} {shlex.join(words)}")
+        if others := other_sets(answer):
+            click.echo(SMALL_COUNTS)
+            click.echo("\n".join(f"  {estimates} {options}" for options in others))
 
 
 def _same_data(source: Path) -> str:

@@ -100,3 +100,33 @@ def test_the_command_that_it_names_estimates_the_effect_over_the_data_of_the_res
         assert code == 0, error
         assert "adjusted for cause" in said
         assert f"{len(files) if command[0] == 'run' else 4} sites" in said
+
+
+def test_an_effect_that_small_counts_forbid_names_the_other_sets_and_their_commands(call, tmp_path):
+    """The set that is chosen has a rare category at each site, the other one has none."""
+    for k, name in enumerate("abc"):
+        rng = np.random.default_rng(k)
+        cause = rng.integers(0, 2, 900)
+        treated = (rng.random(900) < 0.3 + 0.4 * cause).astype(int)
+        rare = np.where(np.arange(900) < 4, 2, cause)
+        rows = {"cause": cause, "rare": rare, "treated": treated}
+        rows["y"] = (rng.random(900) < 0.2 + 0.2 * treated + 0.3 * cause).astype(int)
+        pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+    edges = [("cause", "rare"), ("cause", "treated"), ("rare", "y"), ("treated", "y")]
+    (tmp_path / "drawn.csv").write_text(
+        CausalGraph.from_edges(["cause", "rare", "treated", "y"], edges).to_csv(), "utf-8"
+    )
+    asked = ("--graph", tmp_path / "drawn.csv", "--treatment", "treated", "--outcome", "y")
+    files = [tmp_path / f"{name}.csv" for name in "abc"]
+    code, _, error = call("run", "effect", *files, *asked)
+    assert code == 6
+    assert "min_cell_size" in error
+    assert "give --treatment treated --outcome y --adjust cause." in error
+    _, said, _ = call("graph", "identify", *asked[1:])
+    *_, line = said.splitlines()
+    assert line == "  cipherdag run effect FILES --treatment treated --outcome y --adjust cause"
+    assert "a count of treatment, outcome and what is adjusted for is small" in said
+    words = line.split()[4:]
+    code, said, error = call("run", "effect", *files, *words)
+    assert code == 0, error
+    assert "adjusted for cause" in said
