@@ -40,6 +40,8 @@ from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
 from cipherdag.pages.whole_file import write_whole
 
+MOST_SAID = 20
+DIFFERS = ("source", "target", "here", "there")
 SMALL_COUNTS = (
     "Sites refuse it where a count of treatment, outcome and what is adjusted for is small, the "
     "likelier the more categories these have. Other sets suffice, too:"
@@ -220,6 +222,7 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None, *, as_json: boo
 @OVERWRITE
 def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
+    from cipherdag.findings.edge_table import difference_sentences
     from cipherdag.results.compared_page import compared_page
 
     here = _learnt(folder)
@@ -232,7 +235,14 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
     if html is not None and there is not None:
         page = compared_page(here, there, (str(folder), str(other)))
         write_whole(html, page)
-    click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  ({finding.compared_as})")
+    rows = finding.differences_to(graph)
+    if as_json:
+        differences = [dict(zip(DIFFERS, row, strict=False)) for row in rows if not row[-1]]
+        click.echo(json.dumps({**asdict(metrics), "differences": differences}))
+        return
+    said = [*difference_sentences(rows, str(folder), str(other))]
+    more = [f"and {len(said) - MOST_SAID} more, which --json lists."] if said[MOST_SAID:] else []
+    click.echo("\n".join([f"{metrics}  ({finding.compared_as})", *said[:MOST_SAID], *more]))
 
 
 @graph.command("export")

@@ -16,10 +16,12 @@ from typing import Any
 from cipherdag.findings.confidence import CONSENSUS, Confidences
 from cipherdag.findings.finding import Cells, Column
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
-from cipherdag.graphs.edges import reversed_mark
+from cipherdag.graphs.edges import canonical, reversed_mark
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.numerals import counted, first_of
 
+Difference = tuple[str, str, str, str, bool]
+"""A pair of names, the mark that each of two graphs has there, and whether these are the same."""
 MARKED = (
     Column("from", str, "The variable at the first end."),
     Column("to", str, "The variable at the second end."),
@@ -180,7 +182,7 @@ def separation_rows(evidence: GraphEvidence) -> Cells:
     ]
 
 
-def edge_differences(here: MixedGraph, there: MixedGraph) -> list[tuple[str, str, str, str, bool]]:
+def edge_differences(here: MixedGraph, there: MixedGraph) -> list[Difference]:
     """Every pair that either graph joins, in the order of names, with both marks.
 
     Args:
@@ -196,6 +198,29 @@ def edge_differences(here: MixedGraph, there: MixedGraph) -> list[tuple[str, str
         one, two = first.get(pair, ""), second.get(pair, "")
         rows.append((*pair, one, two, one == two))
     return rows
+
+
+def difference_sentences(rows: Sequence[Difference], here: str, there: str) -> Iterator[str]:
+    """A sentence for every pair of `edge_differences` of which the two graphs differ.
+
+    Args:
+        rows: The pairs.
+        here: What to call the one graph, such as its folder.
+        there: What to call the other one.
+    """
+    for first, second, one, two, same in rows:
+        if same:
+            continue
+        edges = [_as_written(first, mark, second) for mark in (one, two) if mark]
+        if one and two:
+            yield f"{edges[0]} in {here} is {edges[1]} in {there}."
+        else:
+            yield f"{edges[0]} is in {here if one else there} only."
+
+
+def _as_written(first: str, mark: str, second: str) -> str:
+    source, target, mark = canonical(first, second, mark)
+    return f"{source} {mark} {target}"
 
 
 def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:

@@ -20,6 +20,8 @@ from cipherdag.findings.edge_table import (
     EDGES,
     MARKED,
     REPLICATED,
+    Difference,
+    edge_differences,
     edge_rows,
 )
 from cipherdag.findings.finding import Accuracy, Cells, Table, never
@@ -161,6 +163,10 @@ class LearntGraph(GraphFinding):
                 remedy="Compare it with a graph of another algorithm than FedFCI.",
             )
         return compare(_as_cpdag(self.graph), _as_cpdag(other))
+
+    def differences_to(self, other: CausalGraph | PartialMixedGraph) -> list[Difference]:
+        there = _as_cpdag(other) if isinstance(other, CausalGraph) else other
+        return edge_differences(_as_cpdag(self.graph), there)
 
     def read_graph(self, file: Path) -> CausalGraph:
         return CausalGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)

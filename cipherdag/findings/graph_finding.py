@@ -18,6 +18,7 @@ from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.edge_table import (
     DIFFERENCES,
     SEPARATIONS,
+    Difference,
     edge_columns,
     edge_differences,
     edge_lines,
@@ -69,6 +70,10 @@ class GraphFinding(Finding):
         Raises:
             GraphError: The other one is of another kind, or has other names.
         """
+
+    def differences_to(self, other: CausalGraph | PartialMixedGraph) -> list[Difference]:
+        """The pairs of `edge_differences`, with the marks that `distance_to` compares."""
+        return edge_differences(self.graph, other)
 
     @abstractmethod
     def read_graph(self, file: Path) -> CausalGraph | PartialMixedGraph:

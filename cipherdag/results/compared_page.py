@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cipherdag.findings.edge_table import DIFFERENCES, edge_differences, edge_sentences
+from cipherdag.findings.edge_table import DIFFERENCES, Difference, edge_differences, edge_sentences
 from cipherdag.findings.graph_finding import GraphFinding
 from cipherdag.findings.graph_page import ARROWS, pictures
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
@@ -59,13 +59,10 @@ def compared_page(here: Run[GraphFinding], there: Run[GraphFinding], names: tupl
     )
 
 
-Differences = list[tuple[str, str, str, str, bool]]
-
-
 def _union(
     here: CausalGraph | PartialMixedGraph,
     there: CausalGraph | PartialMixedGraph,
-    differences: Differences,
+    differences: list[Difference],
 ) -> CausalGraph | PartialMixedGraph:
     """Every pair that either joins, with the first one's mark where it has one."""
     edges = [canonical(first, second, one or two) for first, second, one, two, _ in differences]
@@ -74,7 +71,7 @@ def _union(
 
 def _rows(
     graph: CausalGraph | PartialMixedGraph,
-    differences: Differences,
+    differences: list[Difference],
     runs: tuple[Run[GraphFinding], Run[GraphFinding]],
 ) -> list[ComparedRow]:
     by_pair = {frozenset(row[:2]): row for row in differences}

@@ -6,6 +6,7 @@ one a line. Fields are added in later versions, and none is renamed or taken awa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from msgspec.json import schema_components
@@ -60,6 +61,28 @@ class RoundLine(TypedDict):
     """A line of a run: a finished round."""
 
     round: RoundReport
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDifference:
+    """A pair of which two graphs differ: each one's mark from source to target, empty for none."""
+
+    source: str
+    target: str
+    here: str
+    there: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedGraphs(GraphMetrics):  # noqa: D101
+    __doc__ = f"{GraphMetrics.__doc__}    differences: The pairs of which they differ.\n    "
+    differences: tuple[EdgeDifference, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPAGs(PAGMetrics):  # noqa: D101
+    __doc__ = f"{PAGMetrics.__doc__}    differences: The pairs of which they differ.\n    "
+    differences: tuple[EdgeDifference, ...]
 
 
 class Report(TypedDict):
@@ -136,8 +159,8 @@ def kinds() -> dict[str, tuple[Any, ...]]:
         "coordinator run": lines,
         "coordinator sites": (EnrolledSites,),
         "graph compare": (
-            GraphMetrics,
-            PAGMetrics,
+            ComparedGraphs,
+            ComparedPAGs,
         ),
         "graph export": (Written,),
         "graph identify": (EffectAnswer,),
