@@ -92,6 +92,6 @@ def test_the_command_writes_the_page(runs, tmp_path, call):
     assert "SHD" in shown
     Page(target.read_text("utf-8")).check_offline()
     edges = tmp_path / "one" / "edges.csv"
-    assert call("graph", "compare", folders[0], edges, "--html", target)[0] == 2
+    assert call("graph", "compare", folders[0], edges, "--html", tmp_path / "new.html")[0] == 2
     missing = tmp_path / "no" / "both.html"
     assert call("graph", "compare", *folders, "--html", missing)[0] != 0
