@@ -21,9 +21,12 @@ from cipherdag.findings.finding import Finding, Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.presence import Measured, Presence
 from cipherdag.questions.question import Question
 
+EMPTY: tuple[Any, ...] = ("", (), None)
+"""Values of parameters that say nothing."""
 Reading = Literal["labels", "interventions", "relations"]
 Outcome = TypeVar("Outcome")
 Conclusion = TypeVar("Conclusion", bound=Finding)
@@ -196,6 +199,20 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """The canonical bytes of the decisions, which all parties compute and must agree on."""
         return self.conclude(outcome, facts).decisions
 
+    def used(self, conclusion: Conclusion, columns: ColumnTypes | None) -> dict[str, Any]:
+        """The parameters that had a part in a run, with the values that were used, for its report.
+
+        Args:
+            conclusion: The run's.
+            columns: What the columns are; None where only the sites know it.
+        """
+        del conclusion, columns
+        return {
+            name: value
+            for name, known in parameters_of(type(self)).items()
+            if (value := getattr(self, name)) not in EMPTY or known.kind is int  # no limit
+        }
+
     @property
     def leaves(self) -> str:
         """What leaves all sites together, at most, in one sentence, for who approves a plan.
@@ -207,6 +224,11 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     @abstractmethod
     def disclosures(self) -> tuple[str, ...]:
         """The sentences on what the opened sums disclose to the coordinator, at least one."""
+
+    def disclosed(self, conclusion: Conclusion) -> tuple[str, ...]:
+        """What the opened sums of one run disclosed: of `disclosures` those that it came to."""
+        del conclusion
+        return self.disclosures()
 
     @property
     def most_rounds(self) -> int | None:

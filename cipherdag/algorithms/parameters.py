@@ -187,6 +187,11 @@ def check_parameters(algorithm: object) -> None:
         object.__setattr__(algorithm, name, value)
 
 
+def without(parameters: Mapping[str, Any], **had_a_part: bool) -> dict[str, Any]:
+    """The parameters but those that had no part."""
+    return {name: value for name, value in parameters.items() if had_a_part.get(name, True)}
+
+
 def require(condition: bool, message: str) -> None:
     """Raise ParameterError with this message unless the condition holds."""
     if not condition:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.adjustment import naming_other_sets
 from cipherdag.cli.help import example
 from cipherdag.cli.options import (
@@ -212,11 +211,11 @@ def _carry_out(
 
     if out is not None:
         new_result_folder(out, force=force)
-    title, n_sites = algorithm_class(plan.algorithm).title, len(plan.cohort)
+    algorithm, n_sites = make_algorithm(plan.algorithm, plan.parameters), len(plan.cohort)
 
     def begun(run: Path) -> None:
         if not as_json:
-            say(heading(title, n_sites, plan.protection))
+            say(heading(algorithm, n_sites, plan.protection))
             say(f"Run {plan.session.hex()[:8]} waits for the people at the sites, by default:")
             say(f"  cipherdag site approve {plan.session.hex()[:8]}")
             say(f"If it is cut short: cipherdag coordinator run --resume {run}")
@@ -229,7 +228,7 @@ def _carry_out(
         "seed": plan.seed,
         "parameters": plan.parameters,
     }
-    most = make_algorithm(plan.algorithm, plan.parameters).most_rounds
+    most = algorithm.most_rounds
     with following(as_json=as_json, n_sites=n_sites, most_rounds=most) as progress:
         result = federation.carry_out_plan(plan, progress=progress, source=source, begun=begun)
     _show_connected(result, out, as_json=as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,7 @@ def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: 
     with keeping_on(folder, command=again, parts=tuple(name for name, *_ in VARIANTS)):
         results: list[Run[LearntGraph]] = []
         for variant in VARIANTS:
-            with _without_data_warnings() if results else nullcontext():
+            with _without_data_warnings():
                 results.append(
                     _learnt(network, variant, rows, seed, folder, resumed=resume is not None)
                 )
@@ -170,7 +170,7 @@ def _ask_off_plan(federation: Federation) -> None:
 
 @contextmanager
 def _without_data_warnings() -> Iterator[None]:
-    """Leave out what looks like a mistake in data for which it was said before."""
+    """Leave out what looks like a mistake in data: the result's warning says it."""
     log = logging.getLogger("cipherdag.data")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -367,7 +367,7 @@ def learn(
 
     n_sites, names = len(federation.sites), federation.sites[0].table.names
     if lines and not as_json:
-        click.echo("\n" + heading(algorithm.title, n_sites, federation.protection))
+        click.echo("\n" + heading(algorithm, n_sites, federation.protection))
     watched: dict[str, Any] = {
         "n_sites": n_sites,
         "names": names,

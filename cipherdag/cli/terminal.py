@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.live import Live
@@ -18,9 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cipherdag.pages.numerals import counted, size
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.results.sentences import dropout_lines
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.algorithm import Algorithm
     from cipherdag.cli.live import LiveRun, LiveState
     from cipherdag.errors import CipherdagError
     from cipherdag.protocol.progress import RoundReport
@@ -29,13 +31,15 @@ REFRESH_PER_S = 4.0
 MOST_NAMES = 8
 
 
-def heading(algorithm: str, n_sites: int, protection: str) -> str:
-    """The line above the rounds."""
-    return f"{algorithm} · {counted(n_sites, 'site')} · {protection}"
+def heading(algorithm: Algorithm[Any, Any], n_sites: int, protection: str) -> str:
+    """The line above the rounds: of which tests open bits, and what protects sums."""
+    tests = "tests by bits, " if getattr(algorithm, "closed", False) else ""
+    sums = f"sums {protection_kind(protection).left}"
+    return f"{algorithm.title} · {counted(n_sites, 'site')} · {tests}{sums}"
 
 
 def round_line(report: RoundReport, label: str = "") -> str:
-    """One line per finished round: what was asked, of how many sites, and what each one sent.
+    """One line per finished round: what was asked, of how many sites, and what one sent at most.
 
     Args:
         report: The round.
@@ -43,9 +47,9 @@ def round_line(report: RoundReport, label: str = "") -> str:
     """
     out = max(report.bytes_sent_per_site.values(), default=0)
     return (
-        f"round {report.number:<3} {label or report.label:<52}  "
+        f"round {report.number:<3} {label or report.label:<56}  "
         f"{report.n_sites} of {report.n_cohort} sites  {report.seconds:5.1f} s  "
-        f"{size(out):>8} sent per site"
+        f"at most {size(out):>8} each"
     )
 
 

@@ -265,12 +265,12 @@ def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ..
             f"so that much of it rests on no evidence. {WHAT_HELPS}"
         )
     if standing:
-        named = [f"{edge.source} and {edge.target} ({why(edge)})" for edge in standing]
+        named = [f"{edge.source} and {edge.target}" for edge in standing]
         missing = f"{unit}s that could remove them were"
         if len(standing) == 1:
             missing = f"a {unit} that could remove it was"
         warnings.append(
             f"{counted(len(standing), 'edge')} of {len(edges)} may remain only because {missing} "
-            f"not done: {first_of(named, between='; ')}."
+            f"not done: {first_of(named, between='; ')}. The reason stands beside each edge."
         )
     return tuple(warnings)

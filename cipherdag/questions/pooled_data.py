@@ -88,7 +88,7 @@ class Columns(Question, frozen=True, tag="columns"):
 
     @property
     def label(self) -> str:
-        return f"kinds of {self.n_variables} variables"
+        return f"kinds of {self.n_variables} variables{', and where numbers lie' * self.marks}"
 
     @property
     def recorded_as(self) -> frozenset[str]:

@@ -28,7 +28,7 @@ from cipherdag.questions.question import Question
 class ContributorCounts(Question, frozen=True, tag="contributors"):
     """Asks, for each part of a question, whether the site contributes to its sums."""
 
-    leaves = "to which parts of the answer its rows contribute"
+    leaves = "whether it has enough rows for a part"
     resamplable = True
 
     question: Question
@@ -38,7 +38,7 @@ class ContributorCounts(Question, frozen=True, tag="contributors"):
 
     @property
     def label(self) -> str:
-        return f"sites able to do {self.question.label}"
+        return f"sites with rows for {self.question.label}"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -53,7 +53,7 @@ class Suppressed(Question, frozen=True, tag="covered"):
         enough: One bit per part, packed: whether enough sites contribute.
     """
 
-    leaves = "only parts that enough sites contribute to"
+    leaves = "only parts that enough sites have rows for"
     resamplable = True
 
     question: Question

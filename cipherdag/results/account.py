@@ -80,14 +80,6 @@ class RunAccount:
         )
 
     @property
-    def disclosures(self) -> tuple[str, ...]:
-        """The sentences on what the opened sums disclosed to the coordinator."""
-        algorithm = self._algorithm
-        if algorithm is None:
-            return ("The sums that the algorithm asks for; its documentation lists them.",)
-        return algorithm.disclosures()
-
-    @property
     def _algorithm(self) -> Algorithm[Any, Any] | None:
         if self.made_by is None and self.algorithm in ALGORITHMS:
             return make_algorithm(self.algorithm, self.parameters)

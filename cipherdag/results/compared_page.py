@@ -108,7 +108,7 @@ def _set(run: Run[GraphFinding]) -> dict[str, str]:
         "protection": run.protection,
         "sites": ", ".join(run.sites),
         "seed": run.seed,
-        **run.parameters,
+        **run.settings,
         **{f"version of {name}": number for name, number in run.versions.items()},
     }
-    return {name: "none" if value is None else str(value) for name, value in values.items()}
+    return {name: str(value) for name, value in values.items()}

@@ -25,10 +25,12 @@ from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
 from cipherdag.pages.numerals import counted, size
+from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.results import folder as saved
 from cipherdag.results.account import RunAccount, saved_account
 from cipherdag.results.run_page import run_page
 from cipherdag.results.sentences import dropout_line
+from cipherdag.sites.policy.plan_account import worded
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
@@ -84,6 +86,28 @@ class Run(RunAccount, Generic[F_co]):
         report = Report() if algorithm is None else algorithm.report(self.finding)
         warnings = relation_warnings(self.relations) if self.finding.causal else ()
         return replace(report, warnings=(*warnings, *report.warnings)) if warnings else report
+
+    @property
+    def disclosures(self) -> tuple[str, ...]:
+        """The sentences on what this run disclosed to everybody in it."""
+        algorithm = self._algorithm
+        if algorithm is None:
+            return ("The sums that the algorithm asks for; its documentation lists them.",)
+        return algorithm.disclosed(self.finding)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The parameters that had a part in this run, with the values that were used, in words."""
+        algorithm, categories = self._algorithm, self.finding.dictionary.categories
+        if algorithm is None:
+            used = dict(self.parameters)
+        else:
+            coded = [name in categories for name in self.identifiers]
+            kinds: ColumnTypes = "mixed" if any(coded) else "continuous"
+            kinds = "discrete" if all(coded) else kinds
+            used = algorithm.used(self.finding, kinds if self.schema else None)
+        plain = msgspec.to_builtins(used)
+        return {name: worded(value) for name, value in plain.items()}
 
     def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
         """All of `result.json`, with metrics where a true DAG is given."""

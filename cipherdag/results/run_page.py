@@ -11,11 +11,12 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.errors import LedgerError
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.numerals import counted
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.account import RunAccount
-from cipherdag.results.sentences import CountedReleases, dropout_line, release_blocks
+from cipherdag.results.sentences import CLOSED, EACH, CountedReleases, dropout_line, release_blocks
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
 FEWEST_SITES = 3
@@ -79,6 +80,7 @@ def run_page(
         written: When the page is written, in UTC; not shown if None.
     """
     sites = [_site(run, site) for site in run.sites]
+    bit_rounds = sum(not CLOSED.isdisjoint(each.kind.split("+")) for each in run.rounds)
     limits = [*finding.limits(), *report.limits]
     return render(
         finding.template,
@@ -88,11 +90,13 @@ def run_page(
         began=_began(run),
         written=written.isoformat() if written else "",
         sites=sites,
+        each=EACH,
         released=release_blocks({site.name: site.leaving for site in sites}),
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
         protection=protection_kind(run.protection),
-        disclosure=_disclosure(run, finding),
+        disclosure=_disclosure(run, bit_rounds),
+        bit_rounds=bit_rounds,
         remarks=finding.remarks(),
         limits=list(limit_sentences(run, finding, limits, has_truth=truth is not None)),
         steps=_next_steps(run, finding),
@@ -102,14 +106,16 @@ def run_page(
     )
 
 
-def _disclosure(run: RunAccount, finding: Finding) -> str:
+def _disclosure(run: RunAccount, bit_rounds: int) -> str:
     """How answers were protected on their way, in sentences."""
-    protection = protection_kind(run.protection)
-    if not finding.opens_bits:
-        return protection.disclosure
+    of_sums = protection_kind(run.protection).disclosure
+    if not bit_rounds:
+        return of_sums
+    rest = len(run.rounds) - bit_rounds
     return (
-        "Answers to tests left in sealed parts, and only bits of them were opened. For answers "
-        f"whose sum was opened, this holds: {protection.disclosure}"
+        f"In {counted(bit_rounds, 'round')} bits were opened, and nothing else: answers left in "
+        "parts that look random, each encrypted for another site, and the sites computed the bits "
+        f"from these parts. In {counted(rest, 'round')} sums were opened: {of_sums}"
     )
 
 

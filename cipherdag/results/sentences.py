@@ -13,7 +13,7 @@ from cipherdag.pages.numerals import first_of, size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import DropOut
 from cipherdag.questions.question import KINDS_ALONE, question_kinds, tag_of
-from cipherdag.questions.threshold import Suppressed
+from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.questions.verdicts import Verdicts
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.record.ledger import CLOSED_RUN, RELEASE_KINDS, answers
@@ -29,6 +29,8 @@ PHRASES = {
 }
 CLOSED = {tag for tag, kind in question_kinds().items() if issubclass(kind, Verdicts)}
 """Kinds of shares whose sums are never opened."""
+EACH = "each of {} sites; sizes from the smallest to the largest"
+ABOUT_PARTS = {*CLOSED, tag_of(ContributorCounts), tag_of(Suppressed)}
 SOME_ADD_NOTHING = "; a site without enough rows for a part adds nothing to it"
 """Where a part is opened once enough sites have it, be they all or not."""
 STEPS = {
@@ -59,7 +61,16 @@ class CountedReleases:
 
 def phrase(kinds: str) -> str:
     """The phrase for a release of these kinds; an unknown kind is its own phrase."""
-    return "; ".join(PHRASES.get(kind, kind) for kind in kinds.split("+"))
+    named = kinds.split("+")
+    counts, parts = (tag_of(kind) in named for kind in (ContributorCounts, Suppressed))
+    said = "; ".join(PHRASES.get(kind, kind) for kind in named if kind not in ABOUT_PARTS)
+    if bits := "; ".join(PHRASES[kind] for kind in named if kind in CLOSED):
+        said = f"{bits}{', computed from ' * bool(said)}{said}"
+    if counts and parts:
+        return f"{said}: whether it has enough rows, or, where enough sites have, the numbers"
+    if counts:
+        return f"whether it has enough rows for these: {said}"
+    return f"{said}, only of what enough sites have rows for" if parts else said
 
 
 def dropout_line(dropout: DropOut) -> str:
@@ -110,8 +121,8 @@ def release_lines(releases: Mapping[str, Sequence[Release | CountedReleases]]) -
     for block in release_blocks(releases):
         names = first_of([f"'{printable(site)}'" for site in block.sites])
         count = len(block.sites)
-        identical = f" (identical for {count} sites)" if count > 1 else ""
-        lines.append(f"{'Also' if block.more else 'What'} left {names}{identical}:")
+        each = f" ({EACH.format(count)})" if count > 1 else ""
+        lines.append(f"{'Also' if block.more else 'What'} left {names}{each}:")
         lines += [f"  {printable(each)}" for each in block.sentences]
     return lines
 
@@ -185,7 +196,8 @@ def _release_phrase(
     least, most = size(min(sent)), size(max(sent))
     took = least if least == most else f"{least} to {most}"
     if values and not kind.startswith("schema-digest"):
-        took = f"{values:,} values, {took}"
+        unit = "bits of all sites together" if CLOSED & set(kind.split("+")) else "values"
+        took = f"{values:,} {unit}, {took}"
     return f"{phrase(kind)} ({took}).{_seen(kind, protection, sites)}"
 
 
@@ -195,8 +207,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return f" {seen}" if seen else ""
     protected, kinds = protection_kind(protection), set(kind.split("+"))
     if CLOSED & kinds:
-        opened = f"Only yes-or-no answers about {sites} sites together are opened."
-        return f" Sent in sealed parts. {opened}"
+        opened = f"Only bits over {sites} sites together are opened."
+        return f" Split into parts that look random, each encrypted for another site. {opened}"
     fewer = SOME_ADD_NOTHING if tag_of(Suppressed) in kinds else ""
     only = f" only as a sum over {sites} sites{fewer}" if protected.protects else ""
     return f" Sent {protected.left}, seen by the coordinator{only}."

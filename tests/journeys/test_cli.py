@@ -357,7 +357,7 @@ def test_demo_ends_well(call, tmp_path):
     assert "Bits gave " in text
     assert text.count("SHD") == 2
     assert text.index("Learnt graph") > text.index("What left")
-    assert "identical for 3 sites" in text
+    assert "each of 3 sites" in text
     assert len(text.splitlines()) <= MOST_OF_THE_DEMO
     opened = [
         json.loads((tmp_path / name / "result.json").read_text("utf-8")) for name, *_ in VARIANTS

@@ -65,10 +65,10 @@ def test_every_number_of_a_graph_report_is_the_results(result):
         [str(own.strength)] if own.status == "tested" else [] for own in known
     ]
     assert page.column("edge-table", "Strength") == [edge.shown for edge in known]
-    assert page.column("round-table", "Bytes", values=True) == [
+    assert page.column("round-table", "Bytes at most", values=True) == [
         [str(max(report.bytes_sent_per_site.values()))] for report in result.rounds
     ]
-    for heading, field in (("Round", "number"), ("Values", "values")):
+    for heading, field in (("Round", "number"), ("Values or bits", "values")):
         assert page.column("round-table", heading, values=True) == [
             [str(getattr(report, field))] for report in result.rounds
         ]

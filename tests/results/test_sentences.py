@@ -9,7 +9,13 @@ from cipherdag.questions import ci_tests
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.threshold import ContributorCounts
-from cipherdag.results.sentences import PHRASES, CountedReleases, release_lines, site_sentences
+from cipherdag.results.sentences import (
+    EACH,
+    PHRASES,
+    CountedReleases,
+    release_lines,
+    site_sentences,
+)
 
 MOST_WORDS = 35
 
@@ -66,7 +72,7 @@ def test_what_left_every_site_stands_once_with_the_least_and_the_most_bytes():
             "south": [released("columns", 700), released("closed", 50, 0)],
         }
     )
-    assert lines[0] == "What left 'north', 'south' (identical for 2 sites):"
+    assert lines[0] == f"What left 'north', 'south' ({EACH.format(2)}):"
     assert "(7 values, 700 B to 900 B)" in lines[1]
     assert len(lines) == 3
 
@@ -81,8 +87,8 @@ def test_what_left_some_sites_stands_after_what_left_all():
         }
     )
     assert [line for line in lines if line.endswith(":")] == [
-        "What left 'north', 'south', 'west' (identical for 3 sites):",
-        "Also left 'north', 'west' (identical for 2 sites):",
+        f"What left 'north', 'south', 'west' ({EACH.format(3)}):",
+        f"Also left 'north', 'west' ({EACH.format(2)}):",
     ]
 
 

@@ -18,6 +18,7 @@ from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
 from cipherdag.graphs.knowledge import given_of
 
 NO_TEST = "No test over all sites was done: it stands for want of rows or sites."
+ONCE = " Each counts once, though rounds at a second level ask some again."
 P_VALUE = "p-value of the test over all sites"
 VERDICT = "1 where the test over all sites says independent, and no number beside it"
 
@@ -120,7 +121,7 @@ def remarks_on_tests(
     counts = ", ".join(_done(count, method) for method, count in outcome.tests.items())
     return (
         f"Evidence: {kind}.",
-        f"Tests over all sites: {counts}.",
+        f"Tests over all sites: {counts}.{ONCE if closed else ''}",
         *more,
         *((EVIDENCE[kind].bits_summary,) if closed else ()),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import once_more, replicated
@@ -23,7 +23,7 @@ from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
-from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within
+from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within, without
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Finding
@@ -36,6 +36,7 @@ from cipherdag.questions.ci_tests import (
     FEWEST_KERNEL_ROWS,
     MOST_KERNEL_ROWS,
     CITestSpec,
+    ColumnTypes,
     offered_tests,
 )
 from cipherdag.questions.encodings import pack_integers
@@ -102,6 +103,16 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
         by_default = self.reveal == "auto" and self.decided_by in self.bits_by_default
         return self.reveal == "bits" or by_default
 
+    def used(self, conclusion: Conclusion, columns: ColumnTypes | None) -> dict[str, Any]:
+        """With evidence that has tests of its own no test is chosen."""
+        kind, tables = EVIDENCE.get(self.decided_by), columns != "continuous"
+        used = Algorithm.used(self, conclusion, columns)
+        used |= {"reveal": "bits" if self.closed else "sums", "evidence": self.decided_by}
+        computed = CI_TESTS[self.test].computed
+        used["test"] = computed.get(columns or "mixed", "by the kinds of columns")
+        chosen = kind is None or not kind.tests or self.test != "auto"
+        return without(used, test=chosen, dof=chosen and tables and self.test != "kci")
+
     def check_sites(self, n_sites: int) -> None:
         """Raise ParameterError where verdicts are to be computed by too few sites."""
         require(
@@ -167,6 +178,18 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         """The test that the parameters name."""
         return CITestSpec(
             alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
+        )
+
+    def used(self, conclusion: Learnt, columns: ColumnTypes | None) -> dict[str, Any]:
+        """Without the options of other evidence, tests or rules than those that were used."""
+        kind, by = EVIDENCE.get(self.decided_by), self.decided_by
+        return without(
+            ConstraintBased.used(self, conclusion, columns) | {"colliders": self.rule},
+            kernel_rows=self.test == "kci",
+            max_cells=by == "pooled" and columns != "continuous",
+            site_effect=by == "glm",
+            interactions=by == "glm",
+            compare_sites=kind is not None and kind.asks_columns and not self.closed,
         )
 
     def evidence_settings(self, facts: Facts) -> EvidenceSettings:

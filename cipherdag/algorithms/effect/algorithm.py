@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import InitVar, dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -20,7 +20,14 @@ from cipherdag.algorithms.effect.refuting import left_out, refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
 from cipherdag.algorithms.effect.sets import read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
-from cipherdag.algorithms.parameters import check_parameters, graph_text, require, row_bound, within
+from cipherdag.algorithms.parameters import (
+    check_parameters,
+    graph_text,
+    require,
+    row_bound,
+    within,
+    without,
+)
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, LeftOut
@@ -28,6 +35,7 @@ from cipherdag.findings.estimated_effect import EstimatedEffect
 from cipherdag.findings.finding import Report
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer
+from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
@@ -169,6 +177,13 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             f"truncate must be one of {truncations}, not {self.truncate}",
         )
         read_sets(self.adjust)
+
+    def used(self, conclusion: EstimatedEffect, columns: ColumnTypes | None) -> dict[str, Any]:
+        """With the estimator that was used, and without the options of others."""
+        estimator, used = conclusion.estimator, Algorithm.used(self, conclusion, columns)
+        sets = [", ".join(each.adjust) or "nothing" for each in conclusion.sets]
+        used |= {"estimator": estimator, "adjust": ", or ".join(sets)}
+        return without(used, truncate=estimator in ("ipw", "aipw"), reference=estimator != "linear")
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
         """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Facts, Reading
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.bootstrap import arcs_counted, once_more, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.site_differences import (
@@ -43,7 +43,7 @@ from cipherdag.algorithms.fedboss.set_families import Budget
 from cipherdag.algorithms.fedboss.set_sources import SetPenalty
 from cipherdag.algorithms.fedboss.settings import ScoreSettings, require_rows
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.algorithms.parameters import Reveal, require, within
+from cipherdag.algorithms.parameters import Reveal, require, within, without
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
@@ -51,6 +51,7 @@ from cipherdag.graphs.dags import Dag, dag_of, matrix_of, topological
 from cipherdag.graphs.equivalence import permitted
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
+from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.gather import gather_two
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import MAX_REPLICATES, Question
@@ -216,7 +217,43 @@ class FedBOSS(ScoreSettings):
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
         said = (*said, COMPARISON) if self.compare_sites and self.reveal != "bits" else said
-        return (*said, KINDS, *((once_more(self.bootstrap),) if self.bootstrap else ()))
+        return (*said, KINDS, *self._once_more)
+
+    @property
+    def _once_more(self) -> tuple[str, ...]:
+        return (once_more(self.bootstrap),) if self.bootstrap else ()
+
+    def disclosed(self, conclusion: LearntGraph) -> tuple[str, ...]:
+        """Of `disclosures` what holds of bits where bits were opened, and else of sums."""
+        if conclusion.opens_bits:
+            return replace(self, reveal="bits").disclosures()
+        if self.reveal == "auto" and self.opened_of_categories == "bits":
+            alone = "sets" in conclusion.details and bool(conclusion.details["sets"])
+            compared = (COMPARISON,) if self.compare_sites else ()
+            return (SITES if alone else WITHIN, *compared, KINDS, *self._once_more)
+        return self.disclosures()
+
+    def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
+        """Without the options of scores, or of a search, that the run did not need."""
+        bits, tables = conclusion.opens_bits, columns != "continuous"
+        score = {"discrete": "qnml", "continuous": "bic"}.get(columns or "mixed", "bic and qnml")
+        used = Algorithm.used(self, conclusion, columns) | {"reveal": "bits" if bits else "sums"}
+        used["score"] = score if self.score == "auto" else self.score
+        return without(
+            used,
+            penalty=columns != "discrete",
+            table_penalty=tables and self.score == "bic",
+            prior_rows=self.score == "bdeu",
+            withheld=not self.within_sites and tables,
+            discount=self.within_sites and tables,
+            max_cells=tables,
+            max_rounds=tables,
+            max_values=tables,
+            scores=not bits,
+            search=not bits,
+            restarts=not bits and self.search == "boss",
+            compare_sites=not bits,
+        )
 
     def report(self, conclusion: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""

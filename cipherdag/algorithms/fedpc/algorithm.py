@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -40,7 +40,7 @@ from cipherdag.algorithms.fedpc.voting import (
     by_scores,
     voted_skeleton,
 )
-from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.parameters import one_of, require, within, without
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
@@ -48,7 +48,7 @@ from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import Conflicts, triples_over
-from cipherdag.questions.ci_tests import MOST_KERNEL_ROWS
+from cipherdag.questions.ci_tests import MOST_KERNEL_ROWS, ColumnTypes
 from cipherdag.questions.presence import Measured
 from cipherdag.questions.question import Question
 from cipherdag.questions.separators import MAX_GRID_BITS, SeparatorSearch
@@ -200,6 +200,16 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
             return self.colliders
         all_sets = self.decided_by != "vote" and self.sepset == "max"
         return "p_value_drop" if all_sets else "sepset"
+
+    def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
+        """Without the options of votes where no site voted."""
+        voting, used = self.decided_by == "vote", GraphFromTests.used(self, conclusion, columns)
+        return without(
+            used | {"collider_conflicts": self._conflicts},
+            reference=self.reference != "auto",
+            vote_share=voting,
+            grid_bits=voting and self.sepset == "max",
+        )
 
     def separator_search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         """The candidate separating sets of all unshielded pairs of a skeleton."""

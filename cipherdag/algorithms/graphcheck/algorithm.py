@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import InitVar, dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
-from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.question import Question
 from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.statistics.p_values import Correction, corrected
@@ -228,6 +228,11 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             correction=self.correction,
             details={"reveal": "bits"} if self.closed else {},
         )
+
+    def used(self, conclusion: CheckedGraph, columns: ColumnTypes | None) -> dict[str, Any]:
+        """With what was opened."""
+        opened = {"reveal": "bits" if self.closed else "sums"}
+        return Algorithm.used(self, conclusion, columns) | opened
 
     def disclosures(self) -> tuple[str, ...]:
         """The sentences on what stratified evidence opens of these tests."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.parameters import require, within
+from cipherdag.algorithms.parameters import require, within, without
 from cipherdag.algorithms.published import Published
 from cipherdag.algorithms.rfcd.objectives import (
     BEYOND,
@@ -29,6 +29,7 @@ from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.graphs.dags import empty_dag, matrix_of
 from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import Question
 from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, from_grid
@@ -144,6 +145,12 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """What the objective opens."""
         return (OBJECTIVES[self.objective],)
 
+    def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
+        """With the search that was used, and how many graphs that one keeps."""
+        search, used = self._searched, Algorithm.used(self, conclusion, columns)
+        used["search"] = search
+        return without(used, beam=search == "beam", kept=search == "best-first")
+
     def report(self, conclusion: LearntGraph) -> Report:
         """The regret and its curve."""
         return reported(conclusion)
@@ -170,12 +177,17 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         """Whether equivalent graphs have one objective."""
         return self.score == "bic" and self.objective != "nodewise"
 
+    @property
+    def _searched(self) -> str:
+        """The search that is used."""
+        if self.search != "auto":
+            return self.search
+        return "best-first" if self._equivalent_equal else "beam"
+
     def _search(
         self, objective: Objective, progress: Progress
     ) -> Callable[[Valued], SearchedGraph]:
-        name = self.search
-        if name == "auto":
-            name = "best-first" if self._equivalent_equal else "beam"
+        name = self._searched
         kept = self.beam if name == "beam" else self.kept
         search = Search(
             objective=objective,

@@ -96,7 +96,7 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
     @property
     def label(self) -> str:
         several, first = len(self.levels) > 1, self.levels[0]
-        at = f", {len(self.levels)} levels" if several else f", level {first:g}"
+        at = f", at {len(self.levels)} levels" if several else f", at level {first:g}"
         return f"{self.question.label}{at if several or first > LARGEST_USUAL_LEVEL else ''}"
 
     @property

@@ -218,7 +218,7 @@ def _compared_settings(plan: Plan) -> dict[str, Any]:
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
-        f"{key} was {_shown(old.get(key))}, now {_shown(new.get(key))}"
+        f"{key} was {worded(old.get(key))}, now {worded(new.get(key))}"
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     ]
@@ -233,11 +233,11 @@ def _parameter_lines(plan: Plan, names: Sequence[str]) -> Iterator[str]:
         value, before = plan.parameters[name], usual.get(name)
         if declared[name].kind is Knowledge:
             value = _by_name(value, names)
-        usually = "" if before == "" else f", usually {_shown(before)}"  # a name has no usual one
-        yield printable(f"Parameter {name} is {_shown(value)}{usually}. {declared[name].help}")
+        usually = "" if before == "" else f", usually {worded(before)}"  # a name has no usual one
+        yield printable(f"Parameter {name} is {worded(value)}{usually}. {declared[name].help}")
     others = "All other parameters" if changed else "All parameters"
     unchanged = [
-        f"{key} {_shown(each)}" for key, each in plan.parameters.items() if key not in changed
+        f"{key} {worded(each)}" for key, each in plan.parameters.items() if key not in changed
     ]
     yield printable(f"{others} are as usual: {', '.join(unchanged)}; random seed {plan.seed}.")
 
@@ -246,7 +246,7 @@ def changed_settings(plan: Plan) -> list[str]:
     """Each parameter that is not as usual, in a few words."""
     usual = _usual(plan)
     return [
-        printable(f"{name} {_shown(value)} (usually {_shown(usual.get(name)) or 'empty'})")
+        printable(f"{name} {worded(value)} (usually {worded(usual.get(name)) or 'empty'})")
         for name, value in plan.parameters.items()
         if value != usual.get(name)
     ]
@@ -270,7 +270,7 @@ def _by_name(value: Any, names: Sequence[str]) -> Any:
     return name.get(value, value)
 
 
-def _shown(value: Any) -> str:
+def worded(value: Any) -> str:
     """A value of JSON as a person writes it."""
     match value:
         case None:
@@ -278,9 +278,9 @@ def _shown(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case dict():
-            return ", ".join(f"{key} {_shown(each)}" for key, each in value.items() if each)
+            return ", ".join(f"{key} {worded(each)}" for key, each in value.items() if each)
         case [[*_], *_] | [tuple(), *_]:
-            return "; ".join(map(_shown, value))
+            return "; ".join(map(worded, value))
         case list() | tuple():
             return " ".join(map(str, value))
     return str(value)

@@ -50,8 +50,18 @@ class ReleaseKind:
 
 CLOSED_RUN = "closed"
 _KINDS = (
-    ReleaseKind("offer", "fresh public keys", operations=("invite",)),
-    ReleaseKind("seals", "key agreement with the other sites", operations=("offers", "chances")),
+    ReleaseKind(
+        "offer",
+        "public keys made for this run",
+        "They say nothing about data.",
+        operations=("invite",),
+    ),
+    ReleaseKind(
+        "seals",
+        "encrypted keys, and from the first site its schema, for the other sites",
+        "Only they can read these.",
+        operations=("offers", "chances"),
+    ),
     ReleaseKind(
         "chance",
         "a random number that it had committed to",
@@ -60,8 +70,8 @@ _KINDS = (
     ),
     ReleaseKind(
         "schema-digest",
-        "a keyed digest of the schema",
-        "No name can be read from it without the sites' common key.",
+        "a fingerprint of the schema under a key that the sites have in common",
+        "It shows whether all schemas are the same. Without the key nobody reads a name from it.",
         operations=("sealed", "linked"),
     ),
     ReleaseKind(
@@ -76,8 +86,9 @@ _KINDS = (
     ),
     ReleaseKind(
         "mask-seeds",
-        "the seed of this round's self mask",
-        "It takes that mask off the sum. The masks shared with other sites still hide the answer.",
+        "the random number behind one of the two masks on its answer",
+        "It takes that mask off the sum. The other mask, which cancels only in the sum, still "
+        "hides the answer.",
         operations=("unmask",),
     ),
     ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
@@ -90,15 +101,16 @@ _KINDS = (
     ReleaseKind(
         "secure-step",
         "a step of the secure computation of bits",
-        "Encrypted for another site, or keys that reveal nothing alone. The last step holds the "
-        "bits, which everybody sees.",
+        "It is encrypted for another site, or a key that reveals nothing alone. The last step "
+        "holds the bits, which everybody sees.",
         operations=("secure",),
     ),
     ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
     ReleaseKind("verdict-shares", "shares of the verdicts, in an earlier revision"),
     ReleaseKind(
         CLOSED_RUN,
-        "a SHA-256 digest of the result, and the hash of the ledger's last record",
+        "fingerprints (SHA-256) of the result and of its ledger",
+        "They show later whether either was changed.",
         operations=("finish",),
     ),
     ReleaseKind(REFUSAL, "a refusal"),
