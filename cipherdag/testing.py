@@ -183,7 +183,7 @@ def a_saved_run_verifies_and_loads(trial: Trial) -> None:
         loaded = Run.load(Path(folder) / "result", made_by=trial.algorithm)
     assert loaded.to_dict() == result.to_dict(), "the saved result reads back differently"
     page = loaded.page()
-    for sentence in trial.algorithm.disclosures():
+    for sentence in trial.algorithm.disclosed(loaded.finding):
         assert _escaped(sentence) in page, f"the report does not say: {sentence}"
 
 

@@ -111,11 +111,11 @@ def _disclosure(run: RunAccount, bit_rounds: int) -> str:
     of_sums = protection_kind(run.protection).disclosure
     if not bit_rounds:
         return of_sums
-    rest = len(run.rounds) - bit_rounds
+    rest = counted(len(run.rounds) - bit_rounds, "round")
     return (
         f"In {counted(bit_rounds, 'round')} bits were opened, and nothing else: answers left in "
         "parts that look random, each encrypted for another site, and the sites computed the bits "
-        f"from these parts. In {counted(rest, 'round')} sums were opened: {of_sums}"
+        f"from these parts. Of sums, in {rest}, this holds: {of_sums}"
     )
 
 
