@@ -40,13 +40,14 @@ NOISE = 0.4
 FEATURES = 1000
 
 
-def draw(name: str, folder: Path, seed: int):
+def draw(name: str, folder: Path, seed: int, rows: int = ROWS):
     """Rows, schema (None to infer it) and true DAG of one sample; see the module.
 
     Args:
         name: One of `VARIABLES`, or another network in the folder.
         folder: Holds ``bn/<network>.bif.gz`` and ``sachs/``.
         seed: Number of the sample.
+        rows: How many rows; Sachs has those that there are.
     """
     if name in NETWORKS or name not in VARIABLES:
         network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
@@ -54,7 +55,7 @@ def draw(name: str, folder: Path, seed: int):
             Column(own, "discrete", categories=network.categories[own], allow_constant=True)
             for own in network.names
         ]
-        data = network.sample(ROWS, np.random.default_rng(seed))
+        data = network.sample(rows, np.random.default_rng(seed))
         return data, Schema(tuple(columns)), network.graph
     if name == "sachs":
         data = pd.read_csv(folder / "sachs/sachs_obs_853.csv.gz")
@@ -64,7 +65,7 @@ def draw(name: str, folder: Path, seed: int):
     rng = np.random.default_rng((seed, VARIABLES[name]) if linear else (seed, VARIABLES[name], 1))
     dag = random_dag(VARIABLES[name], (LINEAR | NONLINEAR)[name], rng)
     names = [f"v{k:03d}" for k in range(VARIABLES[name])]
-    data = pd.DataFrame(model_rows(dag, ROWS, rng, linear=linear), columns=names)
+    data = pd.DataFrame(model_rows(dag, rows, rng, linear=linear), columns=names)
     return data, None, CausalGraph.from_arcs(names, dag)
 
 

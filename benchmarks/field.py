@@ -2,15 +2,16 @@
 
     OMP_NUM_THREADS=1 python benchmarks/field.py DATA_FOLDER --lines field.jsonl
 
-DATA_FOLDER is what `fedpc_data` reads. Networks and linear models have 5,000 rows at ten sites,
-split unevenly; mixed models (`mixed_models`) 600 rows at each of five; independent columns, which
-have no edge, 40 rows at each of five. With levels of its own, each site adds a constant to every
-number, normal with half the column's standard deviation, and draws categories without a cause from
-shares uniform on the simplex; mixed models say what differs there. With spreads of its own it
-multiplies each number by a half to two; with half the tables it draws the tables of half the
-variables anew, uniform on the simplex. Sites have the default policy,
-but for methods `open`, whose sites allow every count. Peers have all rows at one place and read
-categories as whole numbers. Finished cases are read from --lines. --out writes JSON and Markdown.
+DATA_FOLDER is what `fedpc_data` reads. Networks and linear models have 5,000 rows at ten sites
+unless their name says another number, split unevenly; mixed models (`mixed_models`) 600 rows at
+each of five; independent columns, which have no edge, 40 rows at each of five. With levels of its
+own, each site adds a constant to every number, normal with half the column's standard deviation,
+and draws categories without a cause from shares uniform on the simplex; mixed models say what
+differs there. With spreads of its own it multiplies each number by a half to two; with half the
+tables it draws the tables of half the variables anew, uniform on the simplex. Sites have the
+default policy, but for methods `open`, whose sites allow every count. Peers have all rows at one
+place and read categories as whole numbers. Finished cases are read from --lines. --out writes JSON
+and Markdown.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ INDEPENDENT = {
 }
 INDEPENDENT_ROWS, COLUMNS = 40, 80
 WORLDS = ("alike", "own levels", "own slopes")
+SIZES = {"1,000 rows": 1_000, "10,000 rows": 10_000}
+LARGE = ("hailfinder", "hepar2", "andes")
 HALF, SPREADS = "half the tables", "own spreads"
 DENSE, DENSE_EDGES = "linear-100 of degree 8", 400
 CASES = (
@@ -57,6 +60,12 @@ CASES = (
         f"{name}, {world}"
         for name in ("linear-50", "linear-100", "alarm", "insurance", "win95pts")
         for world in WORLDS[:2]
+    ),
+    *(f"{name}, {WORLDS[0]}" for name in LARGE),
+    *(
+        f"{name}, {size}"
+        for name in ("linear-50", "linear-100", "alarm", "insurance", "win95pts", *LARGE[:2])
+        for size in SIZES
     ),
     *(f"{name}, {HALF}" for name in ("alarm", "insurance", "win95pts")),
     *(f"{name}, {SPREADS}" for name in ("linear-50", "linear-100")),
@@ -99,7 +108,7 @@ def measured(folder: Path, case: dict) -> dict:
     method = case["method"]
     if method in PEERS:
         rows = pd.concat(tables.values())
-        discrete = case["data"].split(",")[0] in NETWORKS
+        discrete = case["data"].split(",")[0] in (*NETWORKS, *LARGE)
         coded = rows.apply(
             lambda own: own if own.dtype.kind == "f" else own.factorize(sort=True)[0]
         )
@@ -139,7 +148,7 @@ def distances(graph: CausalGraph, truth: CausalGraph) -> dict:
 
 def drawn(data: str, folder: Path, sample: int):
     """The tables of the sites, their schema (None to infer it), and the true graph."""
-    name, world = data.split(", ")
+    name, world = data.split(", ", 1)
     if name in MIXED:
         variables, degree, interactions = MIXED[name]
         rng = np.random.default_rng((sample, variables, int(degree), interactions))
@@ -155,7 +164,7 @@ def drawn(data: str, folder: Path, sample: int):
         return dense(sample)
     if name in INDEPENDENT:
         return independent(INDEPENDENT[name], sample, own_levels=world != WORLDS[0])
-    rows, schema, truth = draw(name, folder, sample)
+    rows, schema, truth = draw(name, folder, sample, SIZES.get(world, ROWS))
     rng = np.random.default_rng((sample, SITES))
     tables = named([rows.iloc[part] for part in split_rows(len(rows), SITES, rng=rng)])
     if world == HALF:
@@ -169,7 +178,7 @@ def drawn(data: str, folder: Path, sample: int):
         tables = {
             site: part * rng.uniform(0.5, 2.0, part.shape[1]) for site, part in tables.items()
         }
-    elif world != WORLDS[0]:
+    elif world == WORLDS[1]:
         tables = with_own_levels(name, folder, tables, rng)
     return tables, schema, truth
 
