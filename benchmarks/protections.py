@@ -14,11 +14,7 @@ from measuring import parser, timed, write_report
 
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfv import BFV
-from cipherdag.privacy.bfvcontext import (
-    DEFAULT_PARAMETERS,
-    HIGH_PRECISION_PARAMETERS,
-    BfvContext,
-)
+from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
 from cipherdag.privacy.masking import MASKING
@@ -60,27 +56,22 @@ def agreed_keys(n_sites):
 
 def protections(pairs):
     """Name, a maker of all sites, and the coordinator of every protection."""
-    default, high = (
-        BfvContext.generate(p) for p in (DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS)
-    )
+    context = BfvContext.generate()
     return [
         *(
             (
                 kind.name,
                 lambda kind=kind: [kind.site(i, p, SUM_KEY, b"") for i, p in enumerate(pairs)],
-                kind.coordinator(b""),
+                kind.coordinator(),
             )
             for kind in (UNPROTECTED, MASKING)
         ),
-        *(
-            (
-                name,
-                lambda own=own: [
-                    SiteAggregation(RoundMasks(i, p), SUM_KEY, own) for i, p in enumerate(pairs)
-                ],
-                BFV.coordinator(own.public_bytes()),
-            )
-            for name, own in (("bfv", default), ("bfv, high precision", high))
+        (
+            BFV.name,
+            lambda: [
+                SiteAggregation(RoundMasks(i, p), SUM_KEY, context) for i, p in enumerate(pairs)
+            ],
+            BFV.coordinator(),
         ),
     ]
 

@@ -46,18 +46,17 @@ def _site(
     return SiteAggregation(masks, sum_key, BfvContext.from_secret_bytes(context))
 
 
-def _coordinator(public_context: bytes) -> CoordinatorAggregation:
-    from cipherdag.privacy.bfvcontext import BfvPublicContext
+def _coordinator() -> CoordinatorAggregation:
+    from cipherdag.privacy.bfvcontext import BfvCiphertexts
     from cipherdag.privacy.sums import CoordinatorAggregation
 
-    return CoordinatorAggregation(BfvPublicContext(public_context), masked=True)
+    return CoordinatorAggregation(BfvCiphertexts(), masked=True)
 
 
-def _shared() -> tuple[bytes, bytes]:
+def _shared() -> bytes:
     from cipherdag.privacy.bfvcontext import BfvContext
 
-    fresh = BfvContext.generate()
-    return fresh.secret_bytes(), fresh.public_bytes()
+    return BfvContext.generate().secret_bytes()
 
 
 BFV = ProtectionKind(

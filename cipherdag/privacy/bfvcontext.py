@@ -1,23 +1,23 @@
-"""BFV keys, parameters and ciphertexts: the one file that touches TenSEAL.
+"""BFV keys and ciphertexts: the one file that touches TenSEAL.
 
 TenSEAL is silent about inputs beyond the plaintext modulus, keys that do not match, empty bytes
-and vectors longer than a ciphertext. Here every input is reduced, cut to ciphertexts, parsed
-strictly and checked, and only reviewed parameters are ever used.
+and vectors longer than a ciphertext; and altered bytes can end the process that reads them. So
+keys and ciphertexts travel as their coefficients alone, which are checked one by one, and what
+TenSEAL reads is put around them here. The coordinator adds coefficients without it.
 
 Leaks:
-    Ciphertexts show their number; `BfvContext.public_bytes` carries no key of any kind.
+    Ciphertexts show their number.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cipherdag.arrays import WordVector
+from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.errors import ProtectionError, ShareError
 from cipherdag.privacy.draws import drawn
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS
@@ -26,32 +26,20 @@ from cipherdag.privacy.secrecy import Secret
 
 MAX_SITES = 100
 """Largest cohort that the noise budget is tested for."""
+PLAINTEXT_MODULI: Moduli = (68719403009, 68719230977, 68719206401)
+"""Plaintext primes, 1 modulo 8192, so that a ciphertext holds 4096 residues."""
 
 _DEGREE = ROW_WORDS
+_PRIMES = (18014398509309953, 36028797018652673)
+"""Coefficient primes, the last one for key switching: 109 bits together, which with ring degree
+4096 is 128 bits of security (Homomorphic Encryption Standard, 2018, table 1)."""
+_WIDTH = 7
+"""Bytes of a coefficient."""
+_CIPHERTEXT, _KEY = (_PRIMES[0],) * 2, _PRIMES
+"""The primes of the polynomials of a ciphertext and of a secret key."""
 _BUDGET_BITS = 5
-_MAGIC = b"cdBFV\x00\x00\x01"
-_MAX_PART_BYTES = 128 * 1024
-# what TenSEAL and SEAL raise on bytes that they cannot read
+# what TenSEAL and SEAL raise on keys and ciphertexts that they cannot use
 _UNREADABLE = (ValueError, RuntimeError, IndexError, OverflowError, MemoryError)
-
-
-@dataclass(frozen=True, slots=True)
-class BfvParameters:
-    """A parameter set of ring degree 4096 with at least 128 bits of security.
-
-    Attributes:
-        coefficient_bits: Sizes of the coefficient primes, the last one for key switching; at most
-            109 bits together (Homomorphic Encryption Standard, 2018, table 1).
-        moduli: Plaintext primes = 1 mod 8192, so that a ciphertext holds 4096 residues.
-    """
-
-    coefficient_bits: tuple[int, ...]
-    moduli: Moduli
-
-
-DEFAULT_PARAMETERS = BfvParameters((54, 55), (68719403009, 68719230977, 68719206401))
-HIGH_PRECISION_PARAMETERS = BfvParameters((36, 36, 37), (18014398509309953, 18014398509293569))
-REVIEWED_PARAMETERS = (DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS)
 
 
 class BfvContext(Secret):
@@ -60,73 +48,46 @@ class BfvContext(Secret):
     One site makes it with `generate` and seals `secret_bytes` for the others.
     """
 
-    __slots__ = ("_contexts", "moduli", "parameters")
+    __slots__ = ("_contexts",)
 
     opened_by_site = True
+    moduli = PLAINTEXT_MODULI
 
-    def __init__(self, parameters: BfvParameters, contexts: Sequence[Any]) -> None:
-        self.parameters = parameters
-        self.moduli = parameters.moduli
+    def __init__(self, contexts: Sequence[Any]) -> None:
         self._contexts = tuple(contexts)
-        for context, modulus in zip(self._contexts, parameters.moduli, strict=True):
+        for context, modulus in zip(self._contexts, PLAINTEXT_MODULI, strict=True):
             _check_noise(context, modulus)
 
     @classmethod
-    def generate(cls, parameters: BfvParameters = DEFAULT_PARAMETERS) -> BfvContext:
+    def generate(cls) -> BfvContext:
         """Fresh keys, tested to leave 5 bits of noise budget after 100 additions.
 
         Raises:
-            ProtectionError: TenSEAL is not installed, the parameters are not reviewed ones, or
-                the test fails.
+            ProtectionError: TenSEAL is not installed, or the test fails.
         """
-        if parameters not in REVIEWED_PARAMETERS:
-            raise ProtectionError("these BFV parameters are not among the reviewed ones")
-        tenseal = _tenseal()
-        contexts = [
-            tenseal.context(
-                tenseal.SCHEME_TYPE.BFV,
-                poly_modulus_degree=_DEGREE,
-                plain_modulus=modulus,
-                coeff_mod_bit_sizes=list(parameters.coefficient_bits),
-                encryption_type=tenseal.ENCRYPTION_TYPE.SYMMETRIC,
-                n_threads=1,
-            )
-            for modulus in parameters.moduli
-        ]
-        return cls(parameters, contexts)
+        return cls([_fresh(modulus) for modulus in PLAINTEXT_MODULI])
 
     @classmethod
     def from_secret_bytes(cls, content: bytes) -> BfvContext:
         """Undo `secret_bytes`.
 
         Raises:
-            ShareError: The bytes are not of this kind.
-            ProtectionError: The parameters are not reviewed ones, a key is missing, or the noise
-                test fails.
+            ShareError: The bytes are not as many keys.
+            ProtectionError: TenSEAL is not installed, or the noise test fails.
         """
-        parameters, contexts = _load_contexts(content)
-        if not all(context.has_secret_key() for context in contexts):
-            raise ProtectionError("a BFV context for sites lacks its secret key")
-        return cls(parameters, contexts)
+        keys = _coefficients(content, _KEY, len(PLAINTEXT_MODULI))
+        fresh = (_fresh(modulus) for modulus in PLAINTEXT_MODULI)
+        return cls([_with_key(context, key) for context, key in zip(fresh, keys, strict=True)])
 
     def secret_bytes(self) -> bytes:
-        """Parameters and secret keys: they leave a site only sealed for another site."""
-        return _pack([_serialized(context, secret=True) for context in self._contexts])
-
-    def public_bytes(self) -> bytes:
-        """Parameters without any key: all that the coordinator needs to add ciphertexts.
-
-        Raises:
-            ProtectionError: The bytes would carry a key; nothing is returned then.
-        """
-        content = _pack([_serialized(context, secret=False) for context in self._contexts])
-        BfvPublicContext(content)
-        return content
+        """The secret keys: they leave a site only sealed for another site."""
+        keys = (context.secret_key().data.data() for context in self._contexts)
+        return b"".join(_packed(key, _KEY) for key in keys)
 
     @property
     def secret_size(self) -> int:
         """Number of bytes that `secret_bytes` yields."""
-        return len(self.secret_bytes())
+        return len(PLAINTEXT_MODULI) * _size(_KEY)
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
@@ -136,7 +97,7 @@ class BfvContext(Secret):
             lengths: Number of words in the plane of each plaintext prime.
 
         Returns:
-            Ciphertexts of up to 4096 residues each, about 62 kB (88 kB with high precision).
+            Ciphertexts of up to 4096 residues each, 57 kB.
         """
         return drawn(lambda: self._encrypted(words, lengths))
 
@@ -145,70 +106,53 @@ class BfvContext(Secret):
         ciphertexts = []
         start = 0
         for plane, size in _rows(lengths):
-            residues = to_signed(words[start : start + size], self.parameters.moduli[plane])
-            ciphertexts.append(tenseal.bfv_vector(self._contexts[plane], residues).serialize())
+            residues = to_signed(words[start : start + size], PLAINTEXT_MODULI[plane])
+            (ciphertext,) = tenseal.bfv_vector(self._contexts[plane], residues).ciphertext()
+            ciphertexts.append(_packed(ciphertext, _CIPHERTEXT))
             start += size
-        return _pack(ciphertexts)
+        return b"".join(ciphertexts)
 
     def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
         """Decrypt what `write` encrypted; raises ShareError where the bytes are of another form.
 
         Bytes that were encrypted under another key decrypt to noise.
         """
-        vectors = _load_vectors(content, lengths, self._contexts)
+        rows = list(_rows(lengths))
+        ciphertexts = _coefficients(content, _CIPHERTEXT, len(rows))
         words = np.zeros(sum(lengths), dtype=np.uint64)
         start = 0
-        for (plane, size), vector in zip(_rows(lengths), vectors, strict=True):
-            residues = np.array(vector.decrypt(), dtype=np.int64)
-            if residues.size != size:
-                raise ShareError("a ciphertext does not hold the declared number of residues")
-            words[start : start + size] = residues % self.parameters.moduli[plane]
+        for (plane, size), ciphertext in zip(rows, ciphertexts, strict=True):
+            residues = np.array(_vector(self._contexts[plane], ciphertext, size).decrypt())
+            words[start : start + size] = residues.astype(np.int64) % PLAINTEXT_MODULI[plane]
             start += size
         return words
 
 
-class BfvPublicContext:
-    """Parameters without keys, to add ciphertexts with.
-
-    Args:
-        content: What `BfvContext.public_bytes` yields.
-
-    Raises:
-        ProtectionError: The parameters are not reviewed ones, or the bytes carry a key.
-        ShareError: The bytes are not of this kind.
-    """
-
-    __slots__ = ("_contexts", "moduli", "parameters")
+class BfvCiphertexts:
+    """The coordinator's end: it adds ciphertexts, has no key, and does not need TenSEAL."""
 
     opened_by_site = True
-
-    def __init__(self, content: bytes) -> None:
-        self.parameters, self._contexts = _load_contexts(content)
-        self.moduli = self.parameters.moduli
-        for context in self._contexts:
-            if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
-                raise ProtectionError("a BFV context for the coordinator carries a key")
+    moduli = PLAINTEXT_MODULI
 
     def check(self, share: bytes, lengths: Sequence[int]) -> None:
-        """Raise ShareError for ciphertexts cut short, altered or of other parameters."""
-        _load_vectors(share, lengths, self._contexts)
+        """Raise ShareError for ciphertexts cut short, or with a coefficient that is not reduced."""
+        _coefficients(share, _CIPHERTEXT, len(list(_rows(lengths))))
 
     def add(self, shares: Mapping[int, bytes], lengths: Sequence[int]) -> bytes:
         """The sum of encrypted residues of the given plane lengths.
 
         Raises:
-            ShareError: Naming the share that is cut short, altered or of other parameters.
+            ShareError: Naming the share that is cut short or altered.
         """
-        totals: list[Any] = []
+        count = len(list(_rows(lengths)))
+        total = np.zeros((count, len(_CIPHERTEXT) * _DEGREE), dtype=np.uint64)
         for position, share in sorted(shares.items()):
             try:
-                vectors = _load_vectors(share, lengths, self._contexts)
+                total += _coefficients(share, _CIPHERTEXT, count)
             except ShareError as error:
                 raise ShareError(f"share {position}: {error.message}") from None
-            for total, vector in zip(totals, vectors, strict=bool(totals)):
-                total.add_(vector)
-            totals = totals or vectors
-        return _pack([total.serialize() for total in totals])
+            total %= np.uint64(_CIPHERTEXT[0])
+        return _bytes(total)
 
 
 def _tenseal() -> Any:
@@ -221,15 +165,6 @@ def _tenseal() -> Any:
             remedy="Run `pip install 'cipherdag[bfv]'`, or choose masking.",
         ) from None
     return tenseal
-
-
-def _serialized(context: Any, *, secret: bool) -> bytes:
-    return context.serialize(
-        save_public_key=False,
-        save_secret_key=secret,
-        save_galois_keys=False,
-        save_relin_keys=False,
-    )
 
 
 def _check_noise(context: Any, modulus: int) -> None:
@@ -257,82 +192,113 @@ def _centred(whole: int, modulus: int) -> int:
     return residue - modulus if residue > modulus // 2 else residue
 
 
+def _fresh(modulus: int) -> Any:
+    """A TenSEAL context with keys of its own."""
+    tenseal = _tenseal()
+    context = tenseal.context(
+        tenseal.SCHEME_TYPE.BFV,
+        poly_modulus_degree=_DEGREE,
+        plain_modulus=modulus,
+        coeff_mod_bit_sizes=[prime.bit_length() for prime in _PRIMES],
+        encryption_type=tenseal.ENCRYPTION_TYPE.SYMMETRIC,
+        n_threads=1,
+    )
+    primes = context.seal_context().data.key_context_data().parms().coeff_modulus()
+    if tuple(int(prime.value()) for prime in primes) != _PRIMES:
+        raise ProtectionError("this version of TenSEAL has other coefficient primes")
+    return context
+
+
+def _with_key(context: Any, key: WordVector) -> Any:
+    """A context of the same parameters with this secret key."""
+    place = struct.pack("<4Q", *context.seal_context().data.key_parms_id())
+    body = place + struct.pack("<Qd", key.size, 1.0) + _array(context, key)
+    fields = _parameters(context) + _field(3, _field(1, _framed(context, body)))
+    try:
+        return _tenseal().context_from(fields, n_threads=1)
+    except _UNREADABLE:
+        raise ProtectionError("TenSEAL cannot read a BFV key") from None
+
+
+def _vector(context: Any, ciphertext: WordVector, size: int) -> Any:
+    """A ciphertext as TenSEAL's vector of so many residues; raises ShareError."""
+    place = struct.pack("<4Q", *context.seal_context().data.first_parms_id())
+    # not transformed, two polynomials, of this degree, one prime, scale, correction factor
+    form = struct.pack("<?QQQdQ", False, 2, _DEGREE, 1, 1.0, 1)
+    body = place + form + _array(context, ciphertext)
+    fields = _field(1, _varint(size)) + _field(2, _framed(context, body))
+    try:
+        return _tenseal().bfv_vector_from(context, fields)
+    except _UNREADABLE:
+        raise ShareError("a ciphertext cannot be read") from None
+
+
+def _array(context: Any, coefficients: WordVector) -> bytes:
+    content = coefficients.astype("<u8").tobytes()
+    return _framed(context, struct.pack("<Q", coefficients.size) + content)
+
+
+def _framed(context: Any, body: bytes) -> bytes:
+    """SEAL's header of 16 bytes and the body, not compressed."""
+    ours = _parameters(context)
+    kind = ours[2:7]  # of any SEAL object, here the parameters: magic, size of a header, version
+    return kind + struct.pack("<BHQ", 0, 0, 16 + len(body)) + body
+
+
+def _parameters(context: Any) -> bytes:
+    """A context without keys, as TenSEAL writes it."""
+    return context.serialize(
+        save_public_key=False,
+        save_secret_key=False,
+        save_galois_keys=False,
+        save_relin_keys=False,
+    )
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of bytes in a protocol buffer, which TenSEAL packs its objects in."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; all but the last byte have the highest bit set."""
+    groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
+
+
+def _size(primes: Sequence[int]) -> int:
+    return len(primes) * _DEGREE * _WIDTH
+
+
+def _packed(polynomials: Any, primes: Sequence[int]) -> bytes:
+    """The coefficients of an object of SEAL, which holds polynomial after polynomial."""
+    count = len(primes) * _DEGREE
+    return _bytes(np.fromiter(map(polynomials.__getitem__, range(count)), np.uint64, count))
+
+
+def _bytes(coefficients: WordVector | WordMatrix) -> bytes:
+    digits = coefficients.astype("<u8").reshape(-1, 1).view(np.uint8)
+    return digits[:, :_WIDTH].tobytes()
+
+
+def _coefficients(content: bytes, primes: Sequence[int], count: int) -> WordMatrix:
+    """So many objects' coefficients, a row for each.
+
+    Raises:
+        ShareError: There are more or fewer bytes, or a coefficient is not reduced.
+    """
+    if len(content) != count * _size(primes):
+        raise ShareError("the bytes are not as many ciphertexts or keys as declared")
+    digits = np.zeros((len(content) // _WIDTH, 8), dtype=np.uint8)
+    digits[:, :_WIDTH] = np.frombuffer(content, dtype=np.uint8).reshape(-1, _WIDTH)
+    coefficients = digits.view("<u8").reshape(count, len(primes) * _DEGREE).astype(np.uint64)
+    if (coefficients >= np.repeat(np.array(primes, dtype=np.uint64), _DEGREE)).any():
+        raise ShareError("altered: a coefficient is not reduced")
+    return coefficients
+
+
 def _rows(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The plane of each ciphertext and how many residues it holds."""
     for plane, length in enumerate(lengths):
         for start in range(0, length, _DEGREE):
             yield plane, min(_DEGREE, length - start)
-
-
-def _pack(parts: Sequence[bytes]) -> bytes:
-    """A header with the number of parts, then every part preceded by its length."""
-    packed = [_MAGIC, struct.pack("<I", len(parts))]
-    for part in parts:
-        packed += [struct.pack("<I", len(part)), part]
-    return b"".join(packed)
-
-
-def _unpack(content: bytes, count: int) -> list[bytes]:
-    """Undo `_pack` strictly; raises ShareError."""
-    start = len(_MAGIC) + 4
-    if content[:start] != _MAGIC + struct.pack("<I", count):
-        raise ShareError("the bytes do not start like as many ciphertexts as declared")
-    parts = []
-    for _ in range(count):
-        length = int.from_bytes(content[start : start + 4], "little")
-        part = content[start + 4 : start + 4 + length]
-        if not 0 < length == len(part) <= _MAX_PART_BYTES:
-            raise ShareError("a ciphertext is cut short, empty or too long")
-        parts.append(part)
-        start += 4 + length
-    if start != len(content):
-        raise ShareError("bytes follow after the last ciphertext")
-    return parts
-
-
-def _load_vectors(content: bytes, lengths: Sequence[int], contexts: Sequence[Any]) -> list[Any]:
-    tenseal = _tenseal()
-    rows = list(_rows(lengths))
-    vectors = []
-    for (plane, size), part in zip(rows, _unpack(content, len(rows)), strict=True):
-        try:
-            vector = tenseal.bfv_vector_from(contexts[plane], part)
-            fits = vector.size() == size and [c.size() for c in vector.ciphertext()] == [2]
-        except _UNREADABLE:
-            raise ShareError("a ciphertext is altered or of other parameters") from None
-        if not fits:
-            raise ShareError("a ciphertext does not hold the declared number of residues")
-        vectors.append(vector)
-    return vectors
-
-
-def _load_contexts(content: bytes) -> tuple[BfvParameters, list[Any]]:
-    """Contexts of one reviewed parameter set, which their number identifies."""
-    tenseal = _tenseal()
-    start = len(_MAGIC)
-    count = int.from_bytes(content[start : start + 4], "little")
-    if count not in {len(parameters.moduli) for parameters in REVIEWED_PARAMETERS}:
-        raise ShareError("the bytes do not start like BFV contexts")
-    parts = _unpack(content, count)
-    try:
-        contexts = [tenseal.context_from(part, n_threads=1) for part in parts]
-        described = [_description(context) for context in contexts]
-    except _UNREADABLE:
-        raise ShareError("a BFV context cannot be read") from None
-    for parameters in REVIEWED_PARAMETERS:
-        expected = [
-            ("SCHEME_TYPE.BFV", _DEGREE, parameters.coefficient_bits, modulus)
-            for modulus in parameters.moduli
-        ]
-        if described == expected:
-            return parameters, contexts
-    raise ProtectionError("the BFV parameters are not among the reviewed ones")
-
-
-def _description(context: Any) -> tuple[str, int, tuple[int, ...], int]:
-    parameters = context.seal_context().data.key_context_data().parms()
-    return (
-        str(parameters.scheme()),
-        int(parameters.poly_modulus_degree()),
-        tuple(int(prime.value()).bit_length() for prime in parameters.coeff_modulus()),
-        int(parameters.plain_modulus().value()),
-    )

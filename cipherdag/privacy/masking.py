@@ -39,7 +39,7 @@ def _site(
     return SiteAggregation(RoundMasks(index, pair_keys, n_sites), sum_key, WordCarrier())
 
 
-def _coordinator(_: bytes) -> CoordinatorAggregation:
+def _coordinator() -> CoordinatorAggregation:
     from cipherdag.privacy.sums import CoordinatorAggregation, WordCarrier
 
     return CoordinatorAggregation(WordCarrier(), masked=True)

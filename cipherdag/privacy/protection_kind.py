@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import ParameterError
@@ -27,8 +27,8 @@ class ProtectionKind:
         site: Makes a site's side from its position, its key with those at other positions that
             share one, the key that shows sums to be the sites', the content that the sites share,
             and how many they are.
-        coordinator: Makes the coordinator's side from what is public of that content.
-        shared: Makes that content anew: for the sites, and what of it is public; empty by default.
+        coordinator: Makes the coordinator's side.
+        shared: Makes that content anew; empty by default.
         protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
 
     Raises:
@@ -41,8 +41,8 @@ class ProtectionKind:
     shown: str
     disclosure: str
     site: Callable[[int, Mapping[int, PairKey], MacKey, bytes, int], SiteAggregation]
-    coordinator: Callable[[bytes], CoordinatorAggregation]
-    shared: Callable[[], tuple[bytes, bytes]] = field(default=lambda: (b"", b""))
+    coordinator: Callable[[], CoordinatorAggregation]
+    shared: Callable[[], bytes] = bytes
     protects: bool = True
 
     def __post_init__(self) -> None:

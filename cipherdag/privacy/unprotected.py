@@ -26,7 +26,7 @@ def _site(
     return SiteAggregation(None, sum_key, WordCarrier())
 
 
-def _coordinator(_: bytes) -> CoordinatorAggregation:
+def _coordinator() -> CoordinatorAggregation:
     from cipherdag.privacy.sums import CoordinatorAggregation, WordCarrier
 
     return CoordinatorAggregation(WordCarrier(), masked=False)

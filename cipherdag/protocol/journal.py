@@ -41,7 +41,6 @@ class KeysAgreed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="o
     """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals."""
 
     transcript: bytes
-    public_context: bytes
     n_variables: int
     received: dict[str, int]
     labels: tuple[int, ...] = ()

@@ -161,7 +161,7 @@ class Session:
             self._channel.states = frozenset(IN_ROUNDS)
             self._transcript, self._beacon = opened.transcript, opened.beacon
             self._graph = graph_of(self._plan, self._beacon)
-            self._aggregation = protection.coordinator(opened.public_context)
+            self._aggregation = protection.coordinator()
             self._before.update(opened.received)
             self._opened = opened
             return opened.n_variables
@@ -172,7 +172,7 @@ class Session:
         agreed = set_up(self._plan, self._all)
         self._transcript, self._beacon = agreed.transcript, agreed.beacon
         self._graph = graph_of(self._plan, self._beacon)
-        self._aggregation = protection.coordinator(agreed.public_context)
+        self._aggregation = protection.coordinator()
         self._party = coordinator_party(self._plan, agreed)
         ready = agreed.ready
         for member, reply in zip(self._plan.cohort, ready, strict=True):
@@ -181,7 +181,6 @@ class Session:
         self._opened = log.KeysAgreed(
             transcript=self._transcript,
             beacon=self._beacon,
-            public_context=agreed.public_context,
             n_variables=ready[0].n_variables,
             received=self._channel.bytes_received,
             labels=ready[0].labels,

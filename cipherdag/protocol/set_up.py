@@ -55,7 +55,6 @@ class Agreed:
 
     transcript: bytes
     beacon: bytes
-    public_context: bytes
     ready: list[Ready]
     keys: dict[int, PairKey] = field(default_factory=dict, repr=False)
 
@@ -87,7 +86,7 @@ def set_up(plan: Plan, exchange: Exchange) -> Agreed:
         plan, [offer.commitment for offer in offers], [seal.chance for seal in seals]
     )
     ready, _ = exchange("sealed", Sealed(envelopes=raw), Ready)
-    return Agreed(transcript, beacon, seals[0].public_context, ready, keys)
+    return Agreed(transcript, beacon, ready, keys)
 
 
 def graph_of(plan: Plan, beacon: bytes) -> KeyGraph:
@@ -151,7 +150,7 @@ def _set_up_sparse(
     links, _ = exchange("chances", Chances(envelopes=raw), Links)
     graph, roles = graph_of(plan, beacon), roles_of(plan, beacon)
     ready, _ = exchange("linked", relayed(plan, links, graph, roles), Ready)
-    return Agreed(transcript, beacon, b"", ready)
+    return Agreed(transcript, beacon, ready)
 
 
 def relayed(plan: Plan, sent: Sequence[Links], graph: KeyGraph, roles: Roles) -> dict[int, Linked]:

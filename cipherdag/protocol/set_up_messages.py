@@ -83,7 +83,6 @@ class Seals(Body, frozen=True, omit_defaults=True):
         chance: The random number that the site committed to; of all of them the `beacon` is made.
         secrets: From the first site only, one sealed `SharedSecrets` per later site.
         content: From the first site only, the sealed `SharedContent`, once for all.
-        public_context: From the first site under BFV: the coordinator's key-free context.
         dealer: Of two sites the ciphertext for the coordinator that deals.
         last_record: The last record of the site's ledger, an encoded `ShownRecord`.
     """
@@ -93,7 +92,6 @@ class Seals(Body, frozen=True, omit_defaults=True):
     chance: bytes
     secrets: tuple[bytes, ...] = ()
     content: bytes = b""
-    public_context: bytes = b""
     dealer: bytes = b""
     last_record: bytes = b""
 

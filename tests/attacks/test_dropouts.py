@@ -59,11 +59,11 @@ def context():
 def protection(request):
     """A maker of cohorts and the coordinator of each protection."""
     if request.param == "none":
-        return plain_sites, UNPROTECTED.coordinator(b"")
+        return plain_sites, UNPROTECTED.coordinator()
     if request.param == "masking":
-        return masking_sites, MASKING.coordinator(b"")
+        return masking_sites, MASKING.coordinator()
     context = request.getfixturevalue("context")
-    return lambda n: bfv_sites(context, n), BFV.coordinator(context.public_bytes())
+    return lambda n: bfv_sites(context, n), BFV.coordinator()
 
 
 def uniform_answers(n_sites):
@@ -98,7 +98,7 @@ def rounds(draw):
 def test_sums_over_any_part_of_a_cohort_are_the_plain_ones_bit_by_bit(drawn):
     declaration, answers = drawn
     sites = masking_sites(len(answers))
-    found = whole_sum(sites, MASKING.coordinator(b""), answers, declaration)
+    found = whole_sum(sites, MASKING.coordinator(), answers, declaration)
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
 
 
@@ -107,7 +107,7 @@ def test_sums_over_any_part_of_a_cohort_are_the_plain_ones_bit_by_bit(drawn):
 def test_all_protections_agree_on_the_sum_over_a_part_of_a_cohort(context, drawn):
     declaration, answers = drawn
     sites = bfv_sites(context, len(answers))
-    coordinator = BFV.coordinator(context.public_bytes())
+    coordinator = BFV.coordinator()
     found = whole_sum(sites, coordinator, answers, declaration)
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
 
@@ -195,7 +195,7 @@ def test_the_shares_of_all_but_one_site_stay_hidden_though_every_seed_is_out():
     add(total, words_of(shares[3]), WORDS)
     apply_masks(total, [total.size, 0], WORD_MODULI, added=[], subtracted=streams([seeds[3]]))
     assert correlation(total, np.sum(answers, axis=0)) > 0.99
-    coordinator = MASKING.coordinator(b"")
+    coordinator = MASKING.coordinator()
     with pytest.raises(ShareError, match="missing of a site asked"):
         coordinator.combine(only(some, shares), declaration)
     with pytest.raises(AggregateRangeError):
@@ -274,7 +274,7 @@ def masked_round():
     """A round of three of five sites: declaration, combined sum, seeds."""
     declaration = declare(3, Segment(2, 1.0), participants=(0, 2, 3), threshold=2)
     sites = masking_sites(5)
-    combined = MASKING.coordinator(b"").combine(
+    combined = MASKING.coordinator().combine(
         shares_of(sites, [np.ones(2)] * 5, declaration), declaration
     )
     return declaration, combined, seeds_of(sites, declaration)
@@ -282,7 +282,7 @@ def masked_round():
 
 def test_malformed_missing_or_foreign_seeds_are_refused(masked_round):
     declaration, combined, seeds = masked_round
-    coordinator = MASKING.coordinator(b"")
+    coordinator = MASKING.coordinator()
     assert coordinator.open(combined, seeds, declaration).values.tolist() == [3.0, 3.0]
     for wrong in (
         {},
@@ -297,7 +297,7 @@ def test_malformed_missing_or_foreign_seeds_are_refused(masked_round):
         with pytest.raises(ShareError):
             coordinator.open(combined, wrong, declaration)
     with pytest.raises(ShareError):
-        UNPROTECTED.coordinator(b"").open(combined, seeds, declaration)
+        UNPROTECTED.coordinator().open(combined, seeds, declaration)
 
 
 def test_wrong_seeds_decode_to_nothing(masked_round):
@@ -306,9 +306,9 @@ def test_wrong_seeds_decode_to_nothing(masked_round):
         altered = bytearray(seeds[3])
         altered[position] ^= 1
         with pytest.raises(AggregateRangeError):
-            MASKING.coordinator(b"").open(combined, {**seeds, 3: bytes(altered)}, declaration)
+            MASKING.coordinator().open(combined, {**seeds, 3: bytes(altered)}, declaration)
     with pytest.raises(AggregateRangeError):
-        MASKING.coordinator(b"").open(combined, {**seeds, 3: seeds[2]}, declaration)
+        MASKING.coordinator().open(combined, {**seeds, 3: seeds[2]}, declaration)
 
 
 def test_too_few_or_altered_pieces_do_not_rebuild():
@@ -318,7 +318,7 @@ def test_too_few_or_altered_pieces_do_not_rebuild():
     seeds = seeds_of(sites, declaration)
     escrow = sites[4].escrow(declaration)
     pieces = {site: sites[site].recover(4, escrow[site], declaration) for site in range(4)}
-    coordinator = MASKING.coordinator(b"")
+    coordinator = MASKING.coordinator()
     assert coordinator.rebuild(pieces, declaration) == seeds[4]
     assert coordinator.rebuild(only((0, 1, 3), pieces), declaration) == seeds[4]
     for wrong in (

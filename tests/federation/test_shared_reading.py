@@ -36,7 +36,7 @@ SESSION = bytes(SESSION_BYTES)
 def round_of_three():
     """Three sites, what they shared, and the sum of it as it travels."""
     sites, declared = masking_sites(3), declare(3, Segment(3, 4.0, 4))
-    opened = opened_sum(sites, MASKING.coordinator(b""), ANSWERS, declared)
+    opened = opened_sum(sites, MASKING.coordinator(), ANSWERS, declared)
     return sites, declared, opened.content
 
 

@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import ForgedSumError, KeyAgreementError
-from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
+from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS, MacKey, head_words, tags_per_row
 from cipherdag.privacy.residues import WORD_MODULI
 
-BFV, HIGH = DEFAULT_PARAMETERS.moduli, HIGH_PRECISION_PARAMETERS.moduli
+BFV, HIGH = PLAINTEXT_MODULI, tuple(plain_masks.MODULI["bfv-high"])
 IN_USE = {"words": WORD_MODULI, "bfv": BFV, "bfv-high": HIGH}
 ODD = {"rejecting": tuple(plain_masks.MODULI["rejecting"]), "tiny": (5, 2, 2**31 - 1)}
 KEY = bytes(range(7, 39))

@@ -298,7 +298,7 @@ def test_unmasking_undoes_masking_over_every_graph(drawn_round):
     answers = rng.integers(-1000, 1000, (len(sites), 7)).astype(float)
     segment = Segment(7, 1000.0, signed=True)
     declaration = declare(len(asked), segment, participants=asked, threshold=threshold)
-    coordinator = MASKING.coordinator(b"")
+    coordinator = MASKING.coordinator()
     shares = shares_of(sites, answers, declaration)
     escrow = {site: sites[site].escrow(declaration) for site in asked}
     combined = coordinator.combine(shares, declaration)
@@ -325,7 +325,7 @@ def test_a_sum_opens_only_where_a_whole_component_is_summed():
     answers = [np.random.default_rng(site).uniform(0, 1, length) for site in range(12)]
     declaration = declare(12, Segment(length, 1.0, 20))
     sites = sites_on(graph)
-    shares, coordinator = shares_of(sites, answers, declaration), MASKING.coordinator(b"")
+    shares, coordinator = shares_of(sites, answers, declaration), MASKING.coordinator()
     seeds = seeds_of(sites, declaration)
 
     def told(some):

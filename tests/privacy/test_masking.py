@@ -34,7 +34,7 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
+from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI
 from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
@@ -92,8 +92,7 @@ def test_masks_are_those_of_the_golden_file():
 
 def test_the_golden_files_are_about_the_moduli_in_use():
     assert plain_masks.MODULI["words"] == list(WORD_MODULI)
-    assert plain_masks.MODULI["bfv"] == list(DEFAULT_PARAMETERS.moduli)
-    assert plain_masks.MODULI["bfv-high"] == list(HIGH_PRECISION_PARAMETERS.moduli)
+    assert plain_masks.MODULI["bfv"] == list(PLAINTEXT_MODULI)
 
 
 @pytest.mark.parametrize("modulus", WORD_MODULI)
@@ -162,7 +161,7 @@ def test_a_share_is_that_of_the_plain_program():
 
 
 @pytest.mark.parametrize("n_sites", [2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 100])
-@pytest.mark.parametrize("moduli", [WORD_MODULI, DEFAULT_PARAMETERS.moduli])
+@pytest.mark.parametrize("moduli", [WORD_MODULI, PLAINTEXT_MODULI])
 def test_masks_of_all_sites_asked_are_stripped_by_their_seeds(n_sites, moduli):
     lengths = [3, 2, 1][: len(moduli)]
     asked = tuple(range(0, n_sites, 1 if n_sites < 4 else 2))
@@ -197,7 +196,7 @@ def test_the_order_of_arrival_does_not_matter():
     declaration = declare(4, Segment(5, 1.0, 40, signed=True), Segment(2, 2.0**80, signed=True))
     answers = [np.random.default_rng(site).uniform(-1, 1, 7) for site in range(4)]
     shares = shares_of(masking_sites(4), answers, declaration)
-    coordinator = MASKING.coordinator(b"")
+    coordinator = MASKING.coordinator()
     combined = {
         coordinator.combine(dict(order), declaration) for order in permutations(shares.items())
     }
@@ -325,7 +324,7 @@ def test_a_cohort_with_missing_keys_is_refused():
             masking_site(index, wrong)
 
 
-@pytest.mark.parametrize("coordinator", [MASKING.coordinator(b""), UNPROTECTED.coordinator(b"")])
+@pytest.mark.parametrize("coordinator", [MASKING.coordinator(), UNPROTECTED.coordinator()])
 def test_shares_cut_short_missing_or_too_many_are_refused(coordinator):
     declaration = declare(3, Segment(4, 1.0))
     shares = shares_of(masking_sites(3), [np.zeros(4)] * 3, declaration)
@@ -347,9 +346,9 @@ def test_words_beyond_a_planes_modulus_are_refused():
     shares = shares_of(masking_sites(3), [np.zeros(1)] * 3, declaration)
     altered = shares[2][:-8] + b"\xff" * 8
     with pytest.raises(ShareError, match="share 2"):
-        MASKING.coordinator(b"").combine({**shares, 2: altered}, declaration)
+        MASKING.coordinator().combine({**shares, 2: altered}, declaration)
     with pytest.raises(ShareError, match="not reduced"):
-        MASKING.coordinator(b"").check(altered, declaration)
+        MASKING.coordinator().check(altered, declaration)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +360,7 @@ def test_a_share_of_another_question_site_or_run_is_noticed(segment):
     sites = masking_sites(3)
     shares = shares_of(sites, [answer] * 3, declaration)
     seeds = seeds_of(sites, declaration)
-    coordinator = MASKING.coordinator(b"")
+    coordinator = MASKING.coordinator()
     coordinator.open(coordinator.combine(shares, declaration), seeds, declaration)
     foreign = masking_sites(3)[2].share(answer, declare(3, segment, label="another"))
     other_run = masking_sites(3, seed=9)[2].share(answer, declaration)
@@ -396,5 +395,5 @@ def test_nothing_is_opened_by_a_site():
     for site in (masking_sites(2)[0], plain_site()):
         with pytest.raises(OpeningRefusedError):
             site.open(bytes(8), {}, declare(2))
-    assert not MASKING.coordinator(b"").opened_by_site
-    assert not UNPROTECTED.coordinator(b"").opened_by_site
+    assert not MASKING.coordinator().opened_by_site
+    assert not UNPROTECTED.coordinator().opened_by_site

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from cipherdag.errors import AggregateRangeError
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS
+from cipherdag.privacy.bfvcontext import PLAINTEXT_MODULI
 from cipherdag.privacy.fixedpoint import decode, encode, plane_lengths, words_to_bytes
 from cipherdag.privacy.homomorphic_mac import head_words
 from cipherdag.privacy.packing import Packing, pack, unpack
 from cipherdag.privacy.residues import WORD_MODULI, from_integers
 
-MODULI = [WORD_MODULI, DEFAULT_PARAMETERS.moduli]
+MODULI = [WORD_MODULI, PLAINTEXT_MODULI]
 
 
 @st.composite
 def cohorts(draw):
     """A modulus, and of every site the numbers of one segment, up to its very bounds."""
-    modulus = draw(st.sampled_from([*WORD_MODULI, *DEFAULT_PARAMETERS.moduli, 257]))
+    modulus = draw(st.sampled_from([*WORD_MODULI, *PLAINTEXT_MODULI, 257]))
     n_sites = draw(st.integers(1, 9))
     bound = draw(st.sampled_from([0, 1, 2, 40, 4096, 2**20]))
     lowest = draw(st.sampled_from([0, -bound]))
@@ -67,7 +67,7 @@ def test_a_site_sends_the_words_of_the_plain_program(cohort):
             assert words.tolist() == plain
 
 
-@pytest.mark.parametrize("modulus", [WORD_MODULI[0], DEFAULT_PARAMETERS.moduli[0], 257, 4])
+@pytest.mark.parametrize("modulus", [WORD_MODULI[0], PLAINTEXT_MODULI[0], 257, 4])
 @pytest.mark.parametrize("base", [1, 2, 3, 17, 2**18, 2**28 + 3])
 def test_as_many_digits_share_a_word_as_it_has_room_for(modulus, base):
     own = Packing.of(1000, base, 0, modulus)

@@ -143,11 +143,11 @@ def whole_sum(sites, coordinator, answers, declaration):
 
 
 def masked_sum(sites, answers, declaration):
-    return whole_sum(sites, MASKING.coordinator(b""), answers, declaration)
+    return whole_sum(sites, MASKING.coordinator(), answers, declaration)
 
 
 def plain_sum(answers, declaration):
-    return whole_sum(plain_sites(len(answers)), UNPROTECTED.coordinator(b""), answers, declaration)
+    return whole_sum(plain_sites(len(answers)), UNPROTECTED.coordinator(), answers, declaration)
 
 
 def words_of(share):

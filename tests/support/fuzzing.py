@@ -22,6 +22,7 @@ from cipherdag.privacy import wire
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
+from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import seal, unseal
@@ -165,7 +166,7 @@ def sum_targets():
         shares = {
             k: site.share(np.zeros(declared.length), declared) for k, site in enumerate(sites)
         }
-        coordinator = UNPROTECTED.coordinator(b"")
+        coordinator = UNPROTECTED.coordinator()
         opened = coordinator.open(
             coordinator.combine(shares, declared), dict.fromkeys(shares, b""), declared
         )
@@ -244,17 +245,19 @@ def protection_targets():
     """Shares, contexts and sealed boxes."""
     context = BfvContext.generate()
     declared = Declaration(b"d" * 32, 3, (Segment(20, 1.0), Segment(5, 1.0, comparison=True)))
-    bfv = BFV.coordinator(context.public_bytes())
-    masking = MASKING.coordinator(b"")
+    bfv, lengths = BFV.coordinator(), plane_lengths(declared, context.moduli)
+    encrypted = context.write(np.zeros(sum(lengths), dtype=np.uint64), lengths)
+    masking = MASKING.coordinator()
     sites = masking_sites(3)
     opened = opened_sum(sites, masking, [np.ones(25)] * 3, declared).content
     key = PairKey(b"k" * 32)
     boxed = seal(key, b"fuzz", b"plain", b"with")
     return [
         Target("masked share", lambda b: masking.check(b, declared), (bytes(8 * 27),)),
-        Target("encrypted share", lambda b: bfv.check(b, declared), (context.public_bytes(),)),
+        Target("encrypted share", lambda b: bfv.check(b, declared), (encrypted,)),
+        Target("encrypted sum", lambda b: context.read(b, lengths), (encrypted,)),
         Target("opened sum", lambda b: sites[0].accept(b, declared), (opened,)),
-        Target("public context", BFV.coordinator, (context.public_bytes(),)),
+        Target("BFV keys", BfvContext.from_secret_bytes, (context.secret_bytes(),)),
         Target("sealed box", lambda b: unseal(key, b"fuzz", b, b"with"), (boxed,)),
     ]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -206,14 +206,13 @@ class SetUp:
         """The beacon of all sites' numbers; raises KeyAgreementError for a foreign one."""
         return self._read.beacon(self.plan, [offer.commitment for offer in self._offers], chances)
 
-    def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes, bytes]:
+    def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes]:
         """The first site's secrets for all: small keys for each, the large context once.
 
         Returns:
-            The keys sealed for every later site, the context sealed once, and what of it is public.
+            The keys sealed for every later site, and the context sealed once.
         """
-        shared = cache(PROTECTIONS[self.plan.protection].shared)
-        context, public_context = drawn(lambda: shared()[0]), drawn(lambda: shared()[1])
+        context = drawn(PROTECTIONS[self.plan.protection].shared)
         self._drawn_secrets = SharedSecrets(
             alignment_key=fresh_bytes(SHARED_KEY_BYTES),
             context_key=fresh_bytes(SHARED_KEY_BYTES),
@@ -226,7 +225,7 @@ class SetUp:
             for later in range(1, len(self._names))
         )
         key = PairKey(self._drawn_secrets.context_key)
-        return sealed, seal(key, CONTENT_PURPOSE, content, self._transcript), public_context
+        return sealed, seal(key, CONTENT_PURPOSE, content, self._transcript)
 
     def _shared(self, sealed: bytes, content: bytes) -> tuple[SharedSecrets, SharedContent]:
         secrets = self._drawn_secrets
@@ -314,10 +313,8 @@ class Handshake(SetUp):
         )
         if self.index:
             return seals
-        sealed, content, public_context = self._sealed_secrets()
-        return msgspec.structs.replace(
-            seals, secrets=sealed, content=content, public_context=public_context
-        )
+        sealed, content = self._sealed_secrets()
+        return msgspec.structs.replace(seals, secrets=sealed, content=content)
 
     def _with_dealer(self, offers: Offers) -> bytes:
         """The ciphertext for the coordinator, where it deals for two sites; its key is kept."""

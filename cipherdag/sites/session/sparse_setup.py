@@ -70,7 +70,7 @@ class SparseSetUp(SetUp):
         )
         if self.index:
             return Links(links=links)
-        sealed, content, _ = self._sealed_secrets()
+        sealed, content = self._sealed_secrets()
         return Links(links=links, secrets=sealed, content=content)
 
     def finish(self, linked: Linked) -> tuple[Keyring, Ready]:
