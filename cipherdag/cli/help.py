@@ -19,7 +19,7 @@ WHOLE = "cipherdag.help.whole"
 EXAMPLES = {
     "demo": "cipherdag demo",
     "mcp": "cipherdag mcp studies",
-    "repeat": "cipherdag repeat result --alpha 0.001 --out stricter",
+    "repeat": "cipherdag repeat result --seed 1 --out again",
     "report": "cipherdag report result --truth edges.csv",
     "run": "cipherdag run north.csv south.csv west.csv --out result",
     "simulate": "cipherdag simulate fedpc data.csv --sites 5",

@@ -13,6 +13,7 @@ import click
 from cipherdag import errors
 from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.programs.printed import Drafted, as_json_option, printed
+from cipherdag.cli.sources import source_files
 from cipherdag.pages.whole_file import OPEN, write_whole
 
 if TYPE_CHECKING:
@@ -27,16 +28,21 @@ def schema() -> None:
     """Describe the columns of a study, and agree on them without showing data."""
 
 
-@schema.command("infer", short_help="Draft a commented schema.toml from files.")
-@click.argument("files", nargs=-1, required=True, type=FILE)
+@schema.command(
+    "infer", params=[source_files()], short_help="Draft a commented schema.toml from files."
+)
 @OUT
 @OVERWRITE
 @as_json_option
-def schema_infer(files: tuple[Path, ...], out: Path | None, *, as_json: bool) -> None:
-    """Write a commented schema.toml from one or several files, for you to read and edit."""
+def schema_infer(files: list[Path], out: Path | None, *, as_json: bool) -> None:
+    """Write a commented schema.toml for you to read and edit: one for all FILES together.
+
+    FILES are one source per site, or a folder of them. Behind LOOK: stands what a person should
+    look at, such as a column that some files lack.
+    """
     from cipherdag.sites.drafts.inference import infer_schema
 
-    write(infer_schema(list(files)), out, as_json=as_json)
+    write(infer_schema(files), out, as_json=as_json)
 
 
 @schema.command("merge")

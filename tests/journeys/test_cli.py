@@ -348,6 +348,17 @@ def test_schema_infer_writes_what_run_reads(call, three_files, tmp_path):
     assert call("schema", "infer", *three_files, "--out", schema)[0] == 0
     assert call("run", "fedpc", *three_files, "--schema", schema)[0] == 0
     assert call("schema", "infer", *three_files, "--out", schema)[0] == 1
+    (folder,) = {file.parent for file in three_files}
+    _, of_folder, error = call("schema", "infer", folder)
+    assert of_folder == schema.read_text("utf-8"), error
+
+
+def test_schema_infer_of_a_folder_names_what_a_file_of_it_lacks(call, tmp_path):
+    (tmp_path / "north.csv").write_text("a,b\n" + "1,0\n0,1\n" * 20, "utf-8")
+    (tmp_path / "south.csv").write_text("a\n" + "1\n0\n" * 20, "utf-8")
+    code, said, error = call("schema", "infer", tmp_path)
+    assert code == 0, error
+    assert "Ignored: south.csv lacks it." in " ".join(said.replace("#", " ").split())
 
 
 def test_demo_ends_well(call, tmp_path):

@@ -81,7 +81,8 @@ COMPARED = (
 )
 UNLIKE_NUMBERS = "Where there are categories, or a site misses values: "
 ALONE = "Where there are categories, or a site misses values, and the site is the only one: "
-KINDS = "The kinds of columns, and about where and how widely numbers lie."
+KINDS = "The kinds of columns."
+KINDS_AND_MARKS = "The kinds of columns, and about where and how widely numbers lie."
 RESTRICTED = (
     "Where a site restricts small counts of categories or of numbers with few values, or "
     "misses values: "
@@ -120,7 +121,8 @@ class FedBOSS(ScoreSettings):
             each.
 
     Leaks:
-        The coordinator learns what `Columns` opens. With ``bits`` everybody learns what FedPC opens
+        The coordinator learns what `Columns` opens, with ``bits`` nothing of where numbers lie, and
+        else that too, as it decides on `reveal`. With ``bits`` everybody learns what FedPC opens
         by ``bits``, and of pairs of graphs that the search compares which scores higher. With
         ``sums`` the coordinator learns of numbers the covariances within sites,
         the mean logarithm of the sites' variances, and where these differ mean correlations; of
@@ -217,7 +219,11 @@ class FedBOSS(ScoreSettings):
         elif self.in_place_of_tables:
             said = (POOLED, RESTRICTED + SITES)
         said = (*said, COMPARISON) if self.compare_sites and self.reveal != "bits" else said
-        return (*said, KINDS, *self._once_more)
+        return (*said, self._kinds, *self._once_more)
+
+    @property
+    def _kinds(self) -> str:
+        return KINDS if self.reveal == "bits" else KINDS_AND_MARKS
 
     @property
     def _once_more(self) -> tuple[str, ...]:
@@ -226,11 +232,12 @@ class FedBOSS(ScoreSettings):
     def disclosed(self, conclusion: LearntGraph) -> tuple[str, ...]:
         """Of `disclosures` what holds of bits where bits were opened, and else of sums."""
         if conclusion.opens_bits:
-            return replace(self, reveal="bits").disclosures()
+            said = replace(self, reveal="bits").disclosures()
+            return tuple(self._kinds if each == KINDS else each for each in said)
         if self.reveal == "auto" and self.opened_of_categories == "bits":
             alone = "sets" in conclusion.details and bool(conclusion.details["sets"])
             compared = (COMPARISON,) if self.compare_sites else ()
-            return (SITES if alone else WITHIN, *compared, KINDS, *self._once_more)
+            return (SITES if alone else WITHIN, *compared, self._kinds, *self._once_more)
         return self.disclosures()
 
     def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
@@ -271,7 +278,10 @@ class FedBOSS(ScoreSettings):
 
     def _run(self, facts: Facts, *, resampled: bool = False) -> Searching:
         constraints = (self.knowledge or Knowledge()).over(facts.names)
-        question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows, few=True)
+        sums = self.reveal != "bits"  # which have units: bits need none
+        question = Columns(
+            n_variables=facts.n_variables, max_rows=self.max_rows, few=sums, marks=sums
+        )
         columns = question.read((yield question))
         by_default = self.opened_of_categories == "bits" and facts.n_sites >= FEWEST_SITES
         if self.reveal == "bits" or (by_default and not _plain_numbers(columns)):
@@ -308,7 +318,8 @@ class FedBOSS(ScoreSettings):
                 permitted, forbidden=dag_of(constraints.forbidden), required=required
             ),
         )
-        dag = yield from search.best(start_of(tested.arcs, search.permitted, required))
+        start = start_of(tested.arcs, search.permitted, required)
+        dag = yield from search.best(search.within_bounds(start, required))
         return FedBOSSOutcome(
             dag=matrix_of(dag),
             arcs=self._class_of(dag, constraints),

@@ -190,7 +190,8 @@ class ComparedScores:
         for start in range(0, len(new), AT_ONCE):
             asked = new[start : start + AT_ONCE]
             question = self._question(asked)
-            if not self._budget.spend(rounds=1, values=sum(question.question.counts)):
+            values = sum(question.question.counts) + len(asked)  # numbers of sets, and bits
+            if not self._budget.spend(rounds=1, values=values):
                 return
             verdicts = yield question
             self._exceeds.update(zip(asked, (verdicts > 0).tolist(), strict=True))

@@ -100,6 +100,20 @@ class ClassSearch:
                 dag = self._made(dag, change, reached[change])
         return dag
 
+    def within_bounds(self, dag: Dag, required: Dag) -> Dag:
+        """The graph without parents that are too many, or whose table is too large.
+
+        Of a variable those of most categories go first; required ones stay.
+        """
+        bounded = []
+        for v, parents in enumerate(dag):
+            left, spare = parents, [*members(parents & ~required[v])]
+            spare.sort(key=lambda u: (self.scores.penalty.cells(1 << u), u))
+            while spare and not self._scored(v, left):
+                left &= ~(1 << spare.pop())
+            bounded.append(left)
+        return tuple(bounded)
+
     def _largest_of_edges(
         self, ends: dict[Change, frozenset[int]], gains: Mapping[Change, Gain]
     ) -> Generator[Question, FloatVector, dict[Change, frozenset[int]]]:

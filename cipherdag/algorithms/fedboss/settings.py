@@ -65,7 +65,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
         max_cells: Largest contingency table that is asked for.
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
             limit.
-        max_values: Values that a site answers in the search, likewise.
+        max_values: Values that a site answers in the search, likewise; a comparison counts as one.
         max_rows: Most rows that a site may have, a power of two.
     """
 

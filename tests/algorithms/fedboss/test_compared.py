@@ -22,6 +22,7 @@ from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
 from cipherdag.graphs.equivalence import PHASES, neighbouring
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.scores.score_comparisons import ScoreComparisons
 from cipherdag.sites.answers.site_view import SiteView
 
@@ -266,3 +267,39 @@ def test_items_of_one_factor_take_thousands_of_comparisons_and_not_a_million():
     outcome, _, _ = learn(BITS, pd.DataFrame(items))
     assert outcome.dag.any()
     assert outcome.compared < 20_000
+
+
+def test_by_bits_nothing_is_asked_of_where_numbers_lie():
+    rows = pd.DataFrame(np.random.default_rng(0).normal(size=(900, 3)), columns=list("abc"))
+    rows["b"] += rows["a"]
+    kinds = [own for own in learn(BITS, rows)[1] if isinstance(own, Columns)]
+    assert kinds
+    assert not any(own.marks or own.few for own in kinds)
+    assert any("where" in sentence for sentence in FedBOSS().disclosures())
+    assert not any("numbers lie" in sentence for sentence in BITS.disclosures())
+
+
+@pytest.mark.parametrize("bound", [{"max_parents": 1}, {"max_cells": 4}])
+def test_bounds_hold_for_the_graph_that_tests_gave_too(bound):
+    for most in (None, 1):  # with one round only the first graph is left
+        dag = learn(replace(BITS, **bound, max_rounds=most), patients())[0].dag
+        assert dag.any()
+        assert dag.sum(axis=0).max() == 1  # of columns of two categories
+        assert learn(replace(BITS, max_rounds=most), patients())[0].dag.sum(axis=0).max() > 1
+
+
+def test_required_parents_stay_where_they_are_more_than_the_bound():
+    causes = ("Smoking", "VisitToAsia")
+    known = Knowledge(required=tuple((cause, "Dyspnoea") for cause in causes))
+    outcome, _, tables = learn(replace(BITS, max_parents=1, knowledge=known), patients())
+    names = tables[0].names
+    effect = names.index("Dyspnoea")
+    assert {names[u] for u in np.flatnonzero(outcome.dag[:, effect])} == {*causes}
+
+
+def test_a_budget_of_values_counts_comparisons():
+    outcome, asked, _ = learn(replace(BITS, max_values=90), patients())
+    spent = [own for own in asked if isinstance(own, ScoreComparisons)]
+    values = [sum(own.question.counts) + len(own.constants) // 8 for own in spent]
+    assert 0 < sum(values) <= 90
+    assert outcome.cut_short
