@@ -1,6 +1,6 @@
 """Checks a folder against RO-Crate 1.2 with roc-validator, without a network.
 
-    python .ci/validate_crate.py FOLDER CONTEXT
+    python benchmarks/validate_crate.py FOLDER CONTEXT
 
 CONTEXT is the file of JSON-LD terms that the library rocrate carries; it stands for every context
 that the validator would fetch. Other addresses answer that they cannot be reached.
