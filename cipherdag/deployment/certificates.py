@@ -274,8 +274,13 @@ def check_certificate(chain: bytes, *, name: str, key: PublicKeyTypes, root: str
         raise SignatureError("the certificate is not issued by the study's root") from None
 
 
-def check_validity(certificate: x509.Certificate, now: datetime) -> None:
+def check_validity(certificate: x509.Certificate, now: datetime, *, remedy: str = "") -> None:
     """Refuse a certificate that is not valid at a time, which one of two clocks may get wrong.
+
+    Args:
+        certificate: A site's, or with a ``remedy`` of its own the server's.
+        now: The time of this machine, in UTC.
+        remedy: What to do; by default what a site does.
 
     Raises:
         SiteNotReadyError: It is not valid yet, or not any more.
@@ -285,14 +290,17 @@ def check_validity(certificate: x509.Certificate, now: datetime) -> None:
         raise SiteNotReadyError(
             f"the certificate is valid from {begins:%Y-%m-%d %H:%M} UTC on, and this machine's "
             f"clock says {now:%Y-%m-%d %H:%M}",
-            remedy="Set this machine's clock; if it is right, the coordinator's is fast: have it "
+            remedy=remedy
+            or "Set this machine's clock; if it is right, the coordinator's is fast: have it "
             "set and the request approved again.",
         )
     if now > ends:
         raise SiteNotReadyError(
-            f"the certificate expired on {ends:%Y-%m-%d}",
-            remedy="Have the coordinator run `cipherdag coordinator renew`, and activate the new "
-            "approval that it sends.",
+            f"the certificate expired on {ends:%Y-%m-%d %H:%M} UTC, and this machine's clock says "
+            f"{now:%Y-%m-%d %H:%M}",
+            remedy=remedy
+            or "Set this machine's clock; if it is right, have the coordinator run `cipherdag "
+            "coordinator renew`, and activate the new approval that it sends.",
         )
 
 

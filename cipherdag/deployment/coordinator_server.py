@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificate
 
+from cipherdag.deployment.certificates import check_validity
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.site_process import expiring
@@ -26,6 +28,10 @@ REACHED_S = 3.0
 DOUBLED = (
     "Two processes connect as '{site}' and displace each other: have that hospital stop one of "
     "them, as where its folder was copied."
+)
+CLOCK_OR_RENEWAL = (
+    "Set this machine's clock; if it is right, run `cipherdag coordinator renew`, and send every "
+    "site its new approval."
 )
 HAVE_CHECKED = "sites may reach it all the same: have one run `cipherdag site check`."
 
@@ -45,7 +51,7 @@ def serve(
 
     Raises:
         ParameterError: The study's engine has no server.
-        SiteNotReadyError: It runs already.
+        SiteNotReadyError: It runs already, or its certificate is not valid at this machine's time.
         SiteUnreachableError: Its port is taken or may not be bound, or another process of this
             machine answers at its address.
     """
@@ -64,6 +70,11 @@ def serve(
         return frozenset(coordinator.study().pinned)
 
     server = coordinator.path / "server"
+    check_validity(
+        load_pem_x509_certificate((server / "server.crt").read_bytes()),
+        datetime.now(UTC),
+        remedy=CLOCK_OR_RENEWAL,
+    )
     credentials = Credentials(
         *((server / name).read_bytes() for name in ("root.crt", "server.crt", "server.key"))
     )
@@ -87,6 +98,9 @@ def serve(
                 for site in relay.doubled() - said:
                     said.add(site)
                     announce(DOUBLED.format(site=site))
+                for what in relay.misdated() - said:
+                    said.add(what)
+                    announce(f"{what} It says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC.")
 
 
 def reached(host: str, port: int, certificate: Path) -> list[str]:

@@ -134,7 +134,8 @@ def expiring(
             continue
         said = today
         (found,) = certificate_checks(certificate, clock())
-        fix, whose = (RENEW_SERVER, "server's") if server else (found.fix, "site's")
+        whose = "server's" if server else "site's"
+        fix = RENEW_SERVER if server else found.fix
         yield [] if found.state == "ok" else [f"The {whose} certificate: {found.finding}. {fix}"]
 
 

@@ -31,11 +31,18 @@ SHORT_BYTES = 64 * 1024
 """Longest frame of a peer from whom no message is waited for."""
 FRAME_S = 600.0
 """How long a frame may take to arrive once it has begun."""
+SILENCE_S = 60.0
+"""After so long without a byte the other end is gone: whoever lives sends a heartbeat sooner."""
 BUFFER_BYTES = 4 * 1024 * 1024
 WAITING_PER_ADDRESS = 32
 WAITING_IN_ALL = 512
 MOST_UNSENT = 1024
 """Frames of one connection that wait to be sent, each of which takes memory, however short."""
+OTHER_SERVER = "a server whose certificate is not the coordinator's"
+SERVER_DATES = "the server's certificate, not valid at this machine's time: is the clock right?"
+PEER_DATES = "a certificate that is not valid at this machine's time: is the clock right?"
+NOT_NOW = (9, 10)
+"""OpenSSL's numbers for a certificate that is not valid yet, and for one that has expired."""
 _COUNTING = threading.Lock()
 KEEPALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}
 """A peer that is gone without a word is noticed after 40 seconds."""
@@ -50,7 +57,7 @@ class Peers:
         received: Gets the peer's name and the bytes of every message; must not block.
         arrived: Gets the name of a peer that has connected, possibly once more.
         left: Gets the name of a peer that is gone.
-        refused: Gets a fixed sentence about what was refused.
+        refused: Gets a fixed sentence about what was refused, or that refused.
         expects: Whether a long message of this peer is waited for; others are short.
         turned_away: Hears that a server closed the connection before it said its name.
     """
@@ -86,12 +93,26 @@ class LinkConnection(AioConnection):  # type: ignore[misc]
 
     async def _async_read_frame(self) -> bytes:
         await asyncio.sleep(0)  # others' turn, and that of the answers to this peer
-        head = await self.reader.readexactly(PREFIX_LEN)
+        head = await self._bytes(PREFIX_LEN)
         length = Prefix.from_bytes(head).length
         if not PREFIX_LEN <= length <= self.longest():
             raise CommError(CommError.BAD_DATA, "a frame is longer than it may be")
         async with asyncio.timeout(FRAME_S):
-            return bytes(head + await self.reader.readexactly(length - PREFIX_LEN))
+            return head + await self._bytes(length - PREFIX_LEN)
+
+    async def _bytes(self, count: int) -> bytes:
+        """So many bytes, of which none may be awaited for longer than a silence may last.
+
+        A mapping of addresses that a router dropped swallows what is sent without a word.
+        """
+        parts = []
+        while count:
+            async with asyncio.timeout(SILENCE_S):
+                parts.append(await self.reader.read(count))
+            if not parts[-1]:
+                raise asyncio.IncompleteReadError(b"", count)
+            count -= len(parts[-1])
+        return b"".join(parts)
 
     async def _async_send_frame(self, frame: bytes) -> None:
         if self.writer.transport.get_write_buffer_size() > 2 * FRAME_BYTES:
@@ -140,8 +161,8 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
                 ssl=self.ssl_context,
                 ssl_handshake_timeout=HANDSHAKE_S,
             )
-        except ssl.SSLCertVerificationError:
-            self._peers.refused("a server whose certificate is not the coordinator's")
+        except ssl.SSLCertVerificationError as error:
+            self._peers.refused(SERVER_DATES if _by_dates(error) else OTHER_SERVER)
             raise
         await self._serve(reader, writer)
 
@@ -202,7 +223,9 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 reader, writer = await self._encrypted(accepted)
-        except (OSError, TimeoutError, ssl.SSLError):
+        except (OSError, TimeoutError, ssl.SSLError) as error:
+            if _by_dates(error):
+                self._peers.refused(PEER_DATES)
             return
         await self._serve(reader, writer)
 
@@ -237,6 +260,11 @@ class LinkDriver(AioTcpDriver):  # type: ignore[misc]
         finally:
             writer.transport.abort()
             self.close_connection(connection)
+
+
+def _by_dates(error: Exception) -> bool:
+    """Whether a certificate was refused because it is not valid at this machine's time."""
+    return isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in NOT_NOW
 
 
 def _keep_alive(connection: Any) -> None:

@@ -22,7 +22,7 @@ from cipherdag.errors import MalformedMessageError
 from cipherdag.privacy.wire import encode
 from cipherdag.protocol.engines.again import Again
 from cipherdag.protocol.engines.channel import TICKET_BYTES, Call, Credentials, Reply, read
-from cipherdag.protocol.engines.flare_driver import Peers
+from cipherdag.protocol.engines.flare_driver import PEER_DATES, Peers
 from cipherdag.protocol.engines.flare_engine import (
     CONNECTED,
     DELIVER,
@@ -82,12 +82,13 @@ class Relay:
         self._overdue: dict[str, tuple[str, bytes]] = {}
         self._displaced: defaultdict[str, Again] = defaultdict(Again)
         self._doubled: set[str] = set()
+        self._misdated: set[str] = set()
         peers = Peers(
             admitted=lambda name: name in admitted(),
             received=self._received,
             arrived=self._arrived,
             left=self._left,
-            refused=lambda what: log.warning("refused %s", what),
+            refused=self._refused,
             expects=self._expects,
         )
         self._link = Link(host, peers)
@@ -113,6 +114,18 @@ class Relay:
         with self._lock:
             doubled, self._doubled = self._doubled, set()
         return doubled
+
+    def misdated(self) -> set[str]:
+        """What to say of a certificate refused by its dates, since it was asked; one clock errs."""
+        with self._lock:
+            misdated, self._misdated = self._misdated, set()
+        return misdated
+
+    def _refused(self, what: str) -> None:
+        log.warning("refused %s", what)
+        if what == PEER_DATES:
+            with self._lock:
+                self._misdated.add(f"Refused {what}")
 
     def _asked(self, operation: str, message: bytes) -> bytes:
         if operation == CONNECTED:

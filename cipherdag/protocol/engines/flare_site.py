@@ -46,7 +46,10 @@ NOTICE_S = 1.0
 CONNECTED = "connected to the coordinator"
 LOST = "the connection to the coordinator is lost; connecting again"
 AGAIN = "the connection is lost again and again: does a copy of this site's folder run elsewhere?"
-NOT_ADMITTED = "the coordinator's server closes each connection at once: was this site shut out?"
+NOT_ADMITTED = (
+    "the coordinator's server closes each connection at once: was this site shut out, or is its "
+    "clock wrong?"
+)
 MOST_CUT = 3
 """Connections in a row that the server closed before it said its name."""
 NOT_A_CALL = "bytes that are no call"

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -38,8 +38,10 @@ CERTIFICATE_CAUSES = (
     ("ip address", OTHER_NAME, "name"),
 )
 FIXES = {
-    "expired": "Tell the coordinator.",
-    "early": "Check this clock.",
+    "expired": "Set this machine's clock; if it is right, have the coordinator run `cipherdag "
+    "coordinator renew` and start its server again.",
+    "early": "Set this machine's clock; if it is right, the coordinator's is fast: have it set, "
+    "and its certificates renewed.",
     "name": "Use the host name that the coordinator gave to `coordinator new`.",
     "wrong root": "A proxy that opens TLS, or another server, answers in its place. Ask your "
     "network's people to let this connection through unopened.",
@@ -54,7 +56,7 @@ FIXES = {
     "proxy refuses": "Ask your network's people to let CONNECT to the coordinator's host and port "
     "through; 407 means that the proxy wants a user in its address.",
     "cut": "The server does not accept this site's certificate, or a firewall cuts TLS. Ask the "
-    "coordinator whether the site was revoked.",
+    "coordinator whether the site was revoked, and whether its server's clock is right.",
 }
 
 
@@ -98,6 +100,9 @@ def connection_checks(
         if verified is None or verified.fix == FIXES["wrong root"]:
             with _connected(host, port, proxy) as raw:
                 verified = _named_server(raw, study, verified)
+        elif verified.fix in (FIXES["early"], FIXES["expired"]):
+            with _connected(host, port, proxy) as raw:
+                verified = _dated(raw, verified)
         yield verified
     except ProxyRefusedError as error:
         said = error.answer or "nothing that is HTTP"
@@ -133,6 +138,20 @@ def _named_server(raw: socket.socket, study: str, verified: CheckResult | None) 
     return CheckResult("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
 
 
+def _dated(raw: socket.socket, verified: CheckResult) -> CheckResult:
+    """Both times, where the server's certificate is not valid at this machine's."""
+    try:
+        shown = x509.load_der_x509_certificate(shown_certificate(raw))
+    except ValueError:
+        return verified
+    begins, ends = shown.not_valid_before_utc, shown.not_valid_after_utc
+    finding = (
+        f"{verified.finding}: it is from {begins:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and "
+        f"this machine's clock says {utc_now():%Y-%m-%d %H:%M}"
+    )
+    return replace(verified, finding=finding)
+
+
 def _looked_up(host: str, port: int) -> CheckResult:
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -162,6 +181,7 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
         return
     left = (loaded.not_valid_after_utc - now).days
     until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
+    here = f"this machine's clock says {now:%Y-%m-%d %H:%M}"
     fix = (
         "Have the coordinator run `cipherdag coordinator renew`. Stop the site, run "
         "`cipherdag site activate` with its new approval, which needs no code, then "
@@ -169,10 +189,15 @@ def certificate_checks(certificate: Path, now: datetime) -> Iterator[CheckResult
     )
     if now < loaded.not_valid_before_utc:
         yield CheckResult(
-            "certificate", "fail", "it is not valid yet", "Set this machine's clock right."
+            "certificate",
+            "fail",
+            f"it is not valid yet: it is from {loaded.not_valid_before_utc:%Y-%m-%d %H:%M} UTC on, "
+            f"and {here}",
+            FIXES["early"],
         )
     elif left < 0:
-        yield CheckResult("certificate", "fail", f"it expired on {until}", fix)
+        finding = f"it expired on {until}, and {here}"
+        yield CheckResult("certificate", "fail", finding, f"If the clock is right: {fix}")
     elif left < MIN_DAYS:
         yield CheckResult("certificate", "warn", f"it expires in {left} days, on {until}", fix)
     else:
