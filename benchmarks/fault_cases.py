@@ -112,9 +112,9 @@ def renewed(study, rng):
 
 def run_through(study, *, timeout_s=None, settled=lambda: None):
     """A run during the fault, its continuation where it was cut short, and the next run."""
-    federation = replace(study.federation, timeout_s=timeout_s or study.timeout_s)
-    begun = []
-    met = {"end": ended(lambda: federation.run(LEARN, begun=begun.append), study.expected)}
+    faulty = replace(study.federation, timeout_s=timeout_s or study.timeout_s)
+    federation, begun = study.federation, []
+    met = {"end": ended(lambda: faulty.run(LEARN, begun=begun.append), study.expected)}
     settled()
     study.settle()
     if met["end"] != SAME and begun:

@@ -133,6 +133,7 @@ class OverFlare:
     """A study over FLARE, each of whose sites has a proxy of its own on its way."""
 
     timeout_s = 5.0
+    """How long a run with a fault in it waits for a site; others wait for a minute."""
 
     def __init__(self, work, proxies):
         self.hospitals, self.code, self.expected = enrolled(work)
@@ -141,7 +142,7 @@ class OverFlare:
         self.federation = ConnectedFederation(
             CoordinatorFolder(work / "coordinator"),
             purpose="to compare",
-            timeout_s=self.timeout_s,
+            timeout_s=60.0,
             start_s=60.0,
         )
 

@@ -150,8 +150,7 @@ def test_what_a_site_hears_of_its_connection_is_said_where_it_was_started(enroll
     assert said == [
         "Connected to the coordinator.",
         "The connection to the coordinator is lost; connecting again.",
-        "The coordinator's server closes each connection at once: was this site shut out, or is its "
-        "clock wrong?",
+        f"{NOT_ADMITTED[:1].upper()}{NOT_ADMITTED[1:]}",
         "Refused: a server whose certificate is not the coordinator's.",
     ]
 

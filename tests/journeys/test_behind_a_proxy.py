@@ -68,12 +68,13 @@ def behind(study, monkeypatch):
     return started
 
 
-def test_a_proxy_that_cuts_idle_connections_cuts_none_while_a_site_computes(behind, monkeypatch):
-    """Heartbeats go through it; the times of a real one, 60 s and 20 s, are shortened."""
+@pytest.mark.parametrize("how", ["idle_s", "forgets_s"])
+def test_what_ends_idle_connections_ends_none_while_a_site_computes(behind, monkeypatch, how):
+    """A proxy cuts them, a router forgets them; the times of real ones, a minute, are shortened."""
     from cipherdag.protocol.engines import flare_link
 
     monkeypatch.setattr(flare_link, "HEARTBEAT_S", 1.0)
-    proxy = ForwardProxy(idle_s=8.0)
+    proxy = ForwardProxy(**{how: 8.0})
 
     def slow(_, sent):
         time.sleep(20.0)
