@@ -39,6 +39,8 @@ PACKAGES = (
     "gcastle",
 )
 PROTECTIONS = ("none", "masking", "bfv")
+MOST_SHOWN = 10
+"""Samples that a table lists one by one."""
 
 
 def parser(doc: str, *, seed: int | None = None) -> argparse.ArgumentParser:
@@ -131,7 +133,7 @@ def case_key(case: Mapping[str, object]) -> tuple:
 def figure_table(
     cases: Sequence[dict], data: Iterable[str], methods: Iterable[str], field: str, digits: int
 ) -> list[str]:
-    """One figure, data down and methods across: the median, then every sample."""
+    """One figure, data down and methods across: the median, and each sample or their range."""
     shown = [own for own in methods if any(c["method"] == own and field in c for c in cases)]
     rows = []
     for name in data:
@@ -148,6 +150,9 @@ def _samples(cases: Sequence[dict], field: str, digits: int) -> str:
     median = f"{statistics.median(values):.{digits}f}"
     if len(values) == 1:
         return median
+    if len(values) > MOST_SHOWN:
+        ends = f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+        return f"{median} ({ends} in {len(values)} samples)"
     return f"{median} ({', '.join(f'{value:.{digits}f}' for value in values)})"
 
 
