@@ -7,7 +7,7 @@ import logging
 import commands
 import pytest
 
-pytest_plugins = ("costs",)
+pytest_plugins = ("advice", "costs")
 
 
 @pytest.fixture

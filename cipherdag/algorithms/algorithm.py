@@ -122,10 +122,12 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """
         published = cls.published.get(source)
         if published is None:
-            sources = ", ".join(cls.published) or "nothing"
+            sources = " or ".join(f"'{each}'" for each in cls.published)
             raise ParameterError(
-                f"{cls.title} follows {sources} as published, not '{source}'",
-                remedy="Run it without --as-published, in Python without as_published().",
+                f"{cls.title} follows {sources or 'nothing'} as published, not '{source}'",
+                remedy=f"Take one of {sources}."
+                if sources
+                else f"Take it as it is: {cls.title}().",
             )
         title = f"{cls.title} as published in its {source}"
         return cls(**published.values(title, parameters_of(cls), varied))

@@ -350,7 +350,10 @@ class ConnectedFederation:
                 remedy="Enrol more sites with `cipherdag coordinator approve`.",
             )
         if protection not in study.protections:
-            raise ProtectionError(f"the study does not allow the protection '{protection}'")
+            raise ProtectionError(
+                f"the study does not allow the protection '{protection}'",
+                remedy=f"Choose {' or '.join(study.protections)}.",
+            )
 
     def _check_plan(self, plan: Plan) -> None:
         study = self.study

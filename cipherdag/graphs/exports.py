@@ -279,7 +279,7 @@ def _require_pattern(graph: MixedGraph, program: str) -> None:
 def _not_installed(package: str) -> OutputError:
     return OutputError(
         f"this export needs {package}, which is not installed",
-        remedy=f"pip install {package}",
+        remedy=f"Run `pip install {package}`.",
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shutil
 import sys
 import zipfile
 from datetime import UTC, datetime
@@ -223,6 +225,7 @@ def test_what_cannot_be_bundled_is_named(call, approved, result, of_result, tmp_
     assert not (tmp_path / "b.zip").exists()
 
 
+@pytest.mark.follows("name its folder under runs/ of the", "Name the run's folder where the coord")
 def test_a_coordinator_s_copy_of_a_result_is_sent_to_the_run_s_folder(approved, tmp_path):
     copy = tmp_path / "out"
     copy.mkdir()
@@ -230,6 +233,20 @@ def test_a_coordinator_s_copy_of_a_result_is_sent_to_the_run_s_folder(approved, 
     with pytest.raises(OutputError, match="no ledger and no plan") as caught:
         bundle(copy, tmp_path / "b.zip")
     assert "runs/" in caught.value.remedy
+    moved = shutil.copytree(approved.run, tmp_path / "elsewhere" / "runs" / "run")
+    with pytest.raises(OutputError, match="does not lie under"):
+        bundle(moved, tmp_path / "b.zip")
+    assert approved.run.parent == approved.coordinator / "runs"
+    assert bundle(approved.run, tmp_path / "b.zip")
+
+
+@pytest.mark.follows("Have the site run `cipherdag audit bundle` on its folder, and send that.")
+def test_a_site_that_is_asked_for_its_bundle_makes_one(call, approved, of_result, tmp_path):
+    with pytest.raises(OutputError, match="is no site's bundle") as caught:
+        bundle(approved.run, tmp_path / "b.zip", bundles=[of_result])
+    words = re.search(r"`cipherdag ([^`]+)`", caught.value.remedy)[1].split()
+    assert call(*words, approved.site(), "--out", tmp_path / "site.zip")[0] == 0
+    assert bundle(approved.run, tmp_path / "b.zip", bundles=[tmp_path / "site.zip"])
 
 
 def test_without_rocrate_nothing_is_bundled_and_all_is_verified(

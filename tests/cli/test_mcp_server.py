@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 
 import adversary
@@ -291,3 +292,12 @@ def test_a_purpose_is_marked_as_somebody_else_s_words(studies):
 def test_a_remedy_is_for_a_person_and_none_speaks_of_options_of_a_command(studies):
     said = refused(studies, "draft_plan", coordinator="coordinator", algorithm="fedpc", purpose="")
     assert "COMMAND --help" not in said
+
+
+@pytest.mark.follows("Call `list_studies`, which says what lies in the served folder.")
+def test_the_tool_that_a_refusal_names_lists_what_there_is(studies):
+    said = refused(studies, "explain_result", folder="zzz")
+    (tool,) = re.findall(r"`(\w+)`", said)
+    folders = [each["folder"] for each in answer(studies, tool) if each["kind"] == "result"]
+    assert all(answer(studies, "explain_result", folder=name) for name in folders)
+    assert folders

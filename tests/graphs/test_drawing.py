@@ -147,7 +147,7 @@ def test_failures_say_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(OutputError, match="matplotlib") as caught:
         draw(CPDAG, tmp_path / "a.svg")
-    assert caught.value.remedy == "pip install 'cipherdag[plot]'"
+    assert caught.value.remedy == "Run `pip install 'cipherdag[plot]'`."
 
 
 @settings(max_examples=60, deadline=None)

@@ -148,7 +148,7 @@ def test_a_library_that_is_missing_is_named_with_its_command(monkeypatch, name, 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(OutputError, match=f"needs {package}") as caught:
         getattr(HEALTH, name)()
-    assert caught.value.remedy == f"pip install {package}"
+    assert caught.value.remedy == f"Run `pip install {package}`."
 
 
 def test_no_export_loads_the_library_of_another():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import hospital_folders
@@ -116,6 +117,40 @@ def test_sites_refuse_a_cohort_that_leaves_too_few_of_a_group(hospitals):
     fewer = planned(hospitals, names=SITES[:5])
     with pytest.raises(CohortError, match="'hospital-3' and 'hospital-4' measured"):
         carried_out(hospitals, fewer)
+
+
+def advised(hospitals, plan):
+    """What the last site is advised to do about a plan."""
+    (fix,) = {each.fix for each in plan_checks(hospitals.folders[SITES[4]], plan) if each.fix}
+    return fix
+
+
+@pytest.mark.follows("Plan with --lacking as `cipherdag schema overlap` prints it.")
+def test_a_plan_with_what_the_command_prints_is_carried_out(hospitals, call):
+    remedy = advised(hospitals, planned(hospitals, lacking=dict.fromkeys(SITES[:3], (3,))))
+    option, line = re.match(r"Plan with (--\w+) as `cipherdag ([^`]+)`", remedy).groups()
+    schema = hospitals.folders[SITES[0]].path / "schema.toml"
+    code, said = told(call, *line.split(), str(schema), "--sites", ",".join(SITES))
+    printed = re.findall(rf"{option} ([\w-]+)=([\d,]+)", said)
+    lacking = {name: tuple(int(v) - 1 for v in numbers.split(",")) for name, numbers in printed}
+    assert code == 0
+    assert carried_out(hospitals, planned(hospitals, lacking=lacking))
+
+
+@pytest.mark.follows("Name under unmeasured_at what they measured and too few others did")
+def test_a_schema_for_larger_groups_lets_the_sites_run(hospitals, call, tmp_path):
+    remedy = advised(hospitals, planned(hospitals, names=SITES[:5]))
+    line = re.search(r"`cipherdag ([^`]+)`", remedy)[1].split()
+    schema = hospitals.folders[SITES[0]].path / "schema.toml"
+    made, fewer = tmp_path / "made.toml", schema.read_text("utf-8").replace(f', "{SITES[5]}"', "")
+    schema.write_text(fewer, "utf-8")
+    words = ("--sites", ",".join(SITES[:5]), "--out", str(made))
+    code, said = told(call, *line[:2], str(schema), *line[2:], *words)
+    assert code == 0, said
+    for folder in hospitals.folders.values():
+        (folder.path / "schema.toml").write_bytes(made.read_bytes())
+    plan = planned(hospitals, names=SITES[:5])
+    assert not any("too few others" in each.fix for each in plan_checks(folder, plan))
 
 
 def test_a_later_run_that_cuts_a_group_waits_for_a_person(hospitals):

@@ -49,7 +49,7 @@ def read_sets(text: str) -> tuple[PossibleSet, ...]:
     except ValueError as error:
         raise ParameterError(
             "adjust is no list of names in JSON",
-            remedy="Write names with commas between them; a name that has one: in JSON.",
+            remedy='Write a,b for two names; where a name has a comma, in JSON: ["a","b"].',
         ) from error
     sets = tuple(one for one in decoded if isinstance(one, PossibleSet))
     return sets or (PossibleSet(tuple(name for name in decoded if isinstance(name, str))),)
@@ -80,7 +80,11 @@ def written_sets(answer: Answer) -> str:
             remedy="To test the graph, name treatment, outcome and adjust yourself.",
         )
     if only.why:
-        raise ParameterError(only.why, remedy="Only adjustment is estimated.")
+        raise ParameterError(
+            only.why,
+            remedy="Only adjustment is estimated: name treatment, outcome and adjust, if you have "
+            "a set that suffices.",
+        )
     return msgspec.json.encode(only.adjust).decode() if only.adjust else ""
 
 

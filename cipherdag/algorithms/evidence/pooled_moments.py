@@ -265,8 +265,8 @@ def open_pooled(
     columns = "discrete and continuous" if mixed else "these"
     raise MixedTypesError(
         f"pooled evidence cannot test {columns} columns by '{name}'",
-        remedy="Run with --evidence glm, which takes any columns, or with columns of one type and "
-        "a --test that fits them.",
+        remedy='Run with --evidence glm (Python: evidence="glm"), which takes any columns, or with '
+        "columns of one type.",
     )
 
 

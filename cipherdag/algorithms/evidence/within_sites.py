@@ -213,7 +213,7 @@ def within_sites(
     if settings.spec.name == "fisherz" and kinds.categories.any():
         raise MixedTypesError(
             "the test 'fisherz' takes numbers, and some columns are discrete",
-            remedy="Leave the test to evidence stratified, which takes columns of any type.",
+            remedy='Leave out --test (Python: test="auto"), which takes columns of any type.',
         )
     sizes = yield from category_sizes(kinds, settings)
     alpha = settings.spec.alpha

@@ -42,7 +42,10 @@ from cipherdag.questions.encodings import subsets
 from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Question
 
-MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+MARK_LABELS = (
+    "Write label = true for the labels in schema.toml, or name them with --labels, in Python "
+    "labels=[...]."
+)
 EXACT = {"reveal": "sums", "retrieval": "paper"}
 VARIED = frozenset({"alpha", "k1", "k2", "test", "max_cond_size", "max_rows"})
 """Our text of it states no level, test or limit; the authors' HITON-PC ends with sets of 3."""

@@ -115,7 +115,8 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
                 raise ParameterError(
                     f"GraphCheck tests a CausalGraph, not {type(tested).__name__}",
                     remedy="Give a DAG or CPDAG; of a PAG, which leaves open what was not "
-                    "measured, draw the graph that you take for right. As text: graph=.",
+                    "measured, draw the graph that you take for right. As text: "
+                    "graph=graph.dumps().",
                 )
             require(not self.graph, "the graph to test is given twice")
             object.__setattr__(self, "graph", tested.dumps())

@@ -88,7 +88,7 @@ def _settings() -> Iterator[None]:
     except ImportError as error:
         raise OutputError(
             "drawing needs matplotlib, which is not installed",
-            remedy="pip install 'cipherdag[plot]'",
+            remedy="Run `pip install 'cipherdag[plot]'`.",
         ) from error
     settings: dict[Any, object] = {
         "font.family": "sans-serif",

@@ -215,14 +215,15 @@ def _family_score(
             f"the score '{spec.score}' takes columns of one kind",
             column=odd_column(table),
             remedy='Cut continuous columns into bins (kind = "binned" in schema.toml), or run '
-            "fedpc with --evidence glm, which takes both.",
+            'fedpc with --evidence glm (Python: evidence="glm"), which takes both.',
         )
     if table.codes is not None:
         if spec.score == "mdl":
             raise MixedTypesError(
                 "the score 'mdl' takes continuous columns only",
                 column=table.schema.variables[0].name,
-                remedy="Run with --score bic, which takes discrete columns too.",
+                remedy='Run with --score bic (Python: score="bic"), which takes discrete '
+                "columns too.",
             )
         codes = table.codes
         if min_cell_size > 1:

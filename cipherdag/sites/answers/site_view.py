@@ -177,7 +177,7 @@ class SiteView:
         if most is not None and self._has_rows and self.rows > most:
             raise BoundExceededError(
                 f"the site has more rows than max_rows = {most}, which the run declares",
-                remedy="Run with a --max-rows that no site's rows exceed.",
+                remedy="Raise --max-rows (Python: max_rows) to what no site's rows exceed.",
             )
 
     def explain(self) -> BoundExceededError | None:

@@ -245,7 +245,10 @@ class Policy:
                     "allow_unprotected = true.",
                 )
         elif protection not in self.protections:
-            raise ProtectionError(f"the site's policy does not accept protection '{protection}'")
+            raise ProtectionError(
+                f"the site's policy does not accept protection '{protection}'",
+                remedy=f'If the site agrees, add "{protection}" to protections in its policy.toml.',
+            )
         elif n_sites < fewest:
             raise CohortError(
                 f"the cohort has {n_sites} sites, this site's policy asks for {fewest}",
@@ -310,8 +313,8 @@ class Policy:
         if self.reveal == "bits" and opened_of_tests(plan) == "sums":
             raise PolicyRefusedError(
                 "the plan opens sums of tests, and the site's policy lets bits of them leave",
-                remedy='Plan with reveal bits; or write reveal = "sums" in policy.toml, if small '
-                "counts may follow from what is opened.",
+                remedy='Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums" '
+                "in policy.toml, if small counts may follow from what is opened.",
             )
         for rule in sorted(self.parameters):
             name, allowed = rule.split(" ", 1)

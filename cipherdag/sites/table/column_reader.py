@@ -51,7 +51,8 @@ _HINTS = (
     (r"[<>≤≥~]=? ?[0-9.,]+", "A limit is no number: decide with the study what stands for it."),
     (
         r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}.*",
-        f'Declare date = "days since 2000-01-01" in schema.toml, and date_format {DECLARED}.',
+        'Declare date = "days since 2000-01-01" in schema.toml; for dates such as 31.05.2024 also '
+        + f'date_format = "%d.%m.%Y" {DECLARED}.',
     ),
     (
         r"[+-]?inf(inity)?",

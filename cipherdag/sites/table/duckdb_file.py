@@ -86,7 +86,7 @@ def open_duckdb(
         ) from None
     with connection:
         try:
-            chosen = query or _selection(connection, table, columns)
+            chosen = query or _selection(connection, path.name, table, columns)
             described = connection.sql(chosen)
             if described is None:
                 raise DatabaseQueryError("the query gives no table")
@@ -97,7 +97,7 @@ def open_duckdb(
             raise _failure(error) from None
 
 
-def _selection(connection: Any, table: str, columns: Sequence[str]) -> str:
+def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -> str:
     """The query for a table, or for the only one of the file."""
     tables = connection.execute(_TABLES).fetchall()
     if table:
@@ -108,7 +108,7 @@ def _selection(connection: Any, table: str, columns: Sequence[str]) -> str:
     else:
         raise DatabaseQueryError(
             f"the file holds {len(tables)} tables, and none is named",
-            remedy='Write a .toml with address = "duckdb:///this file" and table.',
+            remedy=f'Write a .toml with address = "duckdb:///{file}" and table.',
         )
     return selection(".".join(map(_quoted, parts)), [_quoted(column) for column in columns])
 

@@ -31,6 +31,7 @@ def test_the_column_that_is_the_cause_is_named_once(algorithm):
     assert refused(algorithm, fewer).column == "hue"
 
 
+@pytest.mark.follows("{}.")
 def test_the_options_that_are_named_work():
     error = refused(FedPC(evidence="vote"), table())
     assert "--test regression" in error.remedy

@@ -445,8 +445,12 @@ def test_a_refusal_names_the_option_that_allows_it():
     replace(strict, algorithms=strict.algorithms | {"effect"}).check_run(plan, rows=1000)
 
 
+@pytest.mark.follows('add "{}" to questions in its policy.toml')
 def test_a_refusal_of_a_question_names_the_option_that_allows_it(hospitals):
     set_policy(hospitals, "hospital-1", questions=QUESTION_KINDS - {"edge-votes"})
     with pytest.raises(PolicyRefusedError) as caught:
         run(hospitals)
     assert 'add "edge-votes" to questions in its policy.toml' in caught.value.remedy
+    hospitals.close()
+    set_policy(hospitals, "hospital-1", questions=QUESTION_KINDS)
+    assert run(hospitals).rounds

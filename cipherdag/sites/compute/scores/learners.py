@@ -66,8 +66,7 @@ def exact_search(scores: LocalScores) -> Dag:
     p = scores.n_variables
     if p > MAX_EXACT_VARIABLES:
         raise ParameterError(
-            f"the exact search takes at most {MAX_EXACT_VARIABLES} variables, not {p}",
-            remedy='Choose learner="ges" or "hill-climbing".',
+            f"the exact search takes at most {MAX_EXACT_VARIABLES} variables, not {p}"
         )
     everything = (1 << p) - 1
     scores.prepare((v, parents) for v in range(p) for parents in submasks(everything & ~(1 << v)))

@@ -1,0 +1,215 @@
+"""What an error about an algorithm or its parameters advises is followed, and the error is gone."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from advice import QUOTED, advice, evaluated, listed
+
+import cipherdag
+from cipherdag import (
+    CausalGraph,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    Federation,
+    FedPC,
+    GraphCheck,
+    RFcd,
+    Survival,
+)
+from cipherdag.algorithms.effect.sets import PossibleSet, read_sets
+from cipherdag.algorithms.registry import make_algorithm
+from cipherdag.federation.run import chosen_algorithm
+from cipherdag.graphs.pag import PAG
+
+PYTHON = re.compile(r"(\w+)=(\"[^\"]+\"|[\w.]+)")
+
+
+def table(rows=300, colours=3):
+    rng = np.random.default_rng(0)
+    discrete = {name: rng.integers(0, colours, rows).astype(str) for name in ("hue", "shade")}
+    return pd.DataFrame({**discrete, "weight": rng.normal(size=rows)})
+
+
+def run(algorithm, data=None, **more):
+    data = table() if data is None else data
+    return Federation.split(data, 3, device="cpu", **more).run(algorithm)
+
+
+def arguments(remedy):
+    """The first argument of Python that a remedy names, with its value."""
+    name, value = PYTHON.search(remedy).groups()
+    return {name: value.strip('"')}
+
+
+@pytest.mark.follows("Did you mean '{}'?", "Its parameters are {}.")
+def test_a_parameter_that_is_meant_or_listed_exists():
+    (meant,) = QUOTED.findall(advice(FedPC().set_params, alpa=0.1))
+    assert FedPC().set_params(**{meant: 0.1}).alpha == 0.1
+    names = listed(advice(FedPC().set_params, zzz=1))
+    assert {*names} == {*FedPC().get_params()}
+
+
+@pytest.mark.follows("Known are {}.", "Installed here are {}.", "Write {}(), with parameters")
+def test_an_algorithm_that_is_named_can_be_made():
+    for name in listed(advice(chosen_algorithm, "zzz")) + listed(advice(make_algorithm, "z", {})):
+        assert chosen_algorithm(name).title
+    written = advice(chosen_algorithm, FedPC).removeprefix("Write ").partition(",")[0]
+    assert chosen_algorithm(evaluated(written)) == FedPC()
+
+
+@pytest.mark.follows("Take it as it is: {}()", "Take one of {}")
+def test_a_source_that_exists_is_named():
+    written = advice(cipherdag.Describe.as_published).partition(": ")[2].rstrip(".")
+    assert evaluated(written) == cipherdag.Describe()
+    for source in QUOTED.findall(advice(FedPC.as_published, "book")):
+        assert FedPC.as_published(source)
+
+
+@pytest.mark.follows("Leave out {}, or --as-published", "in Python as_published({}=...)")
+def test_what_contradicts_a_publication_is_left_out_and_what_it_needs_is_said(call, tmp_path):
+    table().drop(columns="weight").to_csv(tmp_path / "data.csv", index=False)
+    command = ["simulate", "fedpc", tmp_path / "data.csv", "--sites", "3", "--device", "cpu"]
+    wrong = [*command, "--alpha", "0.2", "--as-published", "paper", "--out", tmp_path / "out"]
+    code, _, said = call(*wrong)
+    option, other = re.search(r"Leave out (--[a-z-]+), or (--[a-z-]+)", said).groups()
+    assert code == 2
+    for left in (option, other):
+        at = wrong.index(left)
+        assert call(*wrong[:at], *wrong[at + 2 :], "--force")[0] == 0
+    needed = PYTHON.search(advice(FedCD.as_published))[1]
+    assert FedCD.as_published(**{needed: 10})
+
+
+@pytest.mark.follows("Leave out --min-cell-size, or --as-published.")
+def test_small_counts_are_protected_or_the_run_is_as_published(call, tmp_path):
+    table().drop(columns="weight").to_csv(tmp_path / "data.csv", index=False)
+    command = ["simulate", "fedpc", tmp_path / "data.csv", "--sites", "3", "--device", "cpu"]
+    wrong = [*command, "--min-cell-size", "5", "--as-published", "paper", "--out", tmp_path / "o"]
+    for left in re.findall(r"--(?:min|as)-[a-z-]+", call(*wrong)[2].partition("do ")[2]):
+        at = wrong.index(left)
+        assert call(*wrong[:at], *wrong[at + 2 :], "--force")[0] == 0
+
+
+@pytest.mark.follows("There are {}{}", "Write Effect(graph.identify(treatment, outcome))")
+def test_an_effect_names_variables_or_takes_what_a_graph_says():
+    names = listed(advice(run, Effect(treatment="hue", outcome="wait", adjust="shade")))
+    assert names == ["hue", "shade", "weight"]
+    assert run(Effect(treatment=names[0], outcome=names[2]), table(900))
+    written = re.search(r"Write (Effect\(.*?\)\)), or", advice(Effect, "x"))[1]
+    graph = CausalGraph.from_edges(("a", "b", "c"), directed=[("a", "b"), ("c", "a"), ("c", "b")])
+    given = {"Effect": Effect, "graph": graph, "treatment": "a", "outcome": "b"}
+    assert eval(written, given).adjust == '["c"]'
+
+
+@pytest.mark.follows("name treatment, outcome and adjust yourself")
+def test_an_effect_that_a_graph_rules_out_is_estimated_where_the_set_is_named():
+    graph = CausalGraph.from_edges(("a", "b"), directed=[("b", "a")])
+    words = advice(Effect, graph.identify("a", "b")).split("name ")[1].replace(" and ", ", ")
+    named = words.partition(" yourself")[0].split(", ")
+    assert Effect(**dict(zip(named, ("a", "b", "c"), strict=True)))
+
+
+@pytest.mark.follows("where a name has a comma, in JSON")
+def test_adjusted_names_stand_with_commas_or_in_json():
+    remedy = advice(Effect, treatment="c", outcome="d", adjust='["a"')
+    plain, coded = re.search(r"Write (\S+) for .* in JSON: (\S+)\.", remedy).groups()
+    assert read_sets(plain) == read_sets(coded) == (PossibleSet(("a", "b")),)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "data"),
+    [
+        pytest.param(
+            FedPC(evidence="pooled"), table(), marks=pytest.mark.follows("which takes any columns")
+        ),
+        pytest.param(
+            FedPC(evidence="stratified", test="fisherz"),
+            table(),
+            marks=pytest.mark.follows('Leave out --test (Python: test="auto")'),
+        ),
+        pytest.param(
+            RFcd(score="mdl"),
+            table().drop(columns="weight"),
+            marks=pytest.mark.follows("which takes discrete columns too"),
+        ),
+    ],
+)
+def test_an_argument_that_is_named_works(algorithm, data):
+    remedy = advice(run, algorithm, data)
+    assert run(algorithm.set_params(**arguments(remedy)), data)
+
+
+@pytest.mark.follows("Raise --max-rows")
+def test_more_rows_can_be_declared():
+    data = table().drop(columns="weight")
+    name = re.search(r"Python: (\w+)", advice(run, FedPC(evidence="statistic", max_rows=16), data))[
+        1
+    ]
+    assert run(FedPC(evidence="statistic", **{name: 512}), data)
+
+
+@pytest.mark.follows("Cut continuous columns into bins")
+def test_mixed_columns_are_cut_or_tested_by_another_algorithm():
+    remedy = advice(run, RFcd())
+    name = re.search(r"run (\w+) with", remedy)[1]
+    assert run(make_algorithm(name, arguments(remedy.partition("with")[2])))
+
+
+@pytest.mark.follows("or run fedpc, which tests what")
+def test_columns_that_miss_many_values_are_left_out_or_tested_by_another_algorithm():
+    data = table()
+    data.loc[::2, "hue"] = None
+    data.loc[1::2, "shade"] = None
+    remedy = advice(run, FedBOSS(), data)
+    assert run(re.search(r"run (\w+)", remedy)[1], data)
+    assert run(FedBOSS(), data.drop(columns="shade"))
+
+
+@pytest.mark.follows("name them with --labels")
+def test_labels_are_named_or_marked(call, tmp_path):
+    data = table(colours=2).drop(columns="weight")
+    data.to_csv(tmp_path / "data.csv", index=False)
+    command = ["simulate", "fedcmfs", tmp_path / "data.csv", "--sites", "3", "--device", "cpu"]
+    code, _, said = call(*command, "--out", tmp_path / "out")
+    option, name = re.search(r"(--labels), in Python (\w+)=\[", said).groups()
+    assert code == 6
+    assert call(*command, option, "hue", "--out", tmp_path / "out")[0] == 0
+    assert run(FedCMFS(), data, **{name: ["hue"]})
+    call("schema", "infer", tmp_path / "data.csv", "--out", tmp_path / "schema.toml")
+    schema = (tmp_path / "schema.toml").read_text("utf-8")
+    line = re.search(r"Write (label = true)", said)[1]
+    marked = schema.replace("[columns.hue]\n", f"[columns.hue]\n{line}\n")
+    assert marked != schema
+    (tmp_path / "schema.toml").write_text(marked, "utf-8")
+    options = ["--schema", tmp_path / "schema.toml", "--out", tmp_path / "out", "--force"]
+    assert call(*command, *options)[0] == 0
+
+
+@pytest.mark.follows("Give a DAG or CPDAG", "Name the columns of the schema")
+def test_a_graph_to_test_is_a_dag_over_the_columns():
+    graph = CausalGraph.from_edges(("hue", "shade", "weight"), directed=[("hue", "shade")])
+    remedy = advice(GraphCheck, PAG.from_dag(graph, []))
+    argument, text = re.search(r"As text: (\w+)=(.*)\.", remedy).groups()
+    other = CausalGraph.from_edges(("a", "shade", "weight"), directed=[("a", "shade")])
+    assert advice(run, GraphCheck(other)).startswith("Name the columns")
+    for given in (graph, graph.to_cpdag()):
+        assert run(GraphCheck(given))
+        assert run(GraphCheck(**{argument: eval(text, {"graph": given})}))
+
+
+def wards():
+    rng = np.random.default_rng(0)
+    months = rng.exponential(9.0, 900).round(2)
+    return pd.DataFrame({"died": rng.choice(["no", "yes"], 900), "months": months})
+
+
+@pytest.mark.follows("Columns are called {}{}{}")
+def test_a_column_of_times_that_is_listed_exists():
+    names = listed(advice(run, Survival(time="month", event="died"), wards()), "called ")
+    assert run(Survival(time=names[1], event=names[0]), wards())

@@ -1,0 +1,263 @@
+"""What a command about a result, a ledger or a stopped run advises is typed, and it works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import numpy as np
+import pandas as pd
+import pytest
+from advice import advice, case, listed
+
+from cipherdag import Describe, FedBOSS, Federation, FedFCI, FedPC
+from cipherdag.federation.checkpoint import Checkpoint
+
+COMMAND = re.compile(r"`cipherdag ([^`]+)`")
+OPTION = re.compile(r"--[a-z][a-z-]+")
+
+
+@pytest.fixture
+def typed(call):
+    """Types a command that is wrong; gives what it advises."""
+
+    def wrong(*words):
+        code, _, said = call(*words)
+        assert code, said
+        return said.partition("\n  do      ")[2].partition("    (exit")[0]
+
+    return wrong
+
+
+@pytest.fixture
+def table(tmp_path):
+    file = tmp_path / "data.csv"
+    frame().to_csv(file, index=False)
+    return file
+
+
+def frame(rows=300):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(rng.integers(0, 2, (rows, 3)), columns=list("abc"))
+
+
+def run(algorithm):
+    return Federation.split(frame(), 3, device="cpu").run(algorithm)
+
+
+def simulate(table, out, algorithm="fedpc"):
+    return ["simulate", algorithm, table, "--sites", "3", "--device", "cpu", "--out", out]
+
+
+def stop(monkeypatch):
+    """Stop the next run after its second round, as Ctrl-C would."""
+    write = Checkpoint.write
+
+    def stopping(self, entry):
+        write(self, entry)
+        if len(self.rounds) == 2:
+            monkeypatch.setattr(Checkpoint, "write", write)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "write", stopping)
+
+
+@pytest.mark.follows(
+    "or overwrite it with --force; in Python, with force=True", "or overwrite the file"
+)
+def test_a_result_is_overwritten_as_advised(call, typed, table, tmp_path):
+    out = tmp_path / "out"
+    assert call(*simulate(table, out))[0] == 0
+    remedy = typed(*simulate(table, out))
+    assert call(*simulate(table, out), OPTION.search(remedy)[0])[0] == 0
+    name = re.search(r"(\w+)=True", remedy)[1]
+    run(FedPC()).save(out, **{name: True})
+    (out / "result.json").unlink()
+    option, other = OPTION.findall(typed(*simulate(table, out)))
+    assert call(*simulate(table, out), other)[0] == 0
+    assert call(*simulate(table, out), option, tmp_path / "third")[0] == 0
+
+
+@pytest.mark.follows(
+    "Go on with `cipherdag run --resume {}`, or begin anew", "Go on with what it was begun"
+)
+def test_a_stopped_run_goes_on_or_begins_anew(call, typed, table, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    for follow in ("go on", "anew"):
+        stop(monkeypatch)
+        assert call(*simulate(table, out), "--force")[0] == 130
+        remedy = typed(*simulate(table, out))
+        words = shlex.split(COMMAND.search(remedy)[1])
+        anew = [*simulate(table, out), OPTION.search(remedy.partition("anew")[2])[0]]
+        assert call(*(words if follow == "go on" else anew))[0] == 0
+    stop(monkeypatch)
+    assert call(*simulate(table, out), "--force")[0] == 130
+    frame(240).to_csv(table, index=False)
+    assert OPTION.findall(typed(*words)) == anew[-1:]
+    assert call(*anew)[0] == 0
+
+
+@pytest.mark.follows(
+    "Name the folder that the stopped run named", "or make it again with `cipherdag repeat`"
+)
+def test_a_run_that_ended_is_repeated(call, typed, table, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert call(*simulate(table, out))[0] == 0
+    assert "a result lies in --out already" in typed("simulate", "--resume", out)
+    words = COMMAND.search(typed("run", "--resume", out))[1].split()
+    assert call(*words, out, "--out", again)[0] == 0
+
+
+@pytest.mark.follows("Choose another folder with --out, or make this one")
+def test_a_result_is_written_elsewhere(call, typed, table, tmp_path):
+    (tmp_path / "file").write_text("", "utf-8")
+    wrong = simulate(table, tmp_path / "file" / "out")
+    option = OPTION.search(typed(*wrong))[0]
+    assert call(*wrong[: wrong.index(option)], option, tmp_path / "other")[0] == 0
+
+
+@pytest.mark.follows(
+    "Choose with --site: {}; or take --format csv", "Leave --site out", "It holds {}."
+)
+def test_a_ledger_is_exported_as_advised(call, typed, tmp_path):
+    run(FedPC()).save(tmp_path / "result")
+    files = iter(range(100))
+
+    def export(source, *options):
+        return "audit", "export", source, "--out", tmp_path / str(next(files)), *options
+
+    remedy = typed(*export(tmp_path / "result"))
+    option, names, *rest = re.match(r".*(--site): (.*); or take (--\w+) (\w+)", remedy).groups()
+    for site in names.split(", "):
+        assert call(*export(tmp_path / "result", option, site))[0] == 0
+    assert call(*export(tmp_path / "result", *rest))[0] == 0
+    holds = typed(*export(tmp_path / "result", "--site", "zzz"))
+    assert listed(holds, "It holds ") == names.split(", ")
+    ledger = tmp_path / "result" / "releases" / f"{names.split(', ')[0]}.jsonl"
+    assert OPTION.findall(typed(*export(ledger, "--site", "a"))) == ["--site"]
+    assert call(*export(ledger))[0] == 0
+
+
+@pytest.mark.follows("Choose another name, or remove it.")
+@pytest.mark.parametrize("how", ["another", "removed"])
+def test_a_file_that_exists_gives_way(call, typed, table, tmp_path, how):
+    run(FedPC()).save(tmp_path / "result")
+    file = tmp_path / "file"
+    for words in (
+        ("audit", "export", tmp_path / "result", "--format", "csv"),
+        ("audit", "bundle", tmp_path / "result"),
+        ("schema", "infer", table),
+    ):
+        file.write_text("", "utf-8")
+        assert "another name" in typed(*words, "--out", file)
+        if how == "removed":
+            file.unlink()
+        name = file if how == "removed" else tmp_path / f"{words[1]}-other"
+        assert call(*words, "--out", name)[0] == 0
+
+
+@pytest.mark.follows("Leave --dag out.", "Compare it with another result of FedFCI", "than FedFCI")
+def test_a_pag_is_exported_and_compared_as_what_it_is(call, typed, tmp_path):
+    fci, pc = run(FedFCI()), run(FedPC())
+    fci.save(tmp_path / "fci")
+    words = [
+        "graph",
+        "export",
+        tmp_path / "fci",
+        "--format",
+        "csv",
+        "--dag",
+        "--out",
+        tmp_path / "g",
+    ]
+    words.remove(OPTION.search(typed(*words))[0])
+    assert call(*words)[0] == 0
+    pag, cpdag = fci.finding, pc.finding
+    assert "FedFCI" in advice(cpdag.distance_to, pag.graph) + advice(pag.distance_to, cpdag.graph)
+    for one, other in ((cpdag, run(FedBOSS()).finding), (pag, run(FedFCI(alpha=0.05)).finding)):
+        assert one.distance_to(other.graph)
+
+
+@pytest.mark.follows(
+    "Run `cipherdag schema merge {} {} --out schema.toml`.", "Write one with `cipherdag"
+)
+def test_schemas_that_differ_are_merged(call, typed, table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "other.csv"
+    frame().assign(a=["yes", "no"] * 150).to_csv(other, index=False)
+    for name, file in (("one.toml", table), ("two.toml", other)):
+        assert call("schema", "infer", file, "--out", name)[0] == 0
+    text = (tmp_path / "two.toml").read_text("utf-8").replace('"no", "yes"', '"0", "1", "2"')
+    (tmp_path / "two.toml").write_text(text, "utf-8")
+    words = COMMAND.search(typed("schema", "diff", "one.toml", "two.toml"))[1]
+    assert call(*shlex.split(words))[0] == 0
+    assert call("schema", "diff", "schema.toml", "schema.toml")[0] == 0
+    (tmp_path / "bad.toml").write_text("x = 1", "utf-8")
+    wrong = simulate(table, "out")
+    words = COMMAND.search(typed(*wrong, "--schema", "bad.toml"))[1].replace("FILE", str(table))
+    assert call(*shlex.split(words), "--out", "drafted.toml")[0] == 0
+    assert call(*wrong, "--schema", "drafted.toml")[0] == 0
+
+
+@pytest.mark.follows(
+    "Write all tiers into the file of --tiers.", "Save it as UTF-8, and name the file."
+)
+def test_tiers_are_all_in_one_file(call, typed, table, tmp_path):
+    known, tiers = tmp_path / "known.toml", tmp_path / "tiers.csv"
+    known.write_text('tiers = [["a"], ["b"]]\n', "utf-8")
+    tiers.write_text("variable,tier\na,1\nb,2\n", "utf-8")
+    words = simulate(table, tmp_path / "out")
+    option = OPTION.search(typed(*words, "--knowledge", known, "--tiers", tiers))[0]
+    assert call(*words, option, tiers)[0] == 0
+    tiers.write_bytes("variable,tier\nä,1\n".encode("latin-1"))
+    assert "UTF-8" in typed(*words, "--tiers", tiers)
+    tiers.write_text("variable,tier\na,1\n", "utf-8")
+    assert call(*words, "--force", "--tiers", tiers)[0] == 0
+
+
+@pytest.mark.follows("See the parameter's range in `cipherdag COMMAND --help`; for all")
+def test_the_range_of_a_parameter_stands_in_the_help(call, typed, table, tmp_path):
+    words = simulate(table, tmp_path / "out")
+    remedy = typed(*words, "--evidence", "pooled", "--test", "kci")
+    command = COMMAND.search(remedy)[1].replace("COMMAND", " ".join(words[:2])).split()
+    assert call(*command)[0] == 0
+    command[-1] = OPTION.findall(remedy)[-1]
+    code, said, _ = call(*command)
+    assert code == 0
+    assert "--evidence" in said
+
+
+@pytest.mark.follows("Name the --out folder of a run.", "Name the --out folder of a finished run.")
+def test_the_folder_of_a_run_is_named(call, typed, table, tmp_path):
+    (tmp_path / "empty").mkdir()
+    folders = [tmp_path / "empty", tmp_path / "described"]
+    run(Describe()).save(folders[1])
+    for ledger in (folders[1] / "releases").iterdir():
+        ledger.unlink()
+    remedies = [typed("audit", "verify", folders[1]), typed("graph", "show", folders[0])]
+    option = {OPTION.search(remedy)[0] for remedy in remedies}
+    words = simulate(table, tmp_path / "out")
+    assert option == {words[-2]}
+    assert call(*words)[0] == 0
+    for command in ("audit verify", "graph show"):
+        assert call(*command.split(), words[-1])[0] == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        case("", "Start it there again: result.json has"),
+        case('command = "coordinator run"\nalgorithm = "fedpc"\n', "Ask them again: `cipherdag"),
+    ],
+)
+def test_a_run_that_no_command_line_repeats_is_asked_for_again(call, typed, tmp_path, text):
+    result = run(FedPC())
+    result.save(tmp_path / "result")
+    (tmp_path / "result" / "run.toml").write_text(text, "utf-8")
+    remedy = typed("repeat", tmp_path / "result", "--out", tmp_path / "out")
+    if not text:
+        assert run(FedPC(**result.parameters)).finding.graph == result.finding.graph
+        return
+    words = COMMAND.search(remedy)[1].replace("...", "again").split()
+    code, _, said = call(*words, "--alpha", "0.05", "--dir", tmp_path)
+    assert (code, "no coordinator's folder" in said) == (4, True)
