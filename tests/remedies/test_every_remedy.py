@@ -62,6 +62,7 @@ TYPED_BY_A_PERSON = {
     "Ask the coordinator for the study's name": "one of two names is wrong",
     "Ask the site whether its policy.toml": "the site decides",
     "Run with the same sites as before": "people decide who may be seen",
+    "Stop it, run `cipherdag site activate {}": "the site's process has to be stopped",
     "Read the end of `cipherdag site status`": "the process of the site ended",
     "Read {}, then run `cipherdag site start`": "the process of the site ended",
     "Start the sites; `cipherdag coordinator run`": "every site has its machine",

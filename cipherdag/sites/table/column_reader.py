@@ -33,6 +33,7 @@ _MISSING_WORDS = frozenset(
 ) | frozenset(("unbekannt", "?", ".", "-", "--", "*"))
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
 _LOOKS_OF_NUMBERS = 5  # of the hints below
+_DAY_FIRST = f'for dates such as 31.05.2024 also date_format = "%d.%m.%Y" {DECLARED}'
 _HINTS = (
     (
         r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?",
@@ -51,8 +52,7 @@ _HINTS = (
     (r"[<>≤≥~]=? ?[0-9.,]+", "A limit is no number: decide with the study what stands for it."),
     (
         r"[0-9]{4}-[0-9]{2}-[0-9]{2}.*|[0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}.*",
-        'Declare date = "days since 2000-01-01" in schema.toml; for dates such as 31.05.2024 also '
-        + f'date_format = "%d.%m.%Y" {DECLARED}.',
+        f'Declare date = "days since 2000-01-01" in schema.toml; {_DAY_FIRST}.',
     ),
     (
         r"[+-]?inf(inity)?",
