@@ -20,8 +20,6 @@ from hospitals import SITES
 from cipherdag.sites.session.serving import KeptSite
 
 SAME = "same graph"
-RUN_S = 0.6
-"""About what a run takes, within which the moment of a fault is drawn."""
 SLEEPING_TIMEOUT_S = 2.0
 
 
@@ -31,7 +29,7 @@ SLEEPING_TIMEOUT_S = 2.0
 def cut(study, rng):
     """The proxies of one site or of all cut what is open, up to three times."""
     names = list(SITES) if rng.random() < 0.3 else [str(rng.choice(SITES))]
-    moments = sorted(rng.uniform(0.0, RUN_S, size=rng.integers(1, 4)))
+    moments = sorted(rng.uniform(0.0, study.run_s, size=rng.integers(1, 4)))
     with at(moments, *(study.proxies[name].cut for name in names)):
         return {"sites": names} | run_through(study)
 
@@ -51,7 +49,7 @@ def asleep(study, rng):
     """One site's processes stop for some time; a call waits two seconds for its answer."""
     name, pause = str(rng.choice(SITES)), float(rng.uniform(0.2, 4.0))
     numbers = study.numbers(name)
-    moment = rng.uniform(0.0, RUN_S)
+    moment = rng.uniform(0.0, study.run_s)
     awake = threading.Event()
 
     def sleep():
@@ -70,7 +68,7 @@ def forgotten(study, rng):
     (proxy,) = study.proxies.values()
     kind = str(rng.choice(["in a run", "soon", "late"]))
     if kind == "in a run":
-        with at([rng.uniform(0.0, RUN_S)], lambda: proxy.forget(rng.integers(1, 4))):
+        with at([rng.uniform(0.0, study.run_s)], lambda: proxy.forget(rng.integers(1, 4))):
             return {"kind": kind} | run_through(study)
     after = rng.uniform(0.05, 0.5) if kind == "soon" else rng.uniform(1.8, 2.8)
     proxy.forgets_s = float(after)
@@ -106,7 +104,7 @@ def renewed(study, rng):
         stopped.wait()
         start_again()
 
-    with at([rng.uniform(0.0, RUN_S)], stop):
+    with at([rng.uniform(0.0, study.run_s)], stop):
         return {"sites": [name], "in a run": True} | run_through(study, settled=settled)
 
 
@@ -119,7 +117,9 @@ def run_through(study, *, timeout_s=None, settled=lambda: None):
     study.settle()
     if met["end"] != SAME and begun:
         met["resumed"] = ended(lambda: federation.resume(begun[0]), study.expected)
+    begun_s = time.monotonic()
     met["next"] = ended(lambda: federation.run(LEARN), study.expected)
+    study.run_s = time.monotonic() - begun_s
     return met | {"lost": lost(study.work, study.earlier, study.expected)}
 
 
@@ -159,23 +159,19 @@ def restored(make, rng):
     shutil.copytree(folder, backup)
     runs(study, rng.integers(1, 3))
 
-    def put(source):
-        study.stop(name)
-        if source == backup:
-            shutil.copytree(folder, newest)
-        shutil.rmtree(folder)
-        shutil.copytree(source, folder)
-        study.start(name)
+    def restore():
+        shutil.copytree(folder, newest)
+        put(study, name, backup)
 
     met = {"sites": [name], "must": "LostRecordsError"}
     if rng.random() < 0.5:
-        study.before = once(rng.integers(1, 25), lambda: put(backup))
+        study.before = once(rng.integers(1, 25), restore)
         met["during"] = run(study)
         study.before = lambda: None
     if not newest.exists():
-        put(backup)
+        restore()
     met["end"] = run(study)
-    put(newest)
+    put(study, name, newest)
     return met | finished(study, session)
 
 
@@ -193,11 +189,8 @@ def cloned(make, rng):
         study.sites[name] = original
         met |= {"end": run(study), "must": "LostRecordsError"}
         # the newest folder is put back, and nothing else runs
-        original.close()
         copy.close()
-        shutil.rmtree(study.work / name)
-        shutil.copytree(clone, study.work / name)
-        study.start(name)
+        put(study, name, clone)
         return met | finished(study, session)
 
     def displaced():
@@ -209,7 +202,18 @@ def cloned(make, rng):
     study.before = lambda: None
     study.sites[name] = original
     copy.close()
+    met["then"] = run(study)
+    if met["then"] == "LostRecordsError":  # the copy's folder is the newer one
+        put(study, name, clone)
     return met | finished(study, session)
+
+
+def put(study, name, source):
+    """Put another folder in the place of a site's, which stops for that time."""
+    study.stop(name)
+    shutil.rmtree(study.work / name)
+    shutil.copytree(source, study.work / name)
+    study.start(name)
 
 
 def runs(study, count):

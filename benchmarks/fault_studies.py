@@ -11,6 +11,7 @@ import shutil
 import socket
 import sys
 import threading
+import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from multiprocessing import Pipe
@@ -147,9 +148,11 @@ class OverFlare:
         )
 
     def run_first(self):
-        """Wait for the sites, and make the run whose result is read after every fault."""
+        """Make the run whose result is read after every fault, and which shows what a run takes."""
         self.wait_for_sites()
+        begun = time.monotonic()
         self.federation.run(LEARN)
+        self.run_s = time.monotonic() - begun
         self.earlier = last_session(self.work / "coordinator")
 
     def wait_for_sites(self):

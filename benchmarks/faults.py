@@ -98,8 +98,9 @@ def main():
                 add_line(given.lines, line)
                 lines.append(line)
                 print(line, flush=True)
-    write_report(given.out, "faults", {"repetitions": lines}, markdown)
-    print(markdown({"repetitions": lines}))
+    figures = {"faults": summary(lines)}
+    write_report(given.out, "faults", figures, markdown)
+    print(markdown(figures))
     sys.exit(any(map(finding, lines)))
 
 
@@ -124,19 +125,42 @@ def finding(line):
     return odd or line["lost"] != "" or line["next"] not in ("same graph", fault_doors.WORKS)
 
 
+def summary(lines):
+    """Of every fault: how often it ended in what, what came next, and what was lost."""
+    found = []
+    for name in FAULTS:
+        own = [line for line in lines if line["fault"] == name]
+        if own:
+            met = {key: counted(own, key) for key in ("end", "resumed", "next")}
+            seconds = round(statistics.median(line["seconds"] for line in own), 2)
+            found.append(
+                {"fault": name, "repetitions": len(own), **met}
+                | {"findings": sum(map(finding, own)), "seconds": seconds}
+            )
+    return found
+
+
+def counted(lines, key):
+    """How often each value occurs, the commonest first."""
+    return dict(Counter(line[key] for line in lines if key in line).most_common())
+
+
 def markdown(figures):
     """How often each fault ended in what."""
-    rows = []
-    for name in FAULTS:
-        lines = [line for line in figures["repetitions"] if line["fault"] == name]
-        if not lines:
-            continue
-        ends = Counter(line["end"] for line in lines)
-        words = ", ".join(f"{end} {count}" for end, count in ends.most_common())
-        seconds = statistics.median(line["seconds"] for line in lines)
-        rows.append([name, len(lines), words, sum(map(finding, lines)), f"{seconds:.1f}"])
-    head = ["fault", "repetitions", "ended in", "findings", "median seconds"]
+    head = ["fault", "repetitions", "ended in", "then `--resume`", "findings", "median seconds"]
+    rows = [
+        [
+            *(row["fault"], row["repetitions"], in_words(row["end"]), in_words(row["resumed"])),
+            *(row["findings"], f"{row['seconds']:.1f}"),
+        ]
+        for row in figures["faults"]
+    ]
     return "\n".join(table(head, rows)) + "\n"
+
+
+def in_words(counts):
+    """The counts of a cell of the table."""
+    return ", ".join(f"{what} {count}" for what, count in counts.items())
 
 
 if __name__ == "__main__":
