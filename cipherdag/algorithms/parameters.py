@@ -134,7 +134,12 @@ class Parameter:
 
 
 def within(
-    default: float, low: float, high: float = math.inf, *, above: bool = False, below: bool = False
+    default: float | None,
+    low: float,
+    high: float = math.inf,
+    *,
+    above: bool = False,
+    below: bool = False,
 ) -> Any:
     """A field that holds a number of a range; see `Range`."""
     return field(default=default, metadata={"range": Range(low, high, above, below)})

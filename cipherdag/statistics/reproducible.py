@@ -21,8 +21,8 @@ from cipherdag.arrays import FloatMatrix, FloatVector
 GRID_BITS = 30
 LN_2 = 0.6931471805599453
 HALF_LOG_2_PI = 0.9189385332046727
-LOG_TERMS = 11
-"""Terms of the logarithm's series: the next is below 2**-53 of the first."""
+INVERSE_ODD = tuple(1.0 / odd for odd in range(1, 24, 2))
+"""Coefficients of the logarithm's series: the next is below 2**-53 of the first."""
 MOST_EXPONENT = 709.0
 EXP_TERMS = 18
 """Terms of the exponential's series, up to half of `LN_2`: the next is below 2**-80."""
@@ -57,15 +57,22 @@ def logarithm(numbers: FloatVector) -> FloatVector:
     mantissa = np.where(low, mantissa * 2.0, mantissa)
     ratio = (mantissa - 1.0) / (mantissa + 1.0)
     square = ratio * ratio
-    series = np.full_like(ratio, 1.0 / (2 * LOG_TERMS + 1))
-    for term in range(LOG_TERMS - 1, -1, -1):
-        series = series * square + 1.0 / (2 * term + 1)
+    series = np.full_like(ratio, INVERSE_ODD[-1])
+    for term in INVERSE_ODD[-2::-1]:
+        series = series * square + term
     return (exponent - low) * LN_2 + 2.0 * ratio * series
 
 
 def logarithm_of(number: float) -> float:
-    """Compute the natural logarithm of a positive number as `logarithm` does."""
-    return float(logarithm(np.array([number]))[0])
+    """Compute the natural logarithm of a positive number as `logarithm` does, bit for bit."""
+    mantissa, exponent = math.frexp(number)
+    if mantissa < math.sqrt(0.5):
+        mantissa, exponent = mantissa * 2.0, exponent - 1
+    ratio = (mantissa - 1.0) / (mantissa + 1.0)
+    square, series = ratio * ratio, INVERSE_ODD[-1]
+    for term in INVERSE_ODD[-2::-1]:
+        series = series * square + term
+    return exponent * LN_2 + 2.0 * ratio * series
 
 
 def exponential_of(number: float) -> float:

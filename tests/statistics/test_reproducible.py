@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replaying import OLDER
 
-from cipherdag.statistics.reproducible import dot, exponential_of, on_grid, product, solve
+from cipherdag.statistics.reproducible import (
+    dot,
+    exponential_of,
+    logarithm,
+    logarithm_of,
+    on_grid,
+    product,
+    solve,
+)
 
 STEPS = """
 import hashlib
@@ -89,3 +97,8 @@ def test_exponentials_beyond_the_largest_number_are_infinite_or_nothing():
     assert exponential_of(1e9) == math.inf
     assert exponential_of(-1e9) == 0.0
     assert exponential_of(0.0) == 1.0
+
+
+@given(st.floats(1e-300, 1e300))
+def test_the_logarithm_of_one_number_has_the_bits_of_that_of_many(number):
+    assert logarithm_of(number) == logarithm(np.array([number, 2.0]))[0]

@@ -37,6 +37,7 @@ from cipherdag.algorithms.fedboss.grow_shrink import (
     search_jointly,
 )
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
+from cipherdag.algorithms.fedboss.moment_search import best_by_moments
 from cipherdag.algorithms.fedboss.order_search import best_of_starts
 from cipherdag.algorithms.fedboss.report import FedBOSSOutcome, concluded, reported
 from cipherdag.algorithms.fedboss.set_families import Budget
@@ -111,7 +112,7 @@ class FedBOSS(ScoreSettings):
             ``ges``: greedy equivalence search, from the empty graph (or required edges) by
             insertions, deletions and turns.
         restarts: How often ``boss`` starts again from the best graph so far, with some variables
-            placed at random.
+            placed at random; from covariances, how often in a row with no better graph.
         compare_sites: Whether to look for variables that are distributed differently at the sites:
             with ``sums``, marginally and given their neighbours, which takes two rounds at the end
             where some differ.
@@ -313,7 +314,7 @@ class FedBOSS(ScoreSettings):
             scores,
             (yield from scores.near()),
             max_cells=self.max_cells,
-            max_parents=self.max_parents,
+            max_parents=self.parents_of_sets,
             permitted=partial(
                 permitted, forbidden=dag_of(constraints.forbidden), required=required
             ),
@@ -353,8 +354,12 @@ class FedBOSS(ScoreSettings):
             (best,) = yield from search_jointly(trees, [greedy(required, trees)])
         else:
             rng = np.random.default_rng(facts.seed)
-            order = topological(required)
-            best = yield from best_of_starts(trees, order, self.restarts, rng)
+            if isinstance(scores, MomentScores):
+                searches = [best_by_moments(trees, scores, self.restarts, rng)]
+                (best,) = yield from search_jointly(trees, searches)
+            else:
+                order = topological(required)
+                best = yield from best_of_starts(trees, order, self.restarts, rng)
         arcs = self._class_of(best.dag, constraints)
         given = yield from differences_given_neighbours(compared, marginal, arcs | arcs.T, **bounds)
         return FedBOSSOutcome(

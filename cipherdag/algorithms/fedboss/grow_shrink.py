@@ -103,6 +103,8 @@ class GrowShrinkTrees:
 
     Attributes:
         scores: As given.
+        forbidden: As given.
+        required: As given.
         missing: Families that traces stopped at since scores are not known.
     """
 
@@ -111,13 +113,13 @@ class GrowShrinkTrees:
     ) -> None:
         self.scores = scores
         self.missing: set[Family] = set()
-        self._forbidden = forbidden
-        self._required = required
+        self.forbidden = forbidden
+        self.required = required
         self._nodes: list[dict[int, _Node]] = [{} for _ in range(scores.n_variables)]
 
     def trace(self, v: int, before: int) -> Trace | None:
         """The parents of v among those before it; None where a score is missing."""
-        grown = self._required[v]
+        grown = self.required[v]
         watched = grown & ~before
         if watched:
             return Trace(-NO_GRAPH * watched.bit_count(), grown & before, grown & before, watched)
@@ -141,12 +143,12 @@ class GrowShrinkTrees:
 
     def total(self, dag: Dag) -> int:
         """The score of a graph, which is less than any other's where required edges are missing."""
-        without = sum((parents & ~dag[v]).bit_count() for v, parents in enumerate(self._required))
+        without = sum((parents & ~dag[v]).bit_count() for v, parents in enumerate(self.required))
         return sum(self.score(*family) for family in enumerate(dag)) - NO_GRAPH * without
 
     def permitted(self, dag: Dag) -> Dag | None:
         """The graph or an equivalent one with all required and no forbidden edges, if there is."""
-        return permitted(dag, self._forbidden, self._required)
+        return permitted(dag, self.forbidden, self.required)
 
     def grown(self, v: int, parents: int) -> dict[int, int] | None:
         """Scores with one parent more, by that parent; None where some are missing, noted."""
@@ -172,7 +174,7 @@ class GrowShrinkTrees:
         if grown is None:
             return None
         least = self.score(v, parents) + self.scores.least
-        free = ~self._forbidden[v]
+        free = ~self.forbidden[v]
         better = [(-score, u) for u, score in grown.items() if score >= least and free >> u & 1]
         branches = tuple(u for _, u in sorted(better))
         node = _Node(branches, sum(1 << u for u in branches))
@@ -189,7 +191,7 @@ class GrowShrinkTrees:
         while True:
             best, best_left = score + self.scores.least - 1, 0
             improved = False
-            for u in members(parents & ~self._required[v]):
+            for u in members(parents & ~self.required[v]):
                 left = parents & ~(1 << u)
                 less = self.scores.score(v, left)
                 if less is not None and less > best:

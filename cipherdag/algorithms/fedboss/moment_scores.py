@@ -7,29 +7,54 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.effects import CORRELATION
-from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.graphs.dags import Dag, Family, members
+from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE, Regression
+from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.graphs.dags import Dag, Family, mask_of, members
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
-from cipherdag.statistics.reproducible import logarithm, logarithm_of
+from cipherdag.statistics.reproducible import exponential_of, logarithm, logarithm_of
 
 BITS = 16
 """Of a nat: rounding of moments, which differs with how rows are split over sites, is gone."""
-LEAST_VARIANCE = 1e-10
-"""Of a standardised variable, given others that determine it."""
+SHARE_BITS = 36
+"""Of the variance that is left: candidates that explain as much of it, but for rounding, tie."""
+
+
+@dataclass(slots=True)
+class Fit:
+    """A family, and the steps from it that raise the score.
+
+    Attributes:
+        score: Of the family.
+        parents: Bit mask.
+        better: Bit mask of those that would raise the score as one parent more.
+        best: The same, best first.
+        worst: The parent without which the score is highest, if it is higher; else -1.
+    """
+
+    score: int
+    parents: int
+    better: int = 0
+    best: tuple[int, ...] = ()
+    worst: int = -1
 
 
 class MomentScores:
     """Scores -(n / 2) ln s2(v | parents) - c |parents|, in 2**-16 nats.
 
-    The cost c of a parent is penalty (ln n / 2) + per_parent, and s2 the residual variance over the
-    variable's own. A variable that does not vary has s2 = 1 and explains nothing, and so does one
+    The cost c of a parent is penalty (ln n / 2) + per_parent, and s2 the share of the variance that
+    parents leave. A variable that does not vary has s2 = 1 and explains nothing, and so does one
     that the parents determine.
+
+    Attributes:
+        most_lost: What a variable may cost an order on its way to a better position: 6 ln n nats,
+            or n / 100 if that is more, on the grid.
 
     Args:
         correlations: Of all rows, shape (p, p); NaN at variables that do not vary.
@@ -48,45 +73,96 @@ class MomentScores:
         per_parent: float = 0.0,
         max_parents: int,
     ) -> None:
+        log_rows = logarithm_of(max(rows, 1))
         self.n_variables = len(correlations)
         self.bits = BITS
         self.tally: dict[str, int] = {}
         self.least = 1 << (BITS - 10)
+        self.most_lost = round(math.ldexp(max(6.0 * log_rows, 0.01 * rows), BITS))
         self._matrix = np.where(np.isnan(correlations), 0.0, correlations)
         np.fill_diagonal(self._matrix, 1.0)
         self._half_rows = 0.5 * rows
-        self._cost = 0.5 * penalty * logarithm_of(max(rows, 1)) + per_parent
+        self._cost = 0.5 * penalty * log_rows + per_parent
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
+        # of the variance left: what one parent more has to explain, what one less may add
+        least, half_rows = math.ldexp(self.least, -BITS), max(self._half_rows, 0.5)
+        self._gaining = 1.0 - exponential_of(-(self._cost + least) / half_rows)
+        self._losing = exponential_of((self._cost - least) / half_rows) - 1.0
+
+    def regression(self, v: int, given: int = 0, near: Regression | None = None) -> Regression:
+        """The regression of v on others, from one on ``near`` as many if there is one."""
+        start = Regression.alone(self._matrix, v) if near is None else near
+        return start.on(self._matrix, v, given)
 
     def score(self, v: int, parents: int) -> int:
         """See `FamilyScores.score`; never None."""
         if (v, parents) not in self._known:
-            self._known[v, parents] = int(self._scores(v, parents, np.array([v]))[0])
+            self._known[v, parents] = round(math.ldexp(self.exact(v, parents), BITS))
         return self._known[v, parents]
+
+    def exact(self, v: int, parents: int) -> float:
+        """The score in nats."""
+        return self._of(float(self.regression(v, parents).covariances[v]), parents.bit_count())
 
     def grown(self, v: int, parents: int) -> list[tuple[int, int]]:
         """See `FamilyScores.grown`; never None."""
-        if parents.bit_count() >= self._max_parents:
-            return []
-        free = ((1 << self.n_variables) - 1) & ~parents & ~(1 << v)
-        others = np.array([*members(free)], dtype=np.int64)
-        if not len(others):
-            return []
-        scores = self._scores(v, parents, others)
-        better = scores > self.score(v, parents)
-        return list(zip(scores[better].tolist(), others[better].tolist(), strict=True))
+        regression = self.regression(v, parents)
+        shares = self._shares(regression)
+        better = self._better(v, regression, shares)
+        left = np.maximum(float(regression.covariances[v]) - shares[better], LEAST_VARIANCE)
+        exact = -self._half_rows * logarithm(left) - self._cost * (parents.bit_count() + 1)
+        scores = np.rint(np.ldexp(exact, BITS)).astype(np.int64)
+        return list(zip(scores.tolist(), np.flatnonzero(better).tolist(), strict=True))
+
+    def fit(self, v: int, regression: Regression, *, forbidden: int, required: int) -> Fit:
+        """A family with the parents that it would rather have, and the one that it would not."""
+        shares, variance = self._shares(regression), float(regression.covariances[v])
+        parents = regression.given
+        fit = Fit(round(math.ldexp(self._of(variance, parents.bit_count()), BITS)), parents)
+        losses = [(-float(shares[s]), s) for s in regression.swept if not required >> s & 1]
+        losses += [(0.0, s) for s in members(parents & ~mask_of(regression.swept) & ~required)]
+        loss, worst = min(losses, default=(math.inf, -1))
+        fit.worst = worst if loss <= self._losing * max(variance, LEAST_VARIANCE) else -1
+        better = self._better(v, regression, shares)
+        better[[*members(forbidden)]] = False
+        (candidates,) = better.nonzero()
+        if len(candidates):
+            fit.better = int.from_bytes(np.packbits(better, bitorder="little").tobytes(), "little")
+            steps = np.rint(shares[candidates] * (-math.ldexp(1.0, SHARE_BITS) / variance))
+            fit.best = tuple(candidates[steps.argsort(kind="stable")].tolist())
+        return fit
+
+    def _of(self, variance: float, size: int) -> float:
+        """The score of what so many parents leave."""
+        return -self._half_rows * logarithm_of(max(variance, LEAST_VARIANCE)) - self._cost * size
+
+    def _shares(self, regression: Regression) -> FloatVector:
+        """The variance that each other would explain; less than 0: that without it is added."""
+        squares = regression.covariances * regression.covariances
+        varies = np.abs(regression.variances) > LEAST_VARIANCE
+        return np.divide(squares, regression.variances, out=np.zeros(len(squares)), where=varies)
+
+    def _better(self, v: int, regression: Regression, shares: FloatVector) -> BoolVector:
+        """Which would raise the score as one parent more."""
+        variance = float(regression.covariances[v])
+        if regression.given.bit_count() >= self._max_parents or not variance > LEAST_VARIANCE:
+            return np.zeros(self.n_variables, dtype=bool)
+        better = shares >= self._gaining * variance
+        better[v] = False
+        return better
 
     def effect(self, u: int, v: int, given: int) -> EffectSize | None:
         """The partial correlation of two variables given others; None where there is none.
 
         It has no interval: the search took the edge because it is large in these very rows.
         """
-        covariances, left = self._residuals(v, given)
+        regression = self.regression(v, given)
+        left, variance = float(regression.variances[u]), float(regression.covariances[v])
         spread = 2.0 * self._half_rows - given.bit_count() - 3.0
-        if min(left[u], covariances[v]) <= LEAST_VARIANCE or spread <= 0.0:
+        if min(left, variance) <= LEAST_VARIANCE or spread <= 0.0:
             return None
-        correlation = covariances[u] / math.sqrt(left[u] * covariances[v])
+        correlation = float(regression.covariances[u]) / math.sqrt(left * variance)
         if abs(correlation) >= 1.0:
             return None
         return EffectSize(CORRELATION, correlation, None, None)
@@ -105,32 +181,20 @@ class MomentScores:
         del nodes
         yield from ()
 
-    def exact(self, v: int, parents: int, others: IndexArray) -> FloatVector:
-        """Scores in nats, with each of the others as one parent more; v itself stands for none."""
-        covariances, left = self._residuals(v, parents)
-        variance, covariance = left[others], covariances[others]
-        varies = (variance > LEAST_VARIANCE) & (others != v)
-        share = np.divide(covariance**2, variance, out=np.zeros(len(others)), where=varies)
-        rest = np.maximum(covariances[v] - share, LEAST_VARIANCE)
-        size = parents.bit_count() + (others != v)
-        return -self._half_rows * logarithm(rest) - self._cost * size
-
-    def _scores(self, v: int, parents: int, others: IndexArray) -> IndexArray:
-        """The same on the grid."""
-        return np.rint(np.ldexp(self.exact(v, parents, others), BITS)).astype(np.int64)
-
-    def _residuals(self, v: int, parents: int) -> tuple[FloatVector, FloatVector]:
-        """Covariances of v with all, and variances of all, given the parents; shape (p,) each."""
-        covariances, left = self._matrix[v].copy(), np.ones(self.n_variables)
-        rows: list[tuple[FloatVector, float]] = []
-        for s in members(parents):
-            row = self._matrix[s]
-            for earlier, variance in rows:
-                row = row - earlier * (earlier[s] / variance)
-            variance = float(row[s])
-            if not variance > LEAST_VARIANCE:
-                continue
-            rows.append((row, variance))
-            covariances = covariances - row * (covariances[s] / variance)
-            left = left - row * row / variance
-        return covariances, left
+    def near_order(self, required: Sequence[int]) -> list[int]:
+        """All variables, each the one that those before it leave least of, after its required."""
+        left, before = self._matrix, 0
+        order: list[int] = []
+        while len(order) < self.n_variables:
+            waiting = [
+                v
+                for v in range(self.n_variables)
+                if not before >> v & 1 and not required[v] & ~before
+            ]
+            v = waiting[int(left.diagonal()[waiting].argmin())]
+            order.append(v)
+            before |= 1 << v
+            row = left[v]
+            if row[v] > LEAST_VARIANCE:
+                left = left - row[:, None] * (row / row[v])
+        return order

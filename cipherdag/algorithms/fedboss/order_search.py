@@ -195,7 +195,7 @@ def best_of_starts(
         others = yield from search_jointly(
             trees,
             [
-                _converged(trees, _perturbed(topological(best.dag), rng))
+                _converged(trees, perturbed(topological(best.dag), rng))
                 for _ in range(min(AT_ONCE, restarts - start))
             ],
         )
@@ -221,7 +221,7 @@ def _converged(trees: GrowShrinkTrees, order: Sequence[int]) -> Waiting[_Converg
         order = topological(dag)
 
 
-def _perturbed(order: Sequence[int], rng: np.random.Generator) -> list[int]:
+def perturbed(order: Sequence[int], rng: np.random.Generator) -> list[int]:
     """The order with some variables at random positions."""
     count = min(max(len(order) // PERTURBED, 2), len(order))
     chosen = rng.permutation(len(order))[:count].tolist()

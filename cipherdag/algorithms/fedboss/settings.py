@@ -34,6 +34,9 @@ Scores = MomentScores | TableScores | LikelihoodScores
 Opening = Generator[Question, FloatVector, Scores]
 
 MOST_PARENTS = 12
+PARENTS_OF_SETS = 8
+ROWS_PER_PARENT = 10
+"""With fewer rows for every parent, a regression explains its sample alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +64,8 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             `within_sites` to be false.
         discount: With likelihoods of the sites: how many times what chance alone explains at a
             site is taken off.
-        max_parents: Most parents that are looked for.
+        max_parents: Most parents that are looked for; None: 8, but from covariances as many as
+            there are, up to one for ten rows.
         max_cells: Largest contingency table that is asked for.
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
             limit.
@@ -78,7 +82,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
     within_sites: bool = True
     withheld: Literal["sites", "leave-out"] = "sites"
     discount: int = within(3, 0, LARGEST_DISCOUNT)
-    max_parents: int = within(8, 1, MOST_PARENTS)
+    max_parents: int | None = within(None, 1, MOST_PARENTS)
     max_cells: int = within(1024, 4, MAX_CELLS)
     max_rounds: int | None = within(200, 1)
     max_values: int | None = within(5_000_000, 1)
@@ -93,6 +97,11 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
     def closable(self) -> bool:
         """Whether scores can be compared with none of them opened."""
         return self.within_sites and self.scores == "pooled"
+
+    @property
+    def parents_of_sets(self) -> int:
+        """Most parents, where every set of variables is asked for."""
+        return self.max_parents or PARENTS_OF_SETS
 
     def open_scores(self, columns: ColumnKinds, n_sites: int, budget: Budget) -> Opening:
         """The source of scores that the columns and the parameters ask for.
@@ -128,7 +137,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             rows - n_sites * self.within_sites,
             penalty=self.penalty,
             per_parent=self._prior(columns, rows),
-            max_parents=self.max_parents,
+            max_parents=self.max_parents or max(rows // ROWS_PER_PARENT, PARENTS_OF_SETS),
         )
 
     def _from_tables(self, columns: ColumnKinds, budget: Budget) -> Opening:
@@ -189,7 +198,7 @@ class ScoreSettings(Algorithm[FedBOSSOutcome, LearntGraph]):
             "bits": score.bits,
             "per_parent": int(score.on_grid(np.array([self._prior(columns, score.rows)]))[0]),
             "max_cells": self.max_cells,
-            "max_parents": self.max_parents,
+            "max_parents": self.parents_of_sets,
         }
 
 

@@ -1,0 +1,241 @@
+"""Order search where every score follows from moments: no round, so that steps are many and cheap.
+
+Where a variable passes another one, only what that takes or gives is looked for anew: parents start
+from those before (a warm start), not from none as in `order_search`. A variable is carried until
+the order has lost what a few edges cost.
+
+Source: Wienöbst, Henckel and Weichwald, "Embracing discrete search: a reasonable approach to causal
+structure learning", ICLR 2026, for warm starts, the first order and the iterated search; Andrews et
+al., NeurIPS 2023, for the moves.
+
+Leaks:
+    Nothing beyond the moments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cipherdag.algorithms.fedboss.equivalence_search import after_phase
+from cipherdag.algorithms.fedboss.grow_shrink import (
+    NO_GRAPH,
+    BestGraph,
+    GrowShrinkTrees,
+    Waiting,
+)
+from cipherdag.algorithms.fedboss.moment_scores import Fit, MomentScores
+from cipherdag.algorithms.fedboss.order_search import perturbed
+from cipherdag.algorithms.fedboss.regressions import Regression
+from cipherdag.graphs.dags import Dag, topological
+
+MOST_STARTS = 10
+"""Starts, by the number that may fail in a row."""
+
+
+@dataclass(slots=True)
+class _Parents:
+    """A variable's parents.
+
+    Attributes:
+        score: Of the family; far less where a required parent is missing.
+        fit: The family.
+        near: A regression on these parents, or on some that the search met just before.
+    """
+
+    score: int
+    fit: Fit
+    near: Regression
+
+
+@dataclass(slots=True)
+class _Move:
+    """A variable's best position: what is gained, where, and whose parents become others."""
+
+    gain: int
+    position: int
+    changed: list[tuple[int, _Parents]]
+
+
+class ParentSets:
+    """Parents grown and shrunk from some others; each family is fitted once.
+
+    Args:
+        scores: Of families.
+        forbidden: Bit masks of what may not be a variable's parents.
+        required: Bit masks of what has to be.
+    """
+
+    def __init__(
+        self, scores: MomentScores, forbidden: Sequence[int], required: Sequence[int]
+    ) -> None:
+        self.required = required
+        self._scores = scores
+        self._forbidden = forbidden
+        self._fits: list[dict[int, Fit]] = [{} for _ in range(scores.n_variables)]
+
+    def alone(self, v: int) -> Regression:
+        """No parents yet."""
+        return self._scores.regression(v)
+
+    def after(self, v: int, near: Regression, parents: int, before: int) -> _Parents:
+        """The parents of v among those before it, grown from some of them and then shrunk."""
+        required = self.required[v]
+        parents |= required & before
+        while True:
+            fit, near = self._fitted(v, near, parents)
+            if not fit.better & before:
+                break
+            for u in fit.best:
+                if before >> u & 1:
+                    parents |= 1 << u
+                    break
+        while fit.worst >= 0:
+            parents &= ~(1 << fit.worst)
+            fit, near = self._fitted(v, near, parents)
+        missing = (required & ~before).bit_count()
+        return _Parents(fit.score - NO_GRAPH * missing, fit, near)
+
+    def _fitted(self, v: int, near: Regression, parents: int) -> tuple[Fit, Regression]:
+        fit = self._fits[v].get(parents)
+        if fit is None:
+            near = self._scores.regression(v, parents, near)
+            fit = self._scores.fit(v, near, forbidden=self._forbidden[v], required=self.required[v])
+            self._fits[v][parents] = fit
+        return fit, near
+
+
+class MomentOrder:
+    """An order of the variables and everyone's parents among those before.
+
+    Args:
+        sets: Find parents.
+        order: The order to start from, shape (p,).
+        least: What a move has to gain.
+        most_lost: What a variable may lose on its way to a better position.
+    """
+
+    def __init__(
+        self, sets: ParentSets, order: Sequence[int], *, least: int, most_lost: int
+    ) -> None:
+        self._sets = sets
+        self._least, self._most_lost = least, most_lost
+        self._order = list(order)
+        self._before, self._position = [0] * len(order), [0] * len(order)
+        self._number()
+        self._parents = [
+            sets.after(v, sets.alone(v), 0, before) for v, before in enumerate(self._before)
+        ]
+
+    @property
+    def dag(self) -> Dag:
+        """The graph: everyone's parents."""
+        return tuple(parents.fit.parents for parents in self._parents)
+
+    @property
+    def total(self) -> int:
+        """The score of the graph."""
+        return sum(parents.score for parents in self._parents)
+
+    def run(self) -> None:
+        """Move variables until no move gains enough."""
+        better = True
+        while better:
+            better = False
+            for v in tuple(self._order):
+                move = max(
+                    self._best_move(v, self._towards_first(v)),
+                    self._best_move(v, self._towards_last(v)),
+                    key=lambda move: move.gain,
+                )
+                if move.gain >= self._least:
+                    self._apply(v, move)
+                    better = True
+
+    def _best_move(self, v: int, steps: Iterator[tuple[int, _Parents, _Parents]]) -> _Move:
+        """The best of the positions that v passes: with each, whom it passes and both's parents."""
+        best, changed, gained = _Move(0, self._position[v], []), [], 0
+        here = self._parents[v]
+        for w, passed, parents in steps:
+            if passed is not self._parents[w]:
+                gained += passed.score - self._parents[w].score
+                changed.append((w, passed))
+            gain = gained + parents.score - here.score
+            if gain < -self._most_lost:
+                break
+            if gain > best.gain:
+                best = _Move(gain, self._position[w], [*changed, (v, parents)])
+        return best
+
+    def _towards_first(self, v: int) -> Iterator[tuple[int, _Parents, _Parents]]:
+        after, parents, bit = self._sets.after, self._parents[v], 1 << v
+        required = self._sets.required
+        for w in reversed(self._order[: self._position[v]]):
+            passed, before = self._parents[w], self._before[w]
+            if (passed.fit.better | required[w]) & bit:
+                passed = after(w, passed.near, passed.fit.parents | bit, before | bit)
+            if parents.fit.parents >> w & 1:
+                parents = after(v, parents.near, parents.fit.parents & ~(1 << w), before)
+            yield w, passed, parents
+
+    def _towards_last(self, v: int) -> Iterator[tuple[int, _Parents, _Parents]]:
+        after, parents, bit = self._sets.after, self._parents[v], 1 << v
+        required = self._sets.required
+        for w in self._order[self._position[v] + 1 :]:
+            passed, before = self._parents[w], self._before[w] & ~bit
+            if passed.fit.parents & bit:
+                passed = after(w, passed.near, passed.fit.parents & ~bit, before)
+            if (parents.fit.better | required[v]) >> w & 1:
+                parents = after(v, parents.near, parents.fit.parents, before | 1 << w)
+            yield w, passed, parents
+
+    def _apply(self, v: int, move: _Move) -> None:
+        self._order.remove(v)
+        self._order.insert(move.position, v)
+        self._number()
+        for w, parents in move.changed:
+            self._parents[w] = parents
+
+    def _number(self) -> None:
+        before = 0
+        for position, v in enumerate(self._order):
+            self._before[v], self._position[v] = before, position
+            before |= 1 << v
+
+
+def best_by_moments(
+    trees: GrowShrinkTrees, scores: MomentScores, restarts: int, rng: np.random.Generator
+) -> Waiting[BestGraph]:
+    """The best graph of an iterated search, which ends when so many restarts in a row gain nothing.
+
+    Never waits, since every score is there.
+    """
+    sets = ParentSets(scores, trees.forbidden, trees.required)
+    best = yield from _converged(trees, sets, scores, scores.near_order(trees.required))
+    curve, failed = [trees.total(best)], 0
+    while failed < restarts and len(curve) <= MOST_STARTS * restarts:
+        other = yield from _converged(trees, sets, scores, perturbed(topological(best), rng))
+        total = trees.total(other)
+        failed = 0 if total > curve[-1] else failed + 1
+        if total > curve[-1]:
+            best = other
+        curve.append(max(curve[-1], total))
+    return BestGraph(best, tuple(curve))
+
+
+def _converged(
+    trees: GrowShrinkTrees, sets: ParentSets, scores: MomentScores, order: Sequence[int]
+) -> Waiting[Dag]:
+    """Orders and deletions in turn, as long as the one improves what the other reached."""
+    best, highest = None, 0
+    while True:
+        search = MomentOrder(sets, order, least=scores.least, most_lost=scores.most_lost)
+        search.run()
+        dag, _ = yield from after_phase(search.dag, trees, "delete")
+        total = trees.total(dag)
+        if best is not None and total < highest + scores.least:
+            return best
+        best, highest = dag, total
+        order = topological(dag)
