@@ -122,7 +122,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """
         published = cls.published.get(source)
         if published is None:
-            sources = " or ".join(f"'{each}'" for each in cls.published)
+            sources = ", ".join(cls.published)
             raise ParameterError(
                 f"{cls.title} follows {sources or 'nothing'} as published, not '{source}'",
                 remedy=f"Take one of {sources}."

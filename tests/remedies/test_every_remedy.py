@@ -47,13 +47,13 @@ PERSON = {
         "Run with as many distinct", "Its result lies there", "There is nothing to renew",
     ),
     "a machine, a disk, a clock or a network is theirs": (
-        "Ask for what counts rows", "Check host, port", "Make room on the disk", "Set this machine",
+        "Ask for what counts rows", "Check host, port", "Make room on the disk",
         "Run them on Linux", "Delete it; it is written anew", "Start a new run",
     ),
 }  # fmt: skip
 
 TYPED_BY_A_PERSON = {
-    "Have the coordinator run `cipherdag coordinator renew`": "the coordinator sends the answer",
+    "Set this machine's clock; if it is right": "a person knows which clock is right",
     "Have the site run `cipherdag site request` again and send": "the request was forged",
     "Run `cipherdag site request` and send the new file.": "the certificate was forged",
     "Run `cipherdag site request`, send the file, and activate": "test_study does all three",
