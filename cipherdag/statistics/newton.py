@@ -51,6 +51,7 @@ class NewtonAscent:
     finished: bool = False
     _step: FloatVector | None = None
     _share: float = 1.0
+    _largest_share: float = 1.0
     _gain: float = 0.0
     _left: int = STEPS
 
@@ -72,10 +73,14 @@ class NewtonAscent:
 
     def halves(self, value: float) -> bool:
         """Halve the step if it loses value and was not halved too often; return whether it was."""
-        if not (self.loses(value) and self._share > 0.5**HALVINGS):
+        if not (self.loses(value) and self._share > self._largest_share * 0.5**HALVINGS):
             return False
         self._share /= 2.0
         return True
+
+    def shorten(self, share: float) -> None:
+        """Begin with this share of the step, before any halving."""
+        self._share = self._largest_share = share
 
     def accept(
         self,
@@ -97,7 +102,8 @@ class NewtonAscent:
             hessian = product(product(directions.T, hessian), directions)
         self.coefficients, self.value, self.information = self.proposed, value, hessian
         step, self.rank = newton_step(hessian, gradient)
-        self._gain, self._left, self._share = dot(gradient, step) / 2.0, self._left - 1, 1.0
+        self._gain, self._left = dot(gradient, step) / 2.0, self._left - 1
+        self.shorten(1.0)
         self._step = step if directions is None else product(directions, step[:, None])[:, 0]
         return self._step
 

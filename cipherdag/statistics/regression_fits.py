@@ -43,6 +43,12 @@ from cipherdag.statistics.reproducible import dot, product
 FEWEST_PER_COEFFICIENT = 5
 LARGEST_LAST_STEP, LARGEST_LOGIT = 1e-3, 20.0
 """A last step and a coefficient, in logits, beyond which there is no finite maximum."""
+LONGEST_STEP = 16.0
+"""Logits by which a step may change a coefficient.
+
+Where all probabilities are near 0 or 1 there is hardly a curvature, and Newton's step overshoots by
+any amount. A step of a fit that has a maximum is shorter; halving finds the rest.
+"""
 LEAST_REST = 1e-9
 """Share of the variance that is left by a conditioning set; less counts as none."""
 
@@ -108,7 +114,9 @@ class Fit(NewtonAscent):
         step = self.accept(value, gradient, hessian, self._free)
         self.rank = max(self.rank, rank)
         if self.model.ordered:
-            self._share = largest_share(self.coefficients[:count], step[:count])
+            self.shorten(largest_share(self.coefficients[:count], step[:count]))
+        else:
+            self.shorten(LONGEST_STEP / max(float(abs(step).max()), LONGEST_STEP))
         if self.settled:
             self.value += max(self._gain, 0.0)
             self.finished = True
