@@ -63,7 +63,7 @@ def measured(name: str, seed: int) -> dict:
         "wrong arrows": len(arrows & turned),
         "right arrows": len(arrows & set(asia().graph.directed)),
         "undone": sum(not own.stands_on_evidence for own in result.finding.evidence.edges),
-        "goes on": "What identifies an effect" in result.page(),
+        "goes on": "What to adjust for" in result.page(),
     }
 
 

@@ -36,19 +36,19 @@ ENDS = tuple(
     for end in ("from", "to")
     for sign, sign_words in (("arrow", "an arrowhead"), ("tail", "a tail"), ("circle", "a circle"))
 )
-EFFECTS = (
-    Column("effect", float, "The size of the dependence in the test of `p_value`."),
-    Column("effect_low", float, "The lower end of its interval at 95 %."),
-    Column("effect_high", float, "The upper end of its interval at 95 %."),
-    Column("effect_measure", str, "The measure of the dependence."),
-    Column("effect_sign", str, "Its sign, where there is one; it may be known without a size."),
-    Column("effect_of", str, "The categories that the sign is of."),
+ASSOCIATIONS = (
+    Column("association", float, "Its size in the test of `p_value`; no causal effect."),
+    Column("association_low", float, "The lower end of its interval at 95 %."),
+    Column("association_high", float, "The upper end of its interval at 95 %."),
+    Column("association_measure", str, "The measure, such as `odds ratio`."),
+    Column("association_sign", str, "Its sign, where there is one; it may stand without a size."),
+    Column("association_of", str, "The categories that the sign is of."),
 )
 EVIDENCE = (
     Column("strength", float, "The evidence for the edge, where there are no replicates."),
     Column("p_value", float, "The largest p-value over all sites of the tests of the edge."),
     Column("given", str, "The set of that test, its names joined by `; `."),
-    *EFFECTS,
+    *ASSOCIATIONS,
     Column("known", str, "What was given before the run: the `edge`, its `direction`, or nothing."),
     Column("status", str, "What the edge stands on, such as `tested` or `required`."),
     Column("why", str, "Why it stands, where no tests speak for it."),
@@ -117,7 +117,7 @@ def edge_columns(evidence: GraphEvidence, shares: Confidences | None) -> list[st
     measured = any(edge.effect is not None for edge in edges)
     names += ["p_value"] if tested else []
     names += ["given"] if tested or measured else []
-    names += _names(EFFECTS) if measured else []
+    names += _names(ASSOCIATIONS) if measured else []
     names += ["known"] if any(edge.known for edge in edges) else []
     names += ["status", "why"] if any(edge.status for edge in edges) else []
     return names
@@ -133,7 +133,7 @@ def _opened(edge: EdgeEvidence) -> dict[str, Any]:
     values |= {"p_value": edge.p_value, "given": "; ".join(edge.given)}
     if (effect := edge.effect) is not None:
         numbers = (effect.size, effect.low, effect.high, effect.measure, effect.sign, effect.of)
-        values |= zip(_names(EFFECTS), numbers, strict=True)
+        values |= zip(_names(ASSOCIATIONS), numbers, strict=True)
     return values
 
 
@@ -160,8 +160,8 @@ def _phrases(row: dict[str, Any]) -> Iterator[str]:
         yield f"strength {row['strength']:.3g}"
     if (p_value := row.get("p_value")) is not None:
         yield f"p {p_value:.2g}"
-    if row.get("effect_measure"):
-        size, low, high, measure, sign, of = (row[name] for name in _names(EFFECTS))
+    if row.get("association_measure"):
+        size, low, high, measure, sign, of = (row[name] for name in _names(ASSOCIATIONS))
         value = (1.0 if sign == "positive" else -1.0) if size is None else size
         yield str(EffectSize(measure, value, low, high, of))
     if row.get("given"):
@@ -271,6 +271,6 @@ def undone_warnings(edges: Sequence[EdgeEvidence], fallen: int) -> tuple[str, ..
             missing = f"a {unit} that could remove it was"
         warnings.append(
             f"{counted(len(standing), 'edge')} of {len(edges)} may remain only because {missing} "
-            f"not done: {first_of(named, between='; ')}. The reason stands beside each edge."
+            f"not done: {first_of(named, between='; ')}. The reason stands with each edge."
         )
     return tuple(warnings)

@@ -57,6 +57,8 @@ SAID_OF_PAGS = SAID | {
 }
 SUPPLIED = {"edge": "this edge", "direction": "its direction"}
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
+BEGUN = ("the effect", "if ")
+"""With what an answer begins where it is no name."""
 MOST_ASKED = 20  # variables
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
@@ -175,7 +177,13 @@ def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
         answers = [(a, b, graph.identify(a, b)) for a, b in permutations(graph.nodes, 2)]
     except GraphError:  # a PDAG, of which nothing is claimed
         return []
-    return [(a, b, "; ".join(map(str.strip, str(answer).split("\n")))) for a, b, answer in answers]
+    return [(a, b, _in_sentences(str(answer))) for a, b, answer in answers]
+
+
+def _in_sentences(answer: str) -> str:
+    lines = map(str.strip, answer.split("\n"))
+    begun = (f"{line[0].upper()}{line[1:]}" if line.startswith(BEGUN) else line for line in lines)
+    return " ".join(f"{line}." for line in begun)
 
 
 def pag_sections(

@@ -24,7 +24,7 @@ def test_answers_in_words_and_as_json(call, drawn):
     asked = ("graph", "identify", drawn, "--treatment", "x", "--outcome", "y")
     code, said, _ = call(*asked)
     assert code == 0
-    assert "identified by adjustment for u" in said
+    assert "identified: adjust for u" in said
     assert f"run effect FILES --graph {drawn} --treatment x --outcome y" in said
     answer = json.loads(call(*asked, "--json")[1])
     assert (answer["method"], answer["sets"], answer["optimal"]) == ("adjustment", [["u"]], ["u"])

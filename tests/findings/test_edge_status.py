@@ -25,7 +25,7 @@ from cipherdag.graphs.edge_evidence import EdgeEvidence, TestsOfEdge
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.presence import EVERYWHERE, Measured
 
-NUMBERS = ("p_value", "strength", "confidence", "any_edge", "effect")
+NUMBERS = ("p_value", "strength", "confidence", "any_edge", "association")
 RUNS = {
     "bootstrap": FedPC(evidence="fisher", bootstrap=3),
     "fisher": FedPC(evidence="fisher"),
@@ -126,7 +126,7 @@ def test_no_arrow_of_the_first_tutorial_is_wrong_and_it_goes_on_to_an_effect():
     truth = asia().graph
     wrong = {(b, a) for a, b in truth.directed} & set(result.finding.graph.directed)
     assert wrong == set()
-    assert "What identifies an effect" in result.page()
+    assert "What to adjust for" in result.page()
     assert "Smoking" in str(result.finding.graph.identify("Bronchitis", "Dyspnoea"))
 
 

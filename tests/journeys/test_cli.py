@@ -82,7 +82,7 @@ def test_run_writes_a_whole_folder_and_says_what_left(call, three_files, tmp_pat
     assert edges.columns.tolist() == ["from", "to", "mark", "status", "why"]
     call("run", "fedpc", *three_files, "--reveal", "sums", "--out", out, "--force")
     edges = pd.read_csv(out / "edges.csv")
-    effect = ["effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of"]
+    effect = [f"association{more}" for more in ("", "_low", "_high", "_measure", "_sign", "_of")]
     own = ["p_value", "given", *effect, "status", "why"]
     assert edges.columns.tolist() == ["from", "to", "mark", *own]
     assert edges["p_value"].between(0, 0.01).all()

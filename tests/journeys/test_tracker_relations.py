@@ -320,8 +320,8 @@ def test_a_sign_says_of_which_category_it_is(words, sign, tmp_path):
     low, high = sorted(words)
     said = f"flag = {high} (against {low})"
     (row,) = result.table("edges").to_dict("records")
-    assert (row["effect_sign"], row["effect_of"]) == (sign, said)
-    assert row["effect_measure"] != "association" or np.isnan(row["effect"])
+    assert (row["association_sign"], row["association_of"]) == (sign, said)
+    assert row["association_measure"] != "association" or np.isnan(row["association"])
     assert said in "\n".join(result.lines())
     assert said in result.page()
     (edge,) = result.to_dict()["evidence"]["edges"]

@@ -36,7 +36,7 @@ def test_what_is_printed_is_one_short_line():
 
 def test_edges_are_a_table_that_makes_the_graph_again():
     status = ["status", "why"]
-    effect = ["effect", "effect_low", "effect_high", "effect_measure", "effect_sign", "effect_of"]
+    effect = [f"association{more}" for more in ("", "_low", "_high", "_measure", "_sign", "_of")]
     tested = ["p_value", "given", *effect, *status]
     assert list(RESULT.table("edges").columns) == ["from", "to", "mark", *tested]
     rows = RESULT.table("edges")[["from", "to", "mark"]].itertuples(index=False, name=None)

@@ -218,7 +218,8 @@ def test_every_effect_is_answered_as_the_graph_answers_it(result):
     assert list(zip(*asked, strict=True)) == pairs
     for (cause, outcome), said in zip(pairs, page.column("query-table", "Answer"), strict=True):
         lines = str(result.finding.graph.identify(cause, outcome)).split("\n")
-        assert said == "; ".join(line.strip() for line in lines)
+        wanted = " ".join(f"{line.strip()}." for line in lines)
+        assert said.replace("The effect", "the effect").replace("If", "if") == wanted
 
 
 def test_no_effect_is_answered_of_many_variables_or_of_what_is_no_class(result):

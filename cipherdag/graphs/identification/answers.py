@@ -8,6 +8,8 @@ from typing import Literal
 from cipherdag.pages.numerals import counted
 
 Names = tuple[str, ...]
+MOST_SETS = 5
+"""Sets that are named besides the chosen one."""
 Method = Literal["no effect", "adjustment", "front door", "instrument"]
 
 
@@ -65,13 +67,12 @@ class Identified:
         if self.method == "instrument":
             by = " or ".join(map(str, self.instruments))
             return f"{effect} is identified, if all effects are linear, by the instrument {by}"
-        if not self.chosen:
-            return f"{effect} is identified without adjustment"
-        said = f"{effect} is identified by adjustment for {', '.join(self.chosen)}"
-        if () in self.sets:
-            return f"{said}; adjustment is not needed, but may narrow the interval"
-        smallest = " or ".join(map(set_in_words, self.sets))
-        return said if self.sets == (self.chosen,) else f"{said}; minimal sets: {smallest}"
+        others = [set_in_words(each) for each in self.sets if each != self.chosen]
+        said = f"{effect} is identified: adjust for {set_in_words(self.chosen)}"
+        if not others:
+            return said
+        or_for = "; or for ".join(others[:MOST_SETS])
+        return f"{said}, which gives the narrowest interval as a rule; or for {or_for}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +114,11 @@ class Possibility:
 
     def __str__(self) -> str:
         count = "" if self.n_dags is None else f" ({counted(self.n_dags, 'DAG')})"
-        causes = "cause is" if len(self.parents) == 1 else "causes are"
-        condition = f"if the direct {causes} {', '.join(self.parents)}"
+        causes, verb = ("cause", "is") if len(self.parents) == 1 else ("causes", "are")
+        treatment = self.answer.treatment
+        condition = f"if the direct {causes} of {treatment} {verb} {set_in_words(self.parents)}"
         if not self.parents:
-            condition = f"if {self.answer.treatment} has no direct cause"
+            condition = f"if {treatment} has no direct cause"
         return f"{condition}{count}: {self.answer}"
 
 

@@ -141,7 +141,7 @@ def test_where_nothing_opened_tells_a_sign_nothing_is_said(choices):
         result = run(frame, **choices)
         assert len(result.table("edges"))
         assert all(own.effect is None for own in result.finding.evidence.edges)
-        assert "effect" not in result.table("edges")
+        assert "association" not in result.table("edges")
 
 
 def test_more_than_two_categories_have_no_sign():

@@ -129,15 +129,16 @@ def test_hidden_causes_in_every_dag_of_a_class_are_not_identified():
 def test_words_of_every_answer():
     graph = asia().graph
     assert str(graph.identify("Bronchitis", "Dyspnoea")) == (
-        "the effect of Bronchitis on Dyspnoea is identified by adjustment for TubOrCancer; "
-        "minimal sets: LungCancer or Smoking or TubOrCancer"
+        "the effect of Bronchitis on Dyspnoea is identified: adjust for TubOrCancer, "
+        "which gives the narrowest interval as a rule; or for LungCancer; or for Smoking"
     )
     assert "has no effect" in str(graph.identify("XRay", "Smoking"))
     lines = str(graph.to_cpdag().identify("Bronchitis", "Dyspnoea")).splitlines()
     assert lines[1].startswith("  if Bronchitis has no direct cause (2 DAGs): ")
-    assert "for Tuberculosis; adjustment is not needed" in lines[1]
+    assert "adjust for Tuberculosis, which" in lines[1]
+    assert lines[1].endswith("; or for nothing")
     assert lines[0].endswith("is one of 2: Bronchitis --- Smoking is not directed")
-    assert lines[2].startswith("  if the direct cause is Smoking (4 DAGs): ")
+    assert lines[2].startswith("  if the direct cause of Bronchitis is Smoking (4 DAGs): ")
     not_identified = str(drawn("u>x u>y x>y").identify("x", "y", unobserved=["u"]))
     assert not_identified.startswith("the effect of x on y is not identified: adjusting for")
 
