@@ -102,5 +102,5 @@ def once_more(replicates: int) -> str:
     """The disclosure that a bootstrap adds."""
     return (
         f"All of this once more for each of {replicates} replicates over rows that the sites drew "
-        "from their own; which rows, only each site knows."
+        "from among theirs; which rows, only each site knows."
     )

@@ -129,7 +129,7 @@ def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:
     if few:
         yield (
             f"In {len(few)} of {len(runs)} runs a sum covered fewer than three sites, so another "
-            "site could take its own part off and see this site's."
+            "site could take its part off and see this site's."
         )
     shrunk = [run for run in runs if len(run.sites) > 1]
     if shrunk:

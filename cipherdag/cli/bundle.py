@@ -62,7 +62,7 @@ def show_bundle(check: BundleCheck, *, as_json: bool) -> None:
         click.echo(f"approval: '{printable(site)}' approved this plan, signed")
     for ledger in check.ledgers:
         head = ledger.head
-        said = f"{head.records} records, unbroken, signed, head {head.hash[:16]}"
+        said = f"{head.records} records, unbroken, signed; last hash {head.hash[:16]}"
         click.echo(f"ledger: {printable(head.site)}: {said}{ledger.received}")
     if check.signer:
         click.echo(f"signature: by {printable(check.signer)}, over all files")

@@ -358,4 +358,4 @@ def _show_connected(result: Run[Any], out: Path | None, *, as_json: bool) -> Non
         result.save(out, force=True)
     show(result, None, as_json=as_json)
     if not as_json:
-        click.echo("Every site reads the same by its own names: cipherdag site result")
+        click.echo("Every site reads the same with its names: cipherdag site result")

@@ -80,10 +80,10 @@ def _say_how(folder: Path, command: str, parts: Sequence[str] = ("",)) -> bool:
     rounds = [round_ for part in parts for round_ in read_rounds(folder / part)]
     ended = sum(round_.summed is not None for round_ in rounds)
     if not ended and not any((folder / part / REPORT_FILE).exists() for part in parts):
-        click.echo("\nNo round had ended: nothing is kept.", err=True)
+        click.echo("\nNo round had ended: nothing is saved.", err=True)
         return False
     sentence = (
-        f"Round {ended} had ended, and all rounds so far are kept." if ended else "All is kept."
+        f"Round {ended} had ended, and all rounds so far are saved." if ended else "All is saved."
     )
     click.echo(f"\n{sentence} To go on:\n  {command} {folder}", err=True)
     return True

@@ -149,7 +149,7 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
         return
     for check in checks:
         head = check.head
-        said = f"{head.site}: {head.records} records, unbroken, signed, head {head.hash[:16]}"
+        said = f"{head.site}: {head.records} records, unbroken, signed; last hash {head.hash[:16]}"
         click.echo(f"{said}{check.received}")
 
 

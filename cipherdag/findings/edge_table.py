@@ -59,7 +59,7 @@ PAG_EDGES = (*MARKED, *REPLICATED, CONSENSUS_COLUMN, *ENDS, *EVIDENCE)
 SEPARATIONS = (
     Column("first", str, "The one variable."),
     Column("second", str, "The other one; no edge joins the two."),
-    Column("given", str, "The set that separates them, joined by `; `; None where none was found."),
+    Column("given", str, "The set that separates them, joined by `; `; None where there is none."),
     Column("support", float, "The evidence for it, as `evidence.support` says; None if untested."),
 )
 DIFFERENCES = (
@@ -167,7 +167,7 @@ def _phrases(row: dict[str, Any]) -> Iterator[str]:
     if row.get("given"):
         yield f"given {row['given']}"
     if row.get("known"):
-        yield f"{row['known']} known before"
+        yield f"{row['known']} given before the run"
     if row.get("why") and row["status"] != "required":
         yield row["why"]
 
@@ -235,7 +235,7 @@ def _marks(graph: MixedGraph) -> dict[tuple[str, str], str]:
 def why(edge: EdgeEvidence) -> str:
     """Why an edge stands that tests do not speak for, in a phrase; "" for others."""
     if edge.status == "required":
-        return "required by what was known before"
+        return "required by background knowledge"
     if edge.stands_on_evidence:
         return ""
     if edge.tests is None:

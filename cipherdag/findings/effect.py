@@ -18,6 +18,14 @@ Change = Literal[
     "variable left out",
 ]
 NO_EFFECT = "no effect"
+ESTIMATORS = {
+    "regression": "regression of the outcome in every arm",
+    "ipw": "inverse probability weighting",
+    "aipw": "augmented inverse probability weighting",
+    "linear": "linear regression",
+    "standardise": "standardisation over strata",
+}
+"""What estimators are called in reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

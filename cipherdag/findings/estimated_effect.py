@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, LeftOut
+from cipherdag.findings.effect import ESTIMATORS, NO_EFFECT, AdjustedEffect, Contrast, LeftOut
 from cipherdag.findings.finding import Cells, Column, Finding, Table, never, shortened
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.findings.refutation import (
@@ -148,7 +148,8 @@ class EstimatedEffect(Finding):
     def lines(self, n_sites: int) -> list[str]:
         del n_sites  # every set says of how many sites it is
         head = (
-            f"The effect of {self.treatment} on {self.measured} ({self.estimator}), 95 % intervals:"
+            f"The effect of {self.treatment} on {self.measured} "
+            f"by {ESTIMATORS[self.estimator]}, 95 % intervals:"
         )
         lines = ["", head]
         for effect in self.sets:
@@ -181,14 +182,18 @@ class EstimatedEffect(Finding):
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         del truth
-        return {"forests": self._forests(), "refuted": [*self._refuted()]}
+        return {
+            "estimator": ESTIMATORS[self.estimator],
+            "forests": self._forests(),
+            "refuted": [*self._refuted()],
+        }
 
     def _refuted(self) -> Iterator[Forest]:
         """A drawing for every difference that was doubted."""
         for effect in self.sets:
             for one in effect.contrasts:
                 if one.scale == "difference":
-                    title = f"{self._title(effect, one)}, where something is changed"
+                    title = f"{self._title(effect, one)}, after a change"
                     label = f"difference in {self.measured}"
                     forest = refutation_forest(effect, one, title, label)
                     yield from (forest,) if forest else ()
@@ -281,7 +286,7 @@ class EstimatedEffect(Finding):
                 Column("set", int, "The number of the set, from 1."),
                 Column("adjusted_for", str, "The variables adjusted for."),
                 Column("parents", str, "The direct causes of the treatment, where open; or None."),
-                Column("dags", int, "The number of DAGs that say so, if known."),
+                Column("dags", int, "The number of DAGs that say so, if it was counted."),
                 Column("arm", str, "The category of the treatment, or a unit more."),
                 Column("against", str, "The category that it is compared with."),
                 Column("scale", str, "`difference`, `ratio` or `odds ratio`."),

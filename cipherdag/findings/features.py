@@ -17,7 +17,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import counted, first_of
 
 MOST_NAMED = 12
-CLOSED = "Strengths and p-values stayed closed; of features it is known which of two is stronger."
+CLOSED = "Strengths and p-values stayed closed; of two features was opened which is stronger."
 ALONE = (
     "Strengths and p-values are those of a feature and a label alone; a feature is selected "
     "because no set of other features explains it away."

@@ -21,8 +21,8 @@ DETAIL = "integrated"
 """Where a finding's details have them."""
 TITLE = "Graphs that fit"
 CAPTION = (
-    "Graphs over all columns that have, among the columns of every group of sites, the group's own "
-    "graph; of every pair that some of them join, in how many it has which mark."
+    "Graphs over all columns that have, among the columns of every group of sites, the graph of "
+    "that group; of every pair that some of them join, in how many it has which mark."
 )
 NO_EDGE = "no edge"
 

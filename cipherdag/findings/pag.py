@@ -61,7 +61,11 @@ class LearntPAG(GraphFinding):
 
     @property
     def graph_kind(self) -> str:
-        return "PAG" if isinstance(self.graph, PAG) else "marks of a PAG, as far as they are known"
+        return (
+            "PAG"
+            if isinstance(self.graph, PAG)
+            else "marks of a PAG, as far as they are determined"
+        )
 
     @property
     def fitting(self) -> tuple[PAG, ...]:

@@ -103,7 +103,7 @@ def refutation_lines(effect: AdjustedEffect, pair: Naming) -> Iterator[str]:
     """
     for one in effect.contrasts:
         if one.scale == "difference" and effect.refutations:
-            yield f"  {pair(one.arm)}, difference, where something is changed:"
+            yield f"  {pair(one.arm)}, the same difference after a change:"
             yield from _changed_lines(effect, one)
     for why in dict.fromkeys(
         f"{name(changed)}: {changed.why}" for changed in effect.refutations if changed.why
@@ -119,7 +119,7 @@ def _changed_lines(effect: AdjustedEffect, one: Contrast) -> Iterator[str]:
                 yield f"{line} ({shown(other.low)} to {shown(other.high)}), and 0 is expected"
             elif changed.change == "random common cause":
                 shift = abs(other.estimate - one.estimate) / one.error if one.error else math.nan
-                yield f"{line}, moved by {shift:.2f} standard errors"
+                yield f"{line}, a shift of {shift:.2f} standard errors"
             elif changed.change != "rows left out":
                 yield f"{line} ({shown(other.low)} to {shown(other.high)})"
     parts = contrasts_after(effect.refutations, "rows left out", one.arm)

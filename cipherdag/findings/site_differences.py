@@ -27,11 +27,11 @@ MOST_NAMED = 20
 THIS_SITE_TITLE = "This site stands out from the others"
 TITLE = "Distributed differently at the sites"
 CAPTION = (
-    "p is the chance that sites alike differ so much in any share of the variable's values: in "
-    "categories, or in the values up to common marks. Named are those beyond chance at level 0.01 "
-    "over all variables (Holm). Those that differ stand once more given their neighbours: where "
-    "they differ then too, a mechanism of theirs may be another one somewhere, and where not, the "
-    "neighbours' differences may explain theirs."
+    "p is the chance that sites with one distribution differ so much in any share of the "
+    "variable's values: in categories, or in the values up to common marks. Named are those beyond "
+    "chance at level 0.01 over all variables (Holm). Those that differ stand once more given their "
+    "neighbours: where they differ then too, a mechanism of theirs may be another one somewhere, "
+    "and where not, the neighbours' differences may explain theirs."
 )
 TAKEN_FOR_EDGES = (
     "{} differences between sites for dependence: edges at these variables may be nothing but such "
@@ -141,9 +141,9 @@ def site_panel(remarks: Sequence[Sequence[str]]) -> TablePanel:
     """The table in a site's report of the variables in which it is an outlier."""
     return TablePanel(
         title=THIS_SITE_TITLE,
-        note="For this site's own eyes: the opened sums less its own part are those of the others "
+        note="For this site alone: the opened sums less its part are those of the others "
         "together. It was computed from the data as they are now, and is part of no other report.",
-        columns=("Variable", "Found"),
+        columns=("Variable", "Result"),
         rows=tuple((variable, said) for variable, said in remarks),
     )
 
@@ -154,7 +154,7 @@ def _verdict(row: Mapping[str, Any]) -> str:
         return f"may hold a code for missing values{also}"
     if row["p_value"] is None:
         return "not compared: too few sites or rows, or too many categories"
-    return "differs" if row["differs"] else "alike"
+    return "differs" if row["differs"] else "no difference seen"
 
 
 def _clearest_first(row: Mapping[str, Any]) -> tuple[bool, float, bool]:

@@ -93,6 +93,6 @@ def contradicted(triples: Sequence[UnresolvedTriple]) -> str:
         return ""
     return (
         f"Tests contradict each other: {counted(len(against), 'triple')} of variables cannot stand "
-        "as they say in any graph with these edges. What has most evidence was kept "
+        "as they say in any graph with these edges. What has most evidence stands "
         "(see the unresolved triples)."
     )

@@ -37,7 +37,7 @@ UNPROTECTED = ProtectionKind(
     title="none",
     left="IN THE CLEAR",
     shown="in the clear",
-    disclosure="Answers left the sites in the clear: the coordinator saw every site's own answers. "
+    disclosure="Answers left the sites in the clear: the coordinator saw every site's answers. "
     "This is for debugging on made-up data.",
     site=_site,
     coordinator=_coordinator,

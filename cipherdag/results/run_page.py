@@ -212,7 +212,7 @@ def limit_sentences(
     for dropout in run.dropouts:
         yield dropout_line(dropout)
     if len(run.sites) < FEWEST_SITES:
-        yield "With fewer than three sites, a site can take its own part off a sum."
+        yield "With fewer than three sites, a site can take its part off a sum."
     if finding.opens_bits:
         yield (
             "A bit is not protected: whether each test says dependent over all sites together is "

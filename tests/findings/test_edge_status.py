@@ -137,7 +137,7 @@ def test_what_was_known_before_is_required_and_not_tested():
     result = Federation.split(data, 3).run(FedPC(knowledge=known), seed=0)
     own = result.finding.evidence.of("a", "b")
     assert (own.status, own.tests, own.p_value) == ("required", None, None)
-    assert why(own) == "required by what was known before"
+    assert why(own) == "required by background knowledge"
     assert result.report.warnings == ()
 
 

@@ -267,7 +267,7 @@ def test_a_run_that_fails_or_is_stopped_at_once_keeps_nothing(call, table, tmp_p
         patch.setattr("cipherdag.federation.simulated.open_checkpoint", at_once)
         code, _, error = call(*arguments)
     assert code == 130
-    assert "nothing is kept" in error
+    assert "nothing is saved" in error
     assert not out.exists()
 
 

@@ -81,7 +81,7 @@ def test_graphs_over_other_and_hostile_names_are_compared(runs):
     assert sorted(own[-1] for own in rows_of(page)) == ["in A only", "in B only", "in B only"]
     empty = CausalGraph.empty(names)
     nothing = altered(here, graph=empty, dag=empty)
-    assert "Neither run found an edge." in page_of(nothing, nothing).texts["main"]
+    assert "Neither run has an edge." in page_of(nothing, nothing).texts["main"]
 
 
 def test_the_command_writes_the_page(runs, tmp_path, call):

@@ -87,7 +87,7 @@ def test_the_scatter_between_sites_is_shown_no_finer_than_sites_move_it(result):
 
 def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(result):
     text = "\n".join(result.lines())
-    assert f"The effect of drug on the share of {NAME} = yes (aipw), 95 % intervals:" in text
+    assert f"The effect of drug on the share of {NAME} = yes by augmented inverse " in text
     assert "if the direct causes are age, adjusted for age: 2,400 rows of 3 sites" in text
     assert "True against False, odds ratio:" in text
     assert "True against False, difference from each site's rows alone, mean of 3 sites" in text

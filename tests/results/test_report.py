@@ -300,7 +300,7 @@ def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
 def test_a_result_without_edges_or_evidence_has_a_report(result):
     empty = CausalGraph.empty(result.finding.graph.nodes)
     page = page_of(altered(result, graph=empty, dag=empty, evidence=GraphEvidence()))
-    assert "No edge was found." in page.texts["main"]
+    assert "There is no edge." in page.texts["main"]
 
 
 def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(result):

@@ -20,7 +20,7 @@ from cipherdag.graphs.knowledge import given_of
 NO_TEST = "No test over all sites was done: it stands for want of rows or sites."
 ONCE = " Each counts once, though rounds at a second level ask some again."
 P_VALUE = "p-value of the test over all sites"
-VERDICT = "1 where the test over all sites says independent, and no number beside it"
+VERDICT = "1 where the test over all sites says independent, and no number with it"
 
 
 def edge_tests(

@@ -27,7 +27,7 @@ LIMITS = (
 BETWEEN_PERTURBED = (
     "How widely effects scatter between sites is near, not exact: a site that restricts small "
     "counts moves the effect that its rows tell by up to a quarter of its standard error, and the "
-    "error by up to a tenth, and mean, Q, I2 and p between sites are those of what was moved."
+    "error by up to a tenth, and mean, Q, I2 and p between sites are those of what was changed so."
 )
 _OF = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "
@@ -57,8 +57,8 @@ _MEANS = (
     "rows have a propensity in each of ten ranges; no row's weight or propensity."
 )
 _BETWEEN = (
-    "How many sites' own rows tell the effect, and if enough do, their weighted mean and how "
-    "widely they scatter; not which site's lies where."
+    "How many sites can estimate the effect from their rows, and if enough can, their weighted "
+    "mean and how widely they scatter; not which site's lies where."
 )
 _PLACEBO = (
     "The same models, means and spreads once more where every site deals the treatment out anew "
@@ -149,7 +149,7 @@ def _disagreeing(effect: AdjustedEffect) -> Iterator[str]:
                     yield (
                         f"The effect over all rows, {one.estimate:.4g}, and the mean of those that "
                         f"each site's rows tell alone, {between.estimate:.4g}, disagree beyond "
-                        f"chance (p {chance:.2g}): do not rely on either before it is known what "
+                        f"chance (p {chance:.2g}): do not rely on either before you see what "
                         "differs between sites."
                     )
 

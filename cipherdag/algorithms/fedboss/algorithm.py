@@ -72,7 +72,7 @@ WITHIN = (
     "A site that restricts small counts weighs its rows by chance."
 )
 SITES = (
-    "Of sets of variables, how well each site's own distribution explains its rows, summed over "
+    "Of sets of variables, how well each site's distribution explains its rows, summed over "
     "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
     "and moves it by up to a nat. How many sites have a category is not counted."
 )

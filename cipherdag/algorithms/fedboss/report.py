@@ -35,7 +35,7 @@ NOT_COMPARED = "The search ended before it had compared the score without it."
 SCORED = {
     "pooled": "sets of variables were scored from tables over all sites",
     "withheld": "sets were not: some site withholds their table",
-    "sites": "sets of variables were scored from the sites' own likelihoods",
+    "sites": "sets of variables were scored from the likelihoods of single sites",
 }
 RISES = {
     "starts": "The best score so far, after the first search and after every one that started "

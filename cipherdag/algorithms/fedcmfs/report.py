@@ -23,11 +23,11 @@ OF_EVIDENCE = {
 
 
 RANKED = {
-    "weighted_p": "Of the variables that depend on one alike, which of two has the larger mean "
+    "weighted_p": "Of the variables that depend on the same one, which of two has the larger mean "
     "strength over the sites that can test both, hence their order, and the power of four next to "
     "their strengths; no strength.",
-    "fisher": "Of the variables that depend on one alike, which of two has the larger sum of -2 ln "
-    "p over the sites, hence their order; no sum.",
+    "fisher": "Of the variables that depend on the same one, which of two has the larger sum of "
+    "-2 ln p over the sites, hence their order; no sum.",
 }
 """What everybody learns of strengths that stay closed."""
 

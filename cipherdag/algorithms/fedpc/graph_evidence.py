@@ -217,7 +217,7 @@ class _Reader:
             given, cause = separators.get(pair), self._names[other]
             if given is None:
                 if self._reference.unseparated_collides and pair in separators:
-                    facts.append(f"Collider with {cause}: no site found a separating set.")
+                    facts.append(f"Collider with {cause}: no site has a separating set.")
             elif b not in given:
                 removed = self._outcome.removed_untested
                 support = support_phrase(self._outcome.support[pair], pair, given, removed)

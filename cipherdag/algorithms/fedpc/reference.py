@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-CLASS = "Both directions imply the same independences, so the data cannot tell them apart."
+CLASS = "Both directions imply the same independences, so the data cannot decide between them."
 SUPPORTS = {
     "max": "highest p-value at any site, on the grid of the secure maximum",
     "mean": "mean p-value over the sites, weighted by rows",
-    "vote": "sites that found the two independent given the set",
+    "vote": "sites by whose tests the two are independent given the set",
 }
 """What the support of a separating set is, by how it was chosen."""
 

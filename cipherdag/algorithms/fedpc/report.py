@@ -56,7 +56,7 @@ def concluded(
         details["kernel_rows"] = algorithm.kernel_rows
         remark = (
             f"Kernel tests look at no more than {algorithm.kernel_rows} rows of a site, evenly "
-            "spaced among its own."
+            "spaced among all of them."
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= details_of_tests(outcome, names, outcome.untested)

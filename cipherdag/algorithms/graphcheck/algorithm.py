@@ -38,7 +38,7 @@ DISCLOSED = (
     "Of every pair of variables that the graph does not join, one test given a set that separates "
     "them in it."
 )
-AT_LEVELS = "Of each test so at a few levels, so that its p-value is known to a step."
+AT_LEVELS = "Of each test so at a few levels, so that its p-value lies between two of these."
 NAMED = 3
 """Independences that a warning names."""
 LIMITS = (
@@ -47,7 +47,7 @@ LIMITS = (
         "that an edge is missing, or a cause that nobody measured, or that rows were selected."
     ),
     (
-        "A graph with an edge too many implies less and is not found out; nor is an arrow that "
+        "A graph with an edge too many implies less, which no test shows; nor is an arrow that "
         "points the wrong way, where the other way implies the same."
     ),
     (

@@ -49,7 +49,7 @@ OBJECTIVES = {
 """What an objective opens."""
 EXACT = {"search": "beam", "grid_bits": REGRET_GRID_LIMIT}
 VARIED = frozenset({"score", "beam"})
-OPENED = "the largest regret over the sites of every graph that is kept"
+OPENED = "the largest regret over the sites of every graph that the search goes on from"
 
 Searching = Generator[Question, FloatVector, RFcdOutcome]
 

@@ -75,7 +75,7 @@ class PerSite(_Stage, frozen=True, tag="per-site"):
         reference: The category that others are compared with.
     """
 
-    label: ClassVar[str] = "the sites' own estimates"
+    label: ClassVar[str] = "estimates of single sites"
     per_part: ClassVar[bool] = True
     reference: int = 0
 

@@ -58,7 +58,7 @@ PER_ARM = 5
 _REFUTED: dict[Refutation, str] = {
     "": "",
     "placebo": " of a placebo",
-    "random-cause": " beside a random cause",
+    "random-cause": " and for a random cause",
     "subset": " without a part of the rows",
 }
 
