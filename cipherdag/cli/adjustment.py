@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import DataError
-from cipherdag.graphs.identification.answers import Identified
+from cipherdag.graphs.identification.answers import MOST_SETS, Identified
 
 if TYPE_CHECKING:
     from cipherdag.graphs.identification.answers import Answer
-
-MOST_SETS = 5
 
 
 def other_sets(answer: Answer) -> list[str]:

@@ -243,16 +243,17 @@ class FedBOSS(ScoreSettings):
 
     def used(self, conclusion: LearntGraph, columns: ColumnTypes | None) -> dict[str, Any]:
         """Without the options of scores, or of a search, that the run did not need."""
-        bits, tables = conclusion.opens_bits, columns != "continuous"
+        bits = conclusion.opens_bits
+        tables = bits or columns != "continuous"
         score = {"discrete": "qnml", "continuous": "bic"}.get(columns or "mixed", "bic and qnml")
         used = Algorithm.used(self, conclusion, columns) | {"reveal": "bits" if bits else "sums"}
         used["score"] = score if self.score == "auto" else self.score
         return without(
             used,
             penalty=columns != "discrete",
-            table_penalty=tables and self.score == "bic",
+            table_penalty=columns != "continuous" and self.score == "bic",
             prior_rows=self.score == "bdeu",
-            withheld=not self.within_sites and tables,
+            withheld=tables and not self.within_sites,
             discount=self.within_sites and tables,
             max_cells=tables,
             max_rounds=tables,
