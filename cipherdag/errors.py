@@ -59,7 +59,7 @@ class LedgerError(CipherdagError):
 
     summary = "A ledger's chain, signature or end does not verify"
     effect = "from this line on the ledger proves nothing"
-    default_remedy = "Treat the ledger as altered: compare it with the site's own copy."
+    default_remedy = "Treat the ledger as altered: compare it with the site's copy."
 
     def __init__(self, message: str, *, line: int = 0, site: str | None = None) -> None:
         super().__init__(message, site=site)
@@ -312,7 +312,7 @@ class UnreadableDataError(DataError):
 
 class DatabaseError(UnreadableDataError):
     __doc__ = summary = "A database does not give the table; no cell or password is ever quoted"
-    default_remedy = "Try the query with the database's own program, as the same user."
+    default_remedy = "Try the query with a program for the database, as the same user."
 
 
 class DatabaseAddressError(DatabaseError):
@@ -327,7 +327,7 @@ class DatabaseCredentialsError(DatabaseError):
 
 class DatabaseDriverError(DatabaseError):
     __doc__ = summary = "A package that reads this kind of database is not installed"
-    default_remedy = "Run `pip install 'cipherdag[sql]'`, or install the database's own driver."
+    default_remedy = "Run `pip install 'cipherdag[sql]'`, or install the database's driver."
 
 
 class DatabaseUnreachableError(DatabaseError):
@@ -397,4 +397,4 @@ class SchemaError(DataError):
 
 class SchemaMismatchError(DataError):
     __doc__ = summary = "Two sites follow different schemas"
-    default_remedy = "Give every site the same schema.toml; the site's own log names the columns."
+    default_remedy = "Give every site the same schema.toml; the site's log names the columns."

@@ -102,6 +102,15 @@ def of_command_line() -> Iterator[Sentence]:
                 yield from sentences(" ".join(paragraph.split()))
 
 
+def of_remedies() -> Iterator[Sentence]:
+    """The sentences of every remedy of an error, with a piece of code for what is put in."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    from remedies import HOLE, every_remedy
+
+    for remedy in every_remedy():
+        yield from sentences(remedy.text.replace(HOLE, _CODE))
+
+
 def pages() -> list[Path]:
     """Every page that a person writes, from the repository's root."""
     here = (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md"))
@@ -135,6 +144,7 @@ def main(*names: str) -> int:
         wrong += faults(str(path), list(of_markdown((ROOT / path).read_text("utf-8"))))
     if not names:
         wrong += faults("cipherdag --help", list(of_command_line()))
+        wrong += faults("remedies of errors", list(of_remedies()))
     click.echo("\n".join(wrong))
     return 1 if wrong else 0
 

@@ -74,7 +74,7 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
     def line(self) -> str:
         """The column in one line of a terminal."""
         if self.n_rows is None:
-            return "not told of"
+            return "withheld"
         missing = f"{self.missing:,} missing"
         if self.at_most:
             missing = f"at most {missing} or left out"

@@ -102,7 +102,7 @@ class HazardRatio:
         low: Lower end of its 95 % interval, likewise.
         high: Upper end, likewise.
         p_value: Wald's, likewise.
-        fault: Why nothing is told: "not told of" by enough sites, "not determined" beside the other
+        fault: Why there is none: "withheld" by too many sites, "not determined" beside the other
             columns, or the likelihood rises "endless up" or "endless down"; empty where all is.
     """
 
@@ -385,7 +385,7 @@ def _line(
 ) -> str:
     """A group in one line of a terminal."""
     if rows is None:
-        return "not told of: too few sites have enough rows with the event, and without"
+        return "withheld: too few sites have enough rows with the event, and without"
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
     half = "no median yet" if median is None else f"median {time} {shown(median)} (95 %: {ends})"
     line = f"{rows:,} rows at {sites} sites, {events:,} events, {half}"

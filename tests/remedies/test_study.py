@@ -118,7 +118,7 @@ def test_a_request_for_another_study_is_made_again(people):
     people.approve(west)
 
 
-@pytest.mark.follows("Have it make a folder of its own with `cipherdag site new`")
+@pytest.mark.follows("Have it make another folder with `cipherdag site new`")
 def test_a_copied_folder_gives_way_to_a_new_one(people):
     north = people.site("north")
     people.approve(north)

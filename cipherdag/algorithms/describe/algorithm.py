@@ -37,8 +37,8 @@ from cipherdag.questions.threshold import sum_with_threshold
 
 TITLE = "To look at before a graph is learnt"
 WHY = (
-    "From the opened sums alone. Which sites differ is not known here; each site is told by its "
-    "own command, cipherdag site result."
+    "From the opened sums alone. They do not say which sites differ; `cipherdag site result` says "
+    "at each site whether it does."
 )
 CUT = (
     "Some site left out rows that miss a value in any column, because they are fewer than its "
@@ -46,13 +46,13 @@ CUT = (
 )
 LIMITS = (
     (
-        "Quantiles lie between public marks on a straight line, and are known no better than to "
-        "the distance of two marks, a quarter of a standard deviation near the mean; a site that "
-        "restricts small counts moves fewer than min_cell_size values past a mark."
+        "Quantiles lie between public marks on a straight line. They are exact to the distance of "
+        "two marks, a quarter of a standard deviation near the mean. A site that restricts small "
+        "counts moves fewer than min_cell_size values past a mark."
     ),
     (
         "Where a few values of a site, fewer than its min_cell_size, lie so far from the others "
-        "that they would make up most of the spread, it draws them in: mean, standard deviation "
+        "that they would make up most of the spread, it draws them in. Mean, standard deviation "
         "and quantiles are then not those of the values in its file."
     ),
     "Two columns are never looked at together, so nothing here says how they depend on each other.",
@@ -68,13 +68,13 @@ DISCLOSED = (
         "Of each column that enough sites have: how many rows miss it or are left out, and "
         "over all sites' rows together the mean, the standard deviation, the counts of "
         "categories and of numbers up to public marks. Counts of a site below its "
-        "min_cell_size are told only with others, and a few values far from the others only "
+        "min_cell_size are counted only with others, and a few values far from the others only "
         "drawn in. Sums over other sites than before, where a site leaves in between, tell "
         "how many values it has."
     ),
     (
         "Of each column, how widely its shares scatter between the sites, not which site lies "
-        "where; and whether any site has one value far from all others again and again, rows "
+        "where. Also whether any site has one value far from all others again and again, rows "
         "that it leaves out, a few values that it draws in, or a number too large to add."
     ),
 )

@@ -48,7 +48,7 @@ def _of_column(summary: ColumnSummary, rows: int) -> Iterator[str]:
             "errors, or another unit?"
         )
     if summary.n_rows is None:
-        yield "not told of: too few sites have enough values"
+        yield "withheld: too few sites have enough values"
         return
     share = summary.n_rows / max(rows, 1)
     if share < NEARLY_EMPTY:
@@ -68,8 +68,8 @@ def _of_categories(summary: ColumnSummary) -> Iterator[str]:
         yield f"{rare} of its {summary.categories} categories have less than {RARE:.0%} of the rows"
     if summary.merged:
         yield (
-            f"{summary.merged} rows are of categories that few rows of a site have, and are told "
-            "together only"
+            f"{summary.merged} rows are of categories that few rows of a site have, and are "
+            "counted together only"
         )
 
 

@@ -37,7 +37,7 @@ class Spreads:
     Attributes:
         rows: Rows of all sites that are described.
         cut: Whether some site leaves out rows altogether.
-        values: Values of every column; 0 where it is not told of.
+        values: Values of every column; 0 where they are withheld.
         left_out: Whether some site leaves out values of it.
         beyond: Whether some site has a number that is too large.
         drawn: Whether some site draws in numbers that few of its rows would dominate.

@@ -156,7 +156,7 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
                 "too few sites tell of any group: each needs a min_cell_size of rows with the "
                 "event, and as many without, in one group, and no time below 0",
                 remedy="Look at each site's times and events, or compare fewer groups; a site with "
-                "a time below 0 says so in its own log.",
+                "a time below 0 says so in its log.",
             )
         if not adjust:
             return outcome

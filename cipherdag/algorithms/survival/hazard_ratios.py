@@ -181,7 +181,7 @@ def _ratio(
     name: str, category: int | None, fit: HazardFit | None, at: int, unit: int
 ) -> HazardRatio:
     if fit is None:
-        return HazardRatio(column=name, category=category, fault="not told of")
+        return HazardRatio(column=name, category=category, fault="withheld")
     log = math.ldexp(float(fit.coefficients[at]), -unit)
     deviation = math.ldexp(float(fit.deviations[at]), -unit)
     if fit.separated[at]:

@@ -147,7 +147,7 @@ def counted_of(
     if impossible[0] > 0:
         raise DataError(
             "some site has a time below 0",
-            remedy="Each site looks at the column of times in its own file.",
+            remedy="Each site looks at the column of times in its file.",
         )
     shape = question.n_groups, question.n_bins
     events, at_risk = events.reshape(shape), at_risk.reshape(shape)

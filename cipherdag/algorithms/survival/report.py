@@ -62,7 +62,7 @@ SUMS = (
 FEW_HAVE = "too few sites have rows of these categories, or of two of them:"
 JOIN_CATEGORIES = "Join them with others in the data, or leave their rows or columns out."
 COARSE = (
-    "Bins of time are too coarse: when rows end within them without the event is not told, which "
+    "Bins of time are too coarse: when rows end within them without the event is withheld, which "
     "more than doubles the width of some interval of"
 )
 FINER = "Give more edges, or more bins."
@@ -85,12 +85,13 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
             "How many sites tell of each group; and of those that enough sites tell of, over all "
             "sites together, how many rows are at risk in each public bin of time and beyond the "
             "last, how many have the event there, and so how many end there without it. Counts of "
-            "a site below its min_cell_size are told at another edge only, together with others. "
+            "a site below its min_cell_size are counted at another edge only, together with "
+            "others. "
             "Whether some site has a time below 0."
         ),
         (
             "Where there are groups: how many sites tell of all that may be compared. Where they "
-            "are enough, the curves of these groups are of these sites, and over them are told the "
+            "are enough, the curves of these groups are of these sites. Opened over them are the "
             "events of each group at any time, how many are expected within the sites if groups do "
             "not differ, and their covariances. A site that restricts small counts tells what is "
             "expected to a sixteenth, and covariances moved by up to a fifth."
@@ -144,7 +145,7 @@ def _warnings(analysis: SurvivalAnalysis) -> list[str]:
     if any(one.reported and one.sites < analysis.n_sites for one in analysis.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "
-            "without, in these or in a group that they are compared with: what is told is of the "
+            "without, in these or in a group that they are compared with: the result is of the "
             "others."
         )
     if coarse := [
@@ -172,13 +173,13 @@ def _model_warnings(analysis: SurvivalAnalysis) -> list[str]:
         if one.fault == "not determined":
             said.append(
                 f"{name} follows from the other columns of the Cox model, or nobody with an event "
-                "differs in it: no ratio of hazards can be told."
+                "differs in it: no ratio of hazards can be given."
             )
         elif one.fault:
             ends = "all" if one.fault.endswith("up") else "none"
             said.append(
                 f"The likelihood of {name} rises without end, as where {ends} of those with the "
-                "event have it: no ratio of hazards can be told, and no test of the model."
+                "event have it: no ratio of hazards can be given, and no test of the model."
             )
     if 0 < model.sites < analysis.n_sites:
         said.append(

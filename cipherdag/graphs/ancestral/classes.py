@@ -36,7 +36,7 @@ from cipherdag.graphs.endpoints import (
 from cipherdag.graphs.extension import directed_to_the_end, ranks
 from cipherdag.graphs.orientation import Triple
 
-CLOSE_BY = "Correct the edges, or keep them as a PartialMixedGraph, of which nothing is claimed."
+CLOSE_BY = "Correct the edges, or keep them as a PartialMixedGraph, which claims nothing."
 
 
 def is_pag(endpoints: Endpoints) -> bool:

@@ -126,7 +126,7 @@ class Approvals:
         if len(matching) != 1:
             raise ParameterError(
                 f"{len(matching) or 'no'} runs that asked start with {session}",
-                remedy="See `cipherdag site status`, which lists them; two alike need more digits.",
+                remedy="See `cipherdag site status`, which lists them; type more digits of one.",
             )
         return matching[0]
 

@@ -215,7 +215,7 @@ def check_newcomer(request: Request, study: Study) -> None:
             raise CohortError(
                 f"the study knows its key as '{member.name}'",
                 site=request.name,
-                remedy="Have it make a folder of its own with `cipherdag site new`: a folder must "
+                remedy="Have it make another folder with `cipherdag site new`: a folder must "
                 "not be copied, and a site that is enrolled keeps its name.",
             )
 

@@ -181,7 +181,7 @@ class _Rows:
                 raise UnreadableDataError(
                     f"row {number} of the sheet '{self._sheet.title}' goes on to the right of the "
                     f"{width} columns that have a name",
-                    remedy="Give every column a name in the header, or clear the cells beside it.",
+                    remedy="Give every column a name in the header, or clear what has none.",
                 )
             self._numbers.append(number)
             yield (*map(_plain, row[:width]), *(None,) * (width - len(row)))

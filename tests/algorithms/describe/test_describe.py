@@ -312,7 +312,7 @@ def test_a_column_that_too_few_sites_have_is_not_told_of():
     found = described(data, schema=schema)
     assert found.finding.columns["crp"].n_rows is None
     assert np.isnan(found.table("columns").set_index("column").loc["crp", "mean"])
-    assert ("crp", "not told of: too few sites have enough values") in remarks(found.finding)
+    assert ("crp", "withheld: too few sites have enough values") in remarks(found.finding)
     assert found.finding.columns["age"].n_rows == found.finding.rows
 
 

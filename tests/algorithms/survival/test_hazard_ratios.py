@@ -181,7 +181,7 @@ def test_sites_with_small_counts_stay_out_and_it_is_said():
     assert with_two.finding.model.sites == 0
     assert "there are no ratios" in with_two.page()
     assert "ratio-table" not in with_two.page()
-    assert (with_two.table("hazard_ratios")["fault"] == "not told of").all()
+    assert (with_two.table("hazard_ratios")["fault"] == "withheld").all()
     assert any("Too few sites tell of the Cox model" in own for own in with_two.report.warnings)
 
 
@@ -255,7 +255,7 @@ def test_a_category_that_few_sites_have_is_named():
     (said,) = [own for own in result.report.warnings if "Cox model" in own]
     assert "stage III. Join" in said
     assert result.finding.model.sites == 0
-    assert (result.table("hazard_ratios")["fault"] == "not told of").all()
+    assert (result.table("hazard_ratios")["fault"] == "withheld").all()
 
 
 @pytest.mark.parametrize("site_effect", [True, False])
