@@ -125,7 +125,7 @@ def approve(coordinator, site):
 
 @contextlib.contextmanager
 def connected(site, address=None):
-    """A site's engine in a process of its own, and what it says."""
+    """A site's engine in another process, and what it says."""
     heard = []
 
     def record(said):

@@ -59,9 +59,9 @@ class Enrolled(Hospitals):
 
     def command(self, *words, code=0):
         """Run one command; its exit code must be ``code``."""
-        found, said = call([str(word) for word in words])
-        if found != code:
-            raise SystemExit(f"cipherdag {words} gave {found}, not {code}:\n{said}")
+        ended_with, said = call([str(word) for word in words])
+        if ended_with != code:
+            raise SystemExit(f"cipherdag {words} gave {ended_with}, not {code}:\n{said}")
         return said
 
 
@@ -131,7 +131,7 @@ class Folders:
 
 
 class OverFlare:
-    """A study over FLARE, each of whose sites has a proxy of its own on its way."""
+    """A study over FLARE, each of whose sites has a proxy on its way."""
 
     timeout_s = 5.0
     """How long a run with a fault in it waits for a site; others wait for a minute."""

@@ -127,17 +127,17 @@ def finding(line):
 
 def summary(lines):
     """Of every fault: how often it ended in what, what came next, and what was lost."""
-    found = []
+    rows = []
     for name in FAULTS:
-        own = [line for line in lines if line["fault"] == name]
-        if own:
-            met = {key: counted(own, key) for key in ("end", "resumed", "next")}
-            seconds = round(statistics.median(line["seconds"] for line in own), 2)
-            found.append(
-                {"fault": name, "repetitions": len(own), **met}
-                | {"findings": sum(map(finding, own)), "seconds": seconds}
+        ended = [line for line in lines if line["fault"] == name]
+        if ended:
+            met = {key: counted(ended, key) for key in ("end", "resumed", "next")}
+            seconds = round(statistics.median(line["seconds"] for line in ended), 2)
+            rows.append(
+                {"fault": name, "repetitions": len(ended), **met}
+                | {"findings": sum(map(finding, ended)), "seconds": seconds}
             )
-    return found
+    return rows
 
 
 def counted(lines, key):

@@ -51,37 +51,37 @@ def says(days):
 
 
 BOTH_WAYS = pytest.mark.parametrize(
-    ("days", "found"), [(-3.0, "is valid from"), (100.0, "expired on")]
+    ("days", "said"), [(-3.0, "is valid from"), (100.0, "expired on")]
 )
 
 
 @BOTH_WAYS
-def test_a_site_whose_clock_is_wrong_does_not_start(site, days, found):
+def test_a_site_whose_clock_is_wrong_does_not_start(site, days, said):
     from fault_doors import clock
 
-    with clock(days, engine_checks), pytest.raises(SiteNotReadyError, match=found) as caught:
+    with clock(days, engine_checks), pytest.raises(SiteNotReadyError, match=said) as caught:
         engine_checks.engine_address(site, site.study())
     assert says(days) in caught.value.message
     assert caught.value.remedy.startswith("Set this machine's clock; if it is right, ")
 
 
 @BOTH_WAYS
-def test_a_site_whose_clock_is_wrong_activates_nothing(coordinator, site, days, found):
+def test_a_site_whose_clock_is_wrong_activates_nothing(coordinator, site, days, said):
     from fault_doors import approve, clock
 
     coordinator.renew()
     before = site.tls_chain.read_bytes()
-    with clock(days, enrolment), pytest.raises(SiteNotReadyError, match=found) as caught:
+    with clock(days, enrolment), pytest.raises(SiteNotReadyError, match=said) as caught:
         approve(coordinator, site)
     assert says(days) in caught.value.message
     assert site.tls_chain.read_bytes() == before
 
 
-@pytest.mark.parametrize(("days", "found"), [(-3.0, "is valid from"), (1100.0, "expired on")])
-def test_a_server_whose_clock_is_wrong_does_not_start(coordinator, days, found):
+@pytest.mark.parametrize(("days", "said"), [(-3.0, "is valid from"), (1100.0, "expired on")])
+def test_a_server_whose_clock_is_wrong_does_not_start(coordinator, days, said):
     from fault_doors import clock
 
-    with clock(days, coordinator_server), pytest.raises(SiteNotReadyError, match=found) as caught:
+    with clock(days, coordinator_server), pytest.raises(SiteNotReadyError, match=said) as caught:
         coordinator_server.serve(coordinator, stopped=lambda _: True)
     assert says(days) in caught.value.message
     assert "coordinator renew" in caught.value.remedy
