@@ -30,8 +30,8 @@ def cut(study, rng):
     """The proxies of one site or of all cut what is open, up to three times."""
     names = list(SITES) if rng.random() < 0.3 else [str(rng.choice(SITES))]
     moments = sorted(rng.uniform(0.0, study.run_s, size=rng.integers(1, 4)))
-    with at(moments, *(study.proxies[name].cut for name in names)):
-        return {"sites": names} | run_through(study)
+    with at(moments, *(study.proxies[name].cut for name in names)) as over:
+        return {"sites": names} | run_through(study, settled=over)
 
 
 def lossy(study, rng):
@@ -68,8 +68,13 @@ def forgotten(study, rng):
     (proxy,) = study.proxies.values()
     kind = str(rng.choice(["in a run", "soon", "late"]))
     if kind == "in a run":
-        with at([rng.uniform(0.0, study.run_s)], lambda: proxy.forget(rng.integers(1, 4))):
-            return {"kind": kind} | run_through(study)
+        with at([rng.uniform(0.0, study.run_s)], lambda: proxy.forget(rng.integers(1, 4))) as over:
+
+            def settled():
+                over()
+                time.sleep(study.silence_s + 1.0)  # until the last of them is noticed
+
+            return {"kind": kind} | run_through(study, settled=settled)
     after = rng.uniform(0.05, 0.5) if kind == "soon" else rng.uniform(1.8, 2.8)
     proxy.forgets_s = float(after)
     time.sleep(rng.uniform(0.0, 4.0))
@@ -125,7 +130,7 @@ def run_through(study, *, timeout_s=None, settled=lambda: None):
 
 @contextlib.contextmanager
 def at(moments, *works):
-    """Do something at some moments, in seconds from now."""
+    """Do something at some moments, in seconds from now; gives what waits until it is done."""
 
     def work():
         begun = time.monotonic()
@@ -137,7 +142,7 @@ def at(moments, *works):
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        yield
+        yield thread.join
     finally:
         thread.join()
 
