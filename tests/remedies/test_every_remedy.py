@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
-from advice import every_remedy
+from advice import every_remedy, of_remedy
 from documents import ROOT
 from remedies import unread
 
@@ -100,7 +100,7 @@ REMEDIES = every_remedy()
 def test_every_remedy_is_followed_or_only_a_person_s():
     open_ones = []
     for remedy in REMEDIES:
-        by_test = any(part in remedy.text for part in FOLLOWED)
+        by_test = any(of_remedy(part, remedy.text) for part in FOLLOWED)
         by_person = remedy.text.startswith(
             tuple(TYPED_BY_A_PERSON) if TYPED.search(remedy.text) else BEGINNINGS
         )
@@ -114,7 +114,7 @@ def test_every_mark_is_of_a_remedy():
     for begin in (*BEGINNINGS, *TYPED_BY_A_PERSON):
         assert any(text.startswith(begin) for text in texts), begin
     for part in FOLLOWED:
-        assert any(part in text for text in texts), part
+        assert any(of_remedy(part, text) for text in texts), part
 
 
 def test_no_remedy_escapes_the_reader():
