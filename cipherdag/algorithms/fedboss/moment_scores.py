@@ -15,7 +15,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.effects import CORRELATION
 from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE, Regression
 from cipherdag.arrays import BoolVector, FloatVector
-from cipherdag.graphs.dags import Dag, Family, mask_of, members
+from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
 from cipherdag.statistics.reproducible import exponential_of, logarithm, logarithm_of
@@ -120,12 +120,16 @@ class MomentScores:
         shares, variance = self._shares(regression), float(regression.covariances[v])
         parents = regression.given
         fit = Fit(round(math.ldexp(self._of(variance, parents.bit_count()), BITS)), parents)
-        losses = [(-float(shares[s]), s) for s in regression.swept if not required >> s & 1]
-        losses += [(0.0, s) for s in members(parents & ~mask_of(regression.swept) & ~required)]
-        loss, worst = min(losses, default=(math.inf, -1))
-        fit.worst = worst if loss <= self._losing * max(variance, LEAST_VARIANCE) else -1
+        free = [*members(parents & ~required)]
+        if free:
+            # of those that the others determine, the share is 0 but for rounding
+            losses = np.abs(shares[free])
+            worst = int(losses.argmin())
+            if losses[worst] <= self._losing * max(variance, LEAST_VARIANCE):
+                fit.worst = free[worst]
         better = self._better(v, regression, shares)
-        better[[*members(forbidden)]] = False
+        if forbidden:
+            better[[*members(forbidden)]] = False
         (candidates,) = better.nonzero()
         if len(candidates):
             fit.better = int.from_bytes(np.packbits(better, bitorder="little").tobytes(), "little")
