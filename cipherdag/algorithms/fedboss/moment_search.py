@@ -31,6 +31,9 @@ from cipherdag.algorithms.fedboss.order_search import perturbed
 from cipherdag.algorithms.fedboss.regressions import Regression
 from cipherdag.graphs.dags import Dag, topological
 
+FEW_VARIABLES = 50
+PATIENCE = 3
+"""How many times as many restarts may fail where variables are few, and a restart is cheap."""
 MOST_STARTS = 10
 """Starts, by the number that may fail in a row."""
 
@@ -210,12 +213,13 @@ def best_by_moments(
 ) -> Waiting[BestGraph]:
     """The best graph of an iterated search, which ends when so many restarts in a row gain nothing.
 
-    Never waits, since every score is there.
+    Up to 50 variables three times as many. Never waits, since every score is there.
     """
     sets = ParentSets(scores, trees.forbidden, trees.required)
     best = yield from _converged(trees, sets, scores, scores.near_order(trees.required))
     curve, failed = [trees.total(best)], 0
-    while failed < restarts and len(curve) <= MOST_STARTS * restarts:
+    patience = restarts * (PATIENCE if scores.n_variables <= FEW_VARIABLES else 1)
+    while failed < patience and len(curve) <= MOST_STARTS * patience:
         other = yield from _converged(trees, sets, scores, perturbed(topological(best), rng))
         total = trees.total(other)
         failed = 0 if total > curve[-1] else failed + 1
