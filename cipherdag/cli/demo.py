@@ -97,7 +97,8 @@ def _compare(by_bits: CausalGraph, masked: CausalGraph, encrypted: CausalGraph) 
     bits, sums = (_pairs(graph) for graph in (by_bits, masked))
     click.echo(
         "\nMasking and homomorphic encryption of the same sums gave the same graph. "
-        f"Bits gave {len(bits & sums)} of its {len(sums)} edges, and {len(bits - sums)} others."
+        f"By bits, {len(bits & sums)} of its {len(sums)} edges were learnt, and "
+        f"{len(bits - sums)} others."
     )
 
 

@@ -168,6 +168,7 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
                 click.echo(json.dumps(msgspec.structs.asdict(record)))
         return
     click.echo("\n".join(release_lines(releases)))
+    click.echo("--json lists every site's releases one by one, each with its size.")
 
 
 @cli.group()

@@ -18,6 +18,7 @@ from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.edge_table import (
     DIFFERENCES,
     SEPARATIONS,
+    WHAT_HELPS,
     Difference,
     edge_columns,
     edge_differences,
@@ -28,7 +29,7 @@ from cipherdag.findings.edge_table import (
 from cipherdag.findings.finding import Finding, Table, never, plain, shortened
 from cipherdag.findings.site_differences import COMPARED, DETAIL
 from cipherdag.graphs.drawing.figure import draw
-from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, GraphEvidence
 from cipherdag.graphs.edges import Edge
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
@@ -38,6 +39,10 @@ from cipherdag.pages.numerals import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+LEAVE_OUT = (
+    'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
+    "them, and run again."
+)
 log = logging.getLogger("cipherdag.result")
 
 
@@ -154,7 +159,7 @@ class GraphFinding(Finding):
         if self.evidence.unsupported:
             steps.append(
                 f"Look at {doubtful} first: tests that could remove them were not done, and the "
-                "reason stands with each. Change the schema, or collect more rows, and run again."
+                f"reason stands with each. {_what_helps(self.evidence.unsupported)}"
             )
         if any("o" in edge.mark or edge.mark == "---" for edge in self.graph.edges):
             steps.append(
@@ -196,6 +201,12 @@ class GraphFinding(Finding):
 
     def _repr_html_(self) -> str:
         return self.graph._repr_html_()
+
+
+def _what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
+    """What may do the tests that edges lack; no rows can where a column follows from others."""
+    follow = [edge.tests is not None and edge.tests.why == FOLLOWS for edge in unsupported]
+    return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])
 
 
 def edges_of(finding: GraphFinding) -> list[str]:

@@ -18,6 +18,8 @@ by knowledge. "" where edges do not stand on tests."""
 NO_EVIDENCE = ("undone", "untested")
 """Of which p-values and shares of replicates say nothing: what could say otherwise was not done."""
 Name = TypeVar("Name", int, str)
+FOLLOWS = "an end of the edge follows from what is given"
+"""Why a test was not done where a column is computed from others: no rows can change that."""
 SIGN = "association"
 """The measure of effects that have nothing but a sign."""
 

@@ -11,10 +11,11 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.errors import LedgerError
 from cipherdag.findings.finding import Finding, Report
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.pages.numerals import counted
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.progress import RoundReport
+from cipherdag.questions.question import tag_of
+from cipherdag.questions.scores.score_bits import ScoreBits
 from cipherdag.results.account import RunAccount
 from cipherdag.results.sentences import CLOSED, EACH, CountedReleases, dropout_line, release_blocks
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
@@ -80,7 +81,7 @@ def run_page(
         written: When the page is written, in UTC; not shown if None.
     """
     sites = [_site(run, site) for site in run.sites]
-    bit_rounds = sum(not CLOSED.isdisjoint(each.kind.split("+")) for each in run.rounds)
+    bit_rounds = sum(map(_opens_bits, run.rounds))
     limits = [*finding.limits(), *report.limits]
     return render(
         finding.template,
@@ -95,7 +96,7 @@ def run_page(
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
         protection=protection_kind(run.protection),
-        disclosure=_disclosure(run, bit_rounds),
+        disclosure=_disclosure(run),
         bit_rounds=bit_rounds,
         remarks=finding.remarks(),
         limits=list(limit_sentences(run, finding, limits, has_truth=truth is not None)),
@@ -106,17 +107,34 @@ def run_page(
     )
 
 
-def _disclosure(run: RunAccount, bit_rounds: int) -> str:
-    """How answers were protected on their way, in sentences."""
+def _opens_bits(report: RoundReport) -> bool:
+    return not CLOSED.isdisjoint(report.kind.split("+"))
+
+
+def _disclosure(run: RunAccount) -> str:
+    """Which rounds opened bits and which sums, and how answers were protected, in sentences."""
     of_sums = protection_kind(run.protection).disclosure
-    if not bit_rounds:
+    bits = [report.number for report in run.rounds if _opens_bits(report)]
+    sums = [report.number for report in run.rounds if not _opens_bits(report)]
+    if not bits:
         return of_sums
-    rest = counted(len(run.rounds) - bit_rounds, "round")
+    able = any(tag_of(ScoreBits) in report.kind.split("+") for report in run.rounds)
+    second = "For some tests a second bit says whether the test can be done. " if able else ""
+    rest = f" {_in_rounds(sums)} sums over all sites were opened. {of_sums}" if sums else ""
     return (
-        f"In {counted(bit_rounds, 'round')} bits were opened, and nothing else: answers left in "
-        "parts that look random, each encrypted for another site, and the sites computed the bits "
-        f"from these parts. Of sums, in {rest}, this holds: {of_sums}"
+        f"{_in_rounds(bits)} bits were opened, and no sum. Answers left in parts that look random, "
+        "each encrypted for another site, and the sites computed the bits from these parts. "
+        f"{second}A bit may rest on one site's rows, where only that site can do the test.{rest}"
     )
+
+
+def _in_rounds(numbers: Sequence[int]) -> str:
+    """The numbers of some rounds if these follow one another, or else how many there are."""
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return f"In round {first}"
+    consecutive = last - first == len(numbers) - 1
+    return f"In rounds {first} to {last}" if consecutive else f"In {len(numbers)} of all rounds"
 
 
 def _next_steps(run: RunAccount, finding: Finding) -> list[str]:

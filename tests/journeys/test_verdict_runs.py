@@ -232,7 +232,7 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     assert "Votes stayed closed" in page
     assert "A bit is not protected" in page
     assert "Only bits over 4 sites together are opened." in lines
-    assert "a step of the secure computation of bits" in lines
+    assert "a message of the secure computation of bits" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
     assert loaded.finding.details["reveal"] == "bits"
     assert loaded.to_dict() == result.to_dict()

@@ -19,6 +19,7 @@ from cipherdag.graphs.knowledge import given_of
 
 NO_TEST = "No test over all sites was done: it stands for want of rows or sites."
 ONCE = " Each counts once, though rounds at a second level ask some again."
+OF_ALL_PAIRS = " Those not done are counted whether or not their pair has an edge."
 P_VALUE = "p-value of the test over all sites"
 VERDICT = "1 where the test over all sites says independent, and no number with it"
 
@@ -121,10 +122,17 @@ def remarks_on_tests(
     counts = ", ".join(_done(count, method) for method, count in outcome.tests.items())
     return (
         f"Evidence: {kind}.",
-        f"Tests over all sites: {counts}.{ONCE if closed else ''}",
+        f"Tests over all sites: {counts}.{ONCE if closed else ''}{_of_all_pairs(outcome)}",
         *more,
         *((EVIDENCE[kind].bits_summary,) if closed else ()),
     )
+
+
+def _of_all_pairs(outcome: TestsOutcome) -> str:
+    """What is said if more tests were not done than stand with the edges."""
+    undone = sum(count for method, count in outcome.tests.items() if method.endswith(": none"))
+    of_edges = sum(tests.undone for tests in outcome.decisive.values())
+    return OF_ALL_PAIRS if undone > of_edges else ""
 
 
 def _done(count: int, method: str) -> str:
@@ -143,6 +151,6 @@ def clarity_phrase(clear: float, middle: str, rule: str, *, closed: bool, ends: 
         return f"no test shows what changes once {middle} is given, too"
     turns, change = ("dependent", "falls") if clear > 1.0 else ("independent", "rises")
     if closed:
-        return f"on balance {ends} become {turns} once {middle} is given, too"
+        return f"over all tests together, {ends} become {turns} once {middle} is given, too"
     fold = max(clear, 1.0 / clear)
     return f"on average p of {ends} {change} {fold:.3g}-fold once {middle} is given, too"

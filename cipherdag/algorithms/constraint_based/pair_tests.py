@@ -15,7 +15,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
-from cipherdag.graphs.edge_evidence import EffectSize, TestsOfEdge
+from cipherdag.graphs.edge_evidence import FOLLOWS, EffectSize, TestsOfEdge
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.questions.presence import Measured
 from cipherdag.statistics.outcome_cache import Keys, keys_of_tests
@@ -27,7 +27,6 @@ NO_SET = 2
 NOT_TOGETHER = "no site measured both"
 TOO_FEW_SITES = "too few sites have rows that tell"
 TOO_FEW_ROWS = "rows are too few, or do not vary"
-FOLLOWS = "one of the two follows from what is given"
 
 
 @dataclass(frozen=True, slots=True)

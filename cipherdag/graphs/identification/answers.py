@@ -61,7 +61,8 @@ class Identified:
     def __str__(self) -> str:
         effect = f"the effect of {self.treatment} on {self.outcome}"
         if self.method == "no effect":
-            return f"{self.treatment} has no effect on {self.outcome}: no path leads there"
+            none = f"{self.treatment} has no effect on {self.outcome}"
+            return f"{none} in this graph: no path leads there"
         if self.method == "front door":
             return f"{effect} is identified by the front door through {set_in_words(self.chosen)}"
         if self.method == "instrument":

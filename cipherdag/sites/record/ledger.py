@@ -86,9 +86,9 @@ _KINDS = (
     ),
     ReleaseKind(
         "mask-seeds",
-        "the random number behind one of the two masks on its answer",
-        "It takes that mask off the sum. The other mask, which cancels only in the sum, still "
-        "hides the answer.",
+        "the seed of the answer's own mask, so that the sum can be read",
+        "The answer also has masks in common with other sites. These still hide it, and cancel "
+        "only in the sum. Its own mask protects it if a site leaves.",
         operations=("unmask",),
     ),
     ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
@@ -100,9 +100,9 @@ _KINDS = (
     ),
     ReleaseKind(
         "secure-step",
-        "a step of the secure computation of bits",
-        "It is encrypted for another site, or a key that reveals nothing alone. The last step "
-        "holds the bits, which everybody sees.",
+        "a message of the secure computation of bits",
+        "Such a message is encrypted for another site, or is a key that alone reveals nothing. The "
+        "last message holds the bits, which everybody sees.",
         operations=("secure",),
     ),
     ReleaseKind("blinded-sum", "the opened sum over all sites, blinded, in an earlier revision"),
