@@ -159,7 +159,7 @@ class GraphFinding(Finding):
         if self.evidence.unsupported:
             steps.append(
                 f"Look at {doubtful} first: tests that could remove them were not done, and the "
-                f"reason stands with each. {_what_helps(self.evidence.unsupported)}"
+                f"reason stands with each. {what_helps(self.evidence.unsupported)}"
             )
         if any("o" in edge.mark or edge.mark == "---" for edge in self.graph.edges):
             steps.append(
@@ -203,7 +203,7 @@ class GraphFinding(Finding):
         return self.graph._repr_html_()
 
 
-def _what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
+def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
     """What may do the tests that edges lack; no rows can where a column follows from others."""
     follow = [edge.tests is not None and edge.tests.why == FOLLOWS for edge in unsupported]
     return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])

@@ -20,8 +20,9 @@ from cipherdag.algorithms.constraint_based.pair_tests import (
     TOO_FEW_SITES,
     DecisiveTests,
 )
-from cipherdag.findings.edge_table import undone_warnings, why
-from cipherdag.graphs.edge_evidence import EdgeEvidence, TestsOfEdge
+from cipherdag.findings.edge_table import WHAT_HELPS, undone_warnings, why
+from cipherdag.findings.graph_finding import LEAVE_OUT, what_helps
+from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, TestsOfEdge
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.presence import EVERYWHERE, Measured
 
@@ -214,3 +215,18 @@ def test_why_a_test_was_not_done_is_told():
     told = decisive.of(skeleton, none, Undone(), lacking)
     assert (told[0, 1].status, told[0, 1].why) == ("untested", "no site measured both")
     assert told[0, 2].status == "tested"  # with 1 it is no test of the plan's
+
+
+def stands_for_want_of(*reasons):
+    edges = []
+    for why_not in reasons:
+        tests = TestsOfEdge(5, 2, ("s",), why_not)
+        edges.append(EdgeEvidence("x", "y", 0.0, "", status=tests.status, tests=tests))
+    return what_helps(edges)
+
+
+def test_what_helps_depends_on_why_tests_were_not_done():
+    """No rows can do a test given that from which a column is computed."""
+    assert stands_for_want_of(FOLLOWS) == LEAVE_OUT
+    assert stands_for_want_of(TOO_FEW_ROWS) == WHAT_HELPS
+    assert stands_for_want_of(FOLLOWS, TOO_FEW_ROWS) == f"{LEAVE_OUT} {WHAT_HELPS}"

@@ -231,6 +231,8 @@ def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
     lines = "\n".join(release_lines(releases))
     assert "Votes stayed closed" in page
     assert "A bit is not protected" in page
+    assert "bits were opened, and no sum. Answers left in parts that look random" in page
+    assert "A bit may rest on one site" in page
     assert "Only bits over 4 sites together are opened." in lines
     assert "a message of the secure computation of bits" in lines
     loaded = type(result).load(result.save(tmp_path / "result"))
