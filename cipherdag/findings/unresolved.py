@@ -19,7 +19,7 @@ DETAIL = "unresolved"
 Saying = Literal["collider", "no collider", "open"]
 TITLE = "Unresolved triples"
 EXPLAINED = (
-    "Unshielded triples that do not stand in the graph as the tests say, or of which the tests do "
+    "Unshielded triples that do not stand in the graph as the tests say, or for which the tests do "
     "not clearly say whether they are colliders. A graph of this kind cannot have everything that "
     "tests find when some of them err: colliders were taken in the order of their evidence. "
     "Directions near these triples rest on that choice."

@@ -25,9 +25,9 @@ LIMITS = (
     ),
 )
 BETWEEN_PERTURBED = (
-    "How widely effects scatter between sites is near, not exact: a site that restricts small "
-    "counts moves the effect that its rows tell by up to a quarter of its standard error, and the "
-    "error by up to a tenth, and mean, Q, I2 and p between sites are those of what was changed so."
+    "Mean, Q, I2 and p between sites are approximate: a site that restricts small counts changes "
+    "the effect in its rows by up to a quarter of its standard error, and the error by up to a "
+    "tenth."
 )
 _OF = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "

@@ -31,11 +31,11 @@ from cipherdag.statistics.p_values import corrected
 Comparing = Generator[Question, FloatVector, tuple["SiteDifference", ...]]
 
 COMPARISON = (
-    "Of every variable, and of those that differ between sites once more in every configuration of "
-    "their neighbours, how many sites have rows; where these are enough, how many rows all have, "
-    "about the mean share of every category, or of values up to common marks, and how widely the "
-    "sites scatter about it; of numbers, whether any site has what looks like a code for missing "
-    "values."
+    "To compare the sites: for every variable, how many sites have rows. If these are enough: the "
+    "rows of all sites, the approximate mean share of every category, or of the values up to "
+    "common cut points, and how widely the sites' shares scatter. For variables that differ, the "
+    "same in every configuration of their neighbours. For numbers, whether any site seems to have "
+    "a code for missing values."
 )
 """What comparing the sites opens."""
 

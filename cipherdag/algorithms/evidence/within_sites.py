@@ -237,9 +237,9 @@ def category_sizes(
 STRATIFIED = CombinationMethod(
     name="stratified",
     discloses="The kinds of columns, the rows of all sites together, and to a power of two how "
-    "many rows each category has. For every test, how many sites contribute, the sums of their "
-    "scores and of the variances of these, the sum of the scores of the sites' own tests and how "
-    "many have one, and the rows of the test: where small counts are rare these follow from them.",
+    "many rows each category has. For every test, how many sites contribute and its rows; the "
+    "sums of their scores, of the variances of these, and of the normal scores of the sites' "
+    "chi-squares; and how many sites have one. Small counts may follow from these sums.",
     open=partial(within_sites, bits=False),
     close=partial(within_sites, bits=True),
     closed="The kinds of columns, the rows of all sites together, and to a power of two how many "

@@ -29,7 +29,7 @@ from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEviden
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import GIVEN, Constraints, given_of
 
-MEASURE = "nats that the score falls without the edge"
+MEASURE = "units of log likelihood that the score falls without the edge"
 BY_COMPARISON = "Without it the score over all sites is lower."
 NOT_COMPARED = "The search ended before it had compared the score without it."
 SCORED = {
@@ -179,7 +179,7 @@ def _curve(curve: Sequence[float], steps: str) -> Curves:
         title="Score of the best graph",
         note=RISES[steps],
         x_label=f"{steps} of the search",
-        y_label="score in nats",
+        y_label="score, in units of log likelihood",
         series=(Series("best so far", points),),
     )
 
@@ -213,7 +213,7 @@ def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
                 source=edge.source,
                 target=edge.target,
                 strength=nats,
-                shown=f"{nats:.1f} nats",
+                shown=f"{nats:.1f}",
                 facts=tuple(facts),
                 given=given if effect is not None else (),
                 effect=effect,

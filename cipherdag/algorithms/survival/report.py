@@ -14,18 +14,19 @@ from cipherdag.questions.estimation.survival import FEWEST_GROUPS
 TITLE = "Survival curves"
 LIMITS = (
     (
-        "Times are counted in bins: a curve is known at their upper edges only, and a median no "
-        "better than to the bin it lies in. Of the curve, rows that end without the event in a bin "
-        "are at risk in half of it, as in actuarial life tables, and its interval covers whenever "
-        "in the bin they end (with censored after, in all of it, as Kaplan and Meier take times "
-        "that are edges); of tests in bins, in all of it."
+        "Times are counted in bins: a curve is estimated at their upper edges only, and a median "
+        "no better than to the bin it lies in. For the curve, rows that end without the event in a "
+        "bin are at risk in half of it, as in actuarial life tables. Its interval covers whenever "
+        "in the bin they end. With censored after, they are at risk in the whole bin, as Kaplan "
+        "and Meier take times that are edges. For tests in bins they are, too."
     ),
     (
-        "A site that restricts small counts moves fewer than min_cell_size events, and as few "
-        "other ends of follow-up, past an edge, and tells nothing of a group that has fewer of "
-        "either. The intervals of curves know nothing of this, and are too narrow "
-        "where few rows are left; the test within sites is at exact times, of no row moved, with "
-        "expected events to a sixteenth and variances that such a site moves by up to a fifth."
+        "A site that restricts small counts shifts fewer than min_cell_size events, and as few "
+        "other ends of follow-up, past an edge, and withholds a group that has fewer of "
+        "either. The intervals of curves do not account for this, and are too narrow "
+        "where few rows are left. The test within sites has exact times and shifts no row. Its "
+        "expected events are rounded to a sixteenth, and such a site changes variances by up to a "
+        "fifth."
     ),
     (
         "Whether the event comes faster in a group says nothing of a cause, unless groups were "
@@ -82,19 +83,18 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
             "of two."
         ),
         (
-            "How many sites tell of each group; and of those that enough sites tell of, over all "
-            "sites together, how many rows are at risk in each public bin of time and beyond the "
-            "last, how many have the event there, and so how many end there without it. Counts of "
-            "a site below its min_cell_size are counted at another edge only, together with "
-            "others. "
-            "Whether some site has a time below 0."
+            "How many sites contribute to each group. If enough do, over all of them: how many "
+            "rows are at risk in each public bin of time and beyond the last, how many have the "
+            "event there, and so how many end there without it. Counts of a site below its "
+            "min_cell_size are counted at another edge only, together with others. Whether some "
+            "site has a time below 0."
         ),
         (
-            "Where there are groups: how many sites tell of all that may be compared. Where they "
+            "Where there are groups: how many sites have all that may be compared. Where they "
             "are enough, the curves of these groups are of these sites. Opened over them are the "
             "events of each group at any time, how many are expected within the sites if groups do "
-            "not differ, and their covariances. A site that restricts small counts tells what is "
-            "expected to a sixteenth, and covariances moved by up to a fifth."
+            "not differ, and their covariances. A site that restricts small counts rounds what is "
+            "expected to a sixteenth, and changes covariances by up to a fifth."
         ),
         *((STEPS,) if steps else ()),
         *((SUMS,) if sums else ()),
