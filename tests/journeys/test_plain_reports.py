@@ -1,4 +1,4 @@
-"""Reports are written as plainly as the pages: sentences short on average, none long, no private word."""
+"""Reports are as plain as the pages: short sentences on average, none long, no private word."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class FedBOSS(ScoreSettings):
             insertions, deletions and turns.
         restarts: How often ``boss`` starts again from the best graph so far, with some variables
             placed at random; from covariances, how often in a row with no better graph,
-            and three times as often up to 50 variables.
+            and three times as often up to 100 variables.
         compare_sites: Whether to look for variables that are distributed differently at the sites:
             with ``sums``, marginally and given their neighbours, which takes two rounds at the end
             where some differ.

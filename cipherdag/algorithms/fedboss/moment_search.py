@@ -31,7 +31,7 @@ from cipherdag.algorithms.fedboss.order_search import perturbed
 from cipherdag.algorithms.fedboss.regressions import Regression
 from cipherdag.graphs.dags import Dag, topological
 
-FEW_VARIABLES = 50
+FEW_VARIABLES = 100
 PATIENCE = 3
 """How many times as many restarts may fail where variables are few, and a restart is cheap."""
 MOST_STARTS = 10
@@ -213,7 +213,7 @@ def best_by_moments(
 ) -> Waiting[BestGraph]:
     """The best graph of an iterated search, which ends when so many restarts in a row gain nothing.
 
-    Up to 50 variables three times as many. Never waits, since every score is there.
+    Up to 100 variables three times as many. Never waits, since every score is there.
     """
     sets = ParentSets(scores, trees.forbidden, trees.required)
     best = yield from _converged(trees, sets, scores, scores.near_order(trees.required))
