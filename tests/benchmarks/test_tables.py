@@ -25,6 +25,7 @@ WRITERS = {
     "effect_coverage": "effect_coverage",
     "effect_equality": "effect_equality",
     "effect_sites": "effect_sites",
+    "faults": "faults",
     "fci": "fci",
     "alone": "alone",
     "boss_sites": "boss_sites",
