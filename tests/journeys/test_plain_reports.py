@@ -19,6 +19,7 @@ LINES = (
     "numbers RFcd",
     "interventions FedCD method=enco",
     "numbers FedBOSS",
+    "categories FedBOSS scores=sites score=qnml discount=0",
     "mixed FedBOSS",
     "mixed Describe",
     "mixed Effect treatment=smoker outcome=weight adjust=age,stage",

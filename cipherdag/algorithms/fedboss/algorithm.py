@@ -72,9 +72,9 @@ WITHIN = (
     "A site that restricts small counts weighs its rows by chance."
 )
 SITES = (
-    "Of sets of variables, how well each site's distribution explains its rows, summed over "
-    "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
-    "and moves it by up to a nat. How many sites have a category is not counted."
+    "For sets of variables, how well each site's distribution explains its rows (log likelihood), "
+    "summed over the sites and rounded to 1/16. A site that restricts small counts joins rare "
+    "categories and changes the sum by up to 1. How many sites have a category is not counted."
 )
 COMPARED = (
     "Which of two graphs that the search compares has the higher score over all sites; no score. "
