@@ -29,7 +29,7 @@ from cipherdag.graphs.dags import members
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.metrics import compare
 from cipherdag.sites.policy.policy import QUESTION_KINDS
-from cipherdag.statistics.set_scores import SetScore, grid_bits
+from cipherdag.statistics.set_scores import SetScore, grid_bits, least_consistent_prior
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +168,11 @@ def score_of(algorithm: FedBOSS, tables, truth) -> float:
     if tables[0].codes is None:
         rows = np.concatenate([own.values for own in tables])
         scores = MomentScores(
-            np.corrcoef(rows, rowvar=False), len(rows), penalty=algorithm.penalty, max_parents=1
+            np.corrcoef(rows, rowvar=False),
+            len(rows),
+            penalty=algorithm.penalty,
+            per_parent=algorithm.per_parent * least_consistent_prior(len(names), len(rows)),
+            max_parents=1,
         )
         return sum(scores.score(v, own) for v, own in enumerate(dag)) / 2.0**BITS
     return score_of_categories(algorithm, np.concatenate([own.codes for own in tables]), dag)
