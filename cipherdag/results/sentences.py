@@ -68,9 +68,8 @@ def phrase(kinds: str) -> str:
         said = f"{bits}{', computed from ' * bool(said)}{said}"
     if counts and parts:
         return f"{said}: whether it has enough rows, or, where enough sites have, the numbers"
-    if counts:
-        return f"whether it has enough rows for these: {said}"
-    return f"{said}, only of what enough sites have rows for" if parts else said
+    about = [ContributorCounts.leaves, said] if counts else [said, Suppressed.leaves]
+    return (": " if counts else ", ").join(filter(None, about)) if counts or parts else said
 
 
 def dropout_line(dropout: DropOut) -> str:

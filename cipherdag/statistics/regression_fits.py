@@ -44,10 +44,10 @@ FEWEST_PER_COEFFICIENT = 5
 LARGEST_LAST_STEP, LARGEST_LOGIT = 1e-3, 20.0
 """A last step and a coefficient, in logits, beyond which there is no finite maximum."""
 LONGEST_STEP = 16.0
-"""Logits by which a step may change a coefficient.
+"""Logits by which a step may change a coefficient; the largest coefficient so far, if that is more.
 
 Where all probabilities are near 0 or 1 there is hardly a curvature, and Newton's step overshoots by
-any amount. A step of a fit that has a maximum is shorter; halving finds the rest.
+any amount. Halving finds the rest. Where a number separates categories coefficients may double.
 """
 LEAST_REST = 1e-9
 """Share of the variance that is left by a conditioning set; less counts as none."""
@@ -116,7 +116,8 @@ class Fit(NewtonAscent):
         if self.model.ordered:
             self.shorten(largest_share(self.coefficients[:count], step[:count]))
         else:
-            self.shorten(LONGEST_STEP / max(float(abs(step).max()), LONGEST_STEP))
+            longest = max(float(abs(self.coefficients).max()), LONGEST_STEP)
+            self.shorten(longest / max(float(abs(step).max()), longest))
         if self.settled:
             self.value += max(self._gain, 0.0)
             self.finished = True

@@ -229,9 +229,21 @@ COUNTED = FedPC(evidence="pooled", max_rows=ROWS)
 @pytest.mark.parametrize(
     ("kind", "number", "place", "value", "said"),
     [
-        ("discrete", 0, 0, 0.0, "'kinds of 4 variables': no site answered"),
-        ("discrete", 0, 2, 7.0, "'kinds of 4 variables': sites differ in categories"),
-        ("continuous", 0, 6, 3000.0, "'kinds of 4 variables': values that are no numbers"),
+        ("discrete", 0, 0, 0.0, "'kinds of 4 variables, and where numbers lie': no site answered"),
+        (
+            "discrete",
+            0,
+            2,
+            7.0,
+            "'kinds of 4 variables, and where numbers lie': sites differ in categories",
+        ),
+        (
+            "continuous",
+            0,
+            6,
+            3000.0,
+            "'kinds of 4 variables, and where numbers lie': values that are no numbers",
+        ),
         ("discrete", 1, 0, 3.0 * ROWS, "'4 tables of up to 1 variables': too many rows"),
         ("discrete", 3, 5, 3.0 * ROWS, "'6 tables of up to 2 variables': too many rows"),
         ("continuous", 1, 0, 3.0 * ROWS, "'moments of 4 variables': too many rows"),

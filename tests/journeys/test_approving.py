@@ -137,7 +137,7 @@ def test_knowledge_is_said_by_name_at_a_site_and_reaches_the_coordinator_by_numb
         read = deployment.site(name, "check", "--plan", plan)
         assert f"Parameter knowledge is forbidden {first} {second}, usually none." in read
     near = deployment.site(
-        "north", "knowledge", "--forbid", first, f"{second}x", "--out", file, code=2
+        "north", "knowledge", "--forbid", first, f"{second}x", "--out", tmp_path / "x.toml", code=2
     )
     assert f"Did you mean '{second}'?" in near
     by_name = tmp_path / "names.toml"

@@ -166,7 +166,8 @@ def _of_search(details: Mapping[str, Any], steps: str) -> tuple[tuple[Curves, ..
         count = details["comparisons"]
         return (), Note(f"{count} comparisons of two scores over all sites; no score was opened")
     curve = details["score_curve"]
-    said = f"Score (log likelihood) {curve[-1]:.3f} after {len(curve)} {steps} (the first {curve[0]:.3f})"
+    found, first = f"{curve[-1]:.3f} after {len(curve)} {steps}", f"the first {curve[0]:.3f}"
+    said = f"Score (log likelihood) {found} ({first})"
     counts = tuple(
         f"{count} {SCORED[method]}" for method, count in details["sets"].items() if count
     )

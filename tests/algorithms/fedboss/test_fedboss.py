@@ -109,7 +109,8 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
     (note,) = found.report.notes
     count = found.finding.details["sets"]["sites"]
     assert any(
-        line.startswith(f"{count} sets") and "likelihoods of single sites" in line for line in note.lines
+        line.startswith(f"{count} sets") and "likelihoods of single sites" in line
+        for line in note.lines
     )
     left_out = federation.run(replace(POOLED, withheld="leave-out"))
     (note,) = left_out.report.notes
