@@ -97,7 +97,7 @@ def _compare(by_bits: CausalGraph, masked: CausalGraph, encrypted: CausalGraph) 
     bits, sums = (_pairs(graph) for graph in (by_bits, masked))
     click.echo(
         "\nMasking and homomorphic encryption of the same sums gave the same graph. "
-        f"By bits, {len(bits & sums)} of its {len(sums)} edges were learnt, and "
+        f"The run by bits learnt {len(bits & sums)} of that graph's {len(sums)} edges, and "
         f"{len(bits - sums)} others."
     )
 

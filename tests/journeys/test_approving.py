@@ -459,7 +459,7 @@ def test_a_plan_that_is_none_or_names_other_sites_begins_nothing(deployment, tmp
         file.write_bytes(content)
         assert "holds no plan" in deployment.run("run", "--plan", file, code=3)
         assert "holds no plan" in deployment.site("north", "check", "--plan", file, code=3)
-    deployment.run("plan", *RUN[1:], "--out", file)
+    deployment.run("plan", *RUN[1:], "--out", file, "--force")
     approvals = deployment.coordinator.revoke("west")
     with pytest.raises(CohortError, match="asks for 3"):
         connected.ConnectedFederation(deployment.coordinator).carry_out_plan(Plan.read(file))

@@ -365,7 +365,7 @@ def test_demo_ends_well(call, tmp_path):
     code, text, _ = call("demo", "--rows", 2000, "--out", tmp_path)
     assert code == 0
     assert "Masking and homomorphic encryption of the same sums gave the same graph." in text
-    assert "Bits gave " in text
+    assert "The run by bits learnt " in text
     assert text.count("SHD") == 2
     assert text.index("Learnt graph") > text.index("What left")
     assert "each of 3 sites" in text

@@ -118,7 +118,7 @@ def test_the_sentence_and_the_number_go_together_whatever_the_labels(arms, outco
         assert found.finding.estimate == pytest.approx(sign * truth, abs=0.01)
         line = next(own for own in found.lines() if "difference:" in own)
         assert " against ".join(sorted(arms, reverse=True)) in line
-        assert f"the share of out = {named} (" in "\n".join(found.lines())
+        assert f"the share of out = {named} by " in "\n".join(found.lines())
         ratio = found.table("effects").set_index("scale").loc["ratio", "estimate"]
         assert (ratio > 1.0) == (found.finding.estimate > 0.0)
     assert told[2:] == pytest.approx([-own for own in told[:2]], rel=1e-9)

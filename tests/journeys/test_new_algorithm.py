@@ -34,7 +34,7 @@ def house(tmp_path_factory):
 def test_the_command_line_runs_repeats_and_reports_it(house):
     code, said = run(house, "-m", "cipherdag", "simulate", "chow-liu", "data.csv", "--out", "first")
     assert code == 0, said
-    assert "Chow-Liu · 3 sites · masking" in said
+    assert "Chow-Liu · 3 sites · sums masked" in said
     report = json.loads((house / "first" / "result.json").read_text("utf-8"))
     assert {tuple(sorted((e["from"], e["to"]))) for e in report["edges"]} == TREE
     page = (house / "first" / "report.html").read_text("utf-8")
