@@ -26,6 +26,21 @@ def hospitals(tmp_path):
     made.close()
 
 
+@pytest.fixture(scope="module")
+def saved_asia(tmp_path_factory):
+    """The folder of a result over three sites, to read or to copy."""
+    import numpy as np
+
+    from cipherdag import Federation, FedPC
+    from cipherdag.graphs.networks import asia
+
+    rows = asia().sample(600, np.random.default_rng(1))
+    sites = {"north": rows[:200], "south": rows[200:400], "west": rows[400:]}
+    folder = tmp_path_factory.mktemp("saved") / "result"
+    Federation.simulate(sites, device="cpu").run(FedPC()).save(folder)
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def _levels_of_logs():
     """Commands set levels for their process; here the next test is in the same one."""

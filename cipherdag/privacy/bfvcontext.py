@@ -21,7 +21,7 @@ from cipherdag.arrays import WordMatrix, WordVector
 from cipherdag.errors import ProtectionError, ShareError
 from cipherdag.privacy.draws import drawn
 from cipherdag.privacy.homomorphic_mac import ROW_WORDS
-from cipherdag.privacy.residues import Moduli, to_signed
+from cipherdag.privacy.residues import Moduli, add, to_signed
 from cipherdag.privacy.secrecy import Secret
 
 MAX_SITES = 100
@@ -148,10 +148,9 @@ class BfvCiphertexts:
         total = np.zeros((count, len(_CIPHERTEXT) * _DEGREE), dtype=np.uint64)
         for position, share in sorted(shares.items()):
             try:
-                total += _coefficients(share, _CIPHERTEXT, count)
+                add(total, _coefficients(share, _CIPHERTEXT, count), _CIPHERTEXT[0])
             except ShareError as error:
                 raise ShareError(f"share {position}: {error.message}") from None
-            total %= np.uint64(_CIPHERTEXT[0])
         return _bytes(total)
 
 

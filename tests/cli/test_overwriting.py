@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import click
-import numpy as np
 import pytest
 from test_help import commands
 
-from cipherdag import Federation, FedPC
 from cipherdag.cli.main import cli
 from cipherdag.cli.options import NewFile
-from cipherdag.graphs.networks import asia
 
 
 def command_of(words):
@@ -35,15 +32,6 @@ def test_what_may_be_a_new_file_or_folder_comes_with_force(words):
     assert not written or "--force" in {name for each in options for name in each.opts}
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    rows = asia().sample(600, np.random.default_rng(1))
-    sites = {"north": rows[:200], "south": rows[200:400], "west": rows[400:]}
-    folder = tmp_path_factory.mktemp("saved") / "result"
-    Federation.simulate(sites, device="cpu").run(FedPC()).save(folder)
-    return folder
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -55,9 +43,11 @@ def saved(tmp_path_factory):
         "schema infer RESULT/edges.csv --out FILE",
     ],
 )
-def test_a_file_that_exists_is_refused_until_force_says_so(call, saved, tmp_path, words):
+def test_a_file_that_exists_is_refused_until_force_says_so(call, saved_asia, tmp_path, words):
     file = tmp_path / "file"
-    said = [word.replace("RESULT", str(saved)).replace("FILE", str(file)) for word in words.split()]
+    said = [
+        word.replace("RESULT", str(saved_asia)).replace("FILE", str(file)) for word in words.split()
+    ]
     file.write_text("mine", "utf-8")
     code, _, error = call(*said)
     assert code == 1
@@ -71,5 +61,5 @@ def test_a_file_that_exists_is_refused_until_force_says_so(call, saved, tmp_path
     assert call(*said)[0] == 0
 
 
-def test_a_device_is_written_as_it_is(call, saved):
-    assert call("graph", "export", saved, "--format", "dot", "--out", "/dev/null")[0] == 0
+def test_a_device_is_written_as_it_is(call, saved_asia):
+    assert call("graph", "export", saved_asia, "--format", "dot", "--out", "/dev/null")[0] == 0

@@ -2,37 +2,25 @@
 
 import shutil
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from cipherdag import Federation, FedPC
 from cipherdag.cli.main import cli
 from cipherdag.errors import OutputError
-from cipherdag.graphs.networks import asia
 from cipherdag.results.folder import read_report
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    rows = asia().sample(600, np.random.default_rng(1))
-    sites = {"north": rows[:200], "south": rows[200:400], "west": rows[400:]}
-    folder = tmp_path_factory.mktemp("saved") / "result"
-    Federation.simulate(sites, device="cpu").run(FedPC()).save(folder)
-    return folder
-
-
 @pytest.mark.parametrize("command", ["graph show", "audit verify", "report"])
-def test_deep_nesting_ends_in_an_error_that_names_the_file(saved, tmp_path, command):
-    folder = shutil.copytree(saved, tmp_path / "result")
+def test_deep_nesting_ends_in_an_error_that_names_the_file(saved_asia, tmp_path, command):
+    folder = shutil.copytree(saved_asia, tmp_path / "result")
     (folder / "result.json").write_text("[" * 200_000, "utf-8")
     done = CliRunner().invoke(cli, [*command.split(), str(folder)])
     assert isinstance(done.exception, OutputError)
     assert "result.json cannot be read" in str(done.exception)
 
 
-def test_a_key_that_is_named_twice_is_refused(saved, tmp_path):
-    folder = shutil.copytree(saved, tmp_path / "result")
+def test_a_key_that_is_named_twice_is_refused(saved_asia, tmp_path):
+    folder = shutil.copytree(saved_asia, tmp_path / "result")
     text = (folder / "result.json").read_text("utf-8")
     (folder / "result.json").write_text(text.rstrip()[:-1] + ', "edges": []}', "utf-8")
     with pytest.raises(OutputError, match=r"result\.json cannot be read"):
