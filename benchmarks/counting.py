@@ -24,6 +24,7 @@ from markdown_table import table
 from measuring import parser, timed, write_report
 
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
+from cipherdag.sites.compute.device import PROCESSOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ def nanoseconds(way, codes, levels, sets, repeats: int) -> tuple[float, NDArray[
 
 
 def cipherdag_counts(codes, levels, sets) -> NDArray[np.int64]:
-    columns = DiscreteColumns(codes, torch.device("cpu"), memory_bytes=MEMORY, levels=levels)
+    columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=MEMORY, levels=levels)
     return np.concatenate([counts for _, counts in columns.whole_tables(sets)])
 
 

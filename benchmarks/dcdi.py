@@ -29,6 +29,7 @@ from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import DENSITIES
 from cipherdag.sites.compute.beliefs.methods import learn_belief
 from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.device import PROCESSOR
 
 PROGRAM = (
     "github.com/slachapelle/dcdi at 7b414f7e6b099f3be54f77212ed30c0a63aaba14, from the copy in "
@@ -83,7 +84,7 @@ def measure(case: dict, settings: Training) -> dict:
     """One world by one method."""
     own = dcdi_data.world(case["kind"], case["degree"], case["seed"])
     p = len(own.dag)
-    regimes = Regimes.of(own.cells, (0,) * p, own.marks, device=torch.device("cpu"))
+    regimes = Regimes.of(own.cells, (0,) * p, own.marks, device=PROCESSOR)
     generator = torch.Generator().manual_seed(case["seed"])
     _, cpu, belief = timed(
         learn_belief,

@@ -21,6 +21,7 @@ from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.methods import learn_belief
 from cipherdag.sites.compute.beliefs.regimes import Regimes
+from cipherdag.sites.compute.device import PROCESSOR
 
 
 def main() -> None:
@@ -46,7 +47,7 @@ def measure(seed: int, options) -> dict:
         frame[list(model.names)].to_numpy().astype(np.float64),
         (model.categories,) * options.d,
         frame[INTERVENED].to_numpy()[:, None] == np.array(model.names),
-        device=torch.device("cpu"),
+        device=PROCESSOR,
     )
     training = Training(epochs=options.epochs, fit_steps=options.fit_steps, hidden=options.hidden)
     generator = torch.Generator().manual_seed(seed)

@@ -152,11 +152,12 @@ def by_bitmaps(file: Path, schema, levels) -> Callable:
     import torch
 
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
+    from cipherdag.sites.compute.device import PROCESSOR
     from cipherdag.sites.table.site_table import load_table
 
     torch.set_num_threads(1)
     codes = load_table(file, schema).codes
-    columns = DiscreteColumns(codes, torch.device("cpu"), memory_bytes=MEMORY, levels=levels)
+    columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=MEMORY, levels=levels)
 
     def count(sets: list[list[int]]) -> list[NDArray[np.int64]]:
         found = {}

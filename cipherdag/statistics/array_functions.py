@@ -68,14 +68,21 @@ def maxima(array: Array, axis: int | tuple[int, ...]) -> Array:
     return array.max(axis=axis) if isinstance(array, np.ndarray) else array.amax(dim=axis)
 
 
+def of_type(array: Array, kind: str) -> Array:
+    """Return an array's entries as another type, shape as given."""
+    if isinstance(array, np.ndarray):
+        return array.astype(kind)
+    return array.to(getattr(functions_of(array), kind))
+
+
 def floats(array: Array) -> Array:
     """Return indicators or counts as float64, shape as given."""
-    return array.astype(np.float64) if isinstance(array, np.ndarray) else array.double()
+    return of_type(array, "float64")
 
 
 def indices(array: Array) -> Array:
     """Return whole numbers as int64, shape as given."""
-    return array.astype(np.int64) if isinstance(array, np.ndarray) else array.long()
+    return of_type(array, "int64")
 
 
 def in_units(values: Array, units: IndexArray | int) -> Array:

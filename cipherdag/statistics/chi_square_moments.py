@@ -24,18 +24,14 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from cipherdag.arrays import FloatVector
-from cipherdag.statistics.array_functions import Array, at_least, full
+from cipherdag.statistics.array_functions import Array, at_least, floats, full
 
-if TYPE_CHECKING:
-    import torch
-
-    Side = tuple[torch.Tensor, torch.Tensor]
-
+Side = tuple[Array, Array]
 
 LEAST_TAIL = 1e-300
 """Chi-squares of a smaller tail differ as the statistics do."""
@@ -43,7 +39,7 @@ LEAST_EXPECTED = 1.0
 """Rows by which the square of a cell is divided at least: rare ones are not all of the sum."""
 
 
-def conditional_variances(totals: torch.Tensor, x: Side, y: Side) -> torch.Tensor:
+def conditional_variances(totals: Array, x: Side, y: Side) -> Array:
     """Compute the variances of Pearson's chi-square times (n - 1) / n, given the margins.
 
     Args:
@@ -55,16 +51,16 @@ def conditional_variances(totals: torch.Tensor, x: Side, y: Side) -> torch.Tenso
     Returns:
         Of the shape of ``totals``.
     """
-    n = totals.double()
-    one, two, three = ((n - less).clamp_(min=1.0) for less in (1.0, 2.0, 3.0))
+    n = floats(totals)
+    one, two, three = (at_least(n - less, 1.0) for less in (1.0, 2.0, 3.0))
 
-    def spread(levels: torch.Tensor, shares: torch.Tensor) -> Side:
+    def spread(levels: Array, shares: Array) -> Side:
         """Separate the variance under even margins from what uneven margins add to it."""
         uneven = (shares - levels * levels) / two
         return (levels - 1) * (n - levels) / one - uneven, uneven
 
     (even_x, uneven_x), (even_y, uneven_y) = spread(*x), spread(*y)
-    even = even_x * even_y * (2.0 * one * one / (n.clamp(min=1.0) * three))
+    even = even_x * even_y * (2.0 * one * one / (at_least(n, 1.0) * three))
     return even + uneven_x * uneven_y * (n - 1.0)
 
 

@@ -13,17 +13,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    functions_of,
+    host,
+    indices,
+    like,
+)
 from cipherdag.statistics.chi_square_moments import conditional_variances
-
-if TYPE_CHECKING:
-    import torch
-
 
 MOST_TERMS = 2**22
 """Terms of G2 that are cached, 32 MiB; those of larger counts are computed when they occur."""
@@ -41,21 +46,21 @@ class Margins:
         slices: Sums over both, shape (configurations, B).
     """
 
-    x: torch.Tensor
-    y: torch.Tensor
-    slices: torch.Tensor
+    x: Array
+    y: Array
+    slices: Array
 
     @classmethod
-    def of(cls, tables: torch.Tensor) -> Margins:
+    def of(cls, tables: Array) -> Margins:
         """Compute the margins of tables of shape (configurations, rows, columns, B)."""
-        x = tables.sum(dim=2)
-        return cls(x=x, y=tables.sum(dim=1), slices=x.sum(dim=1))
+        x = tables.sum(axis=2)
+        return cls(x=x, y=tables.sum(axis=1), slices=x.sum(axis=1))
 
-    def dof(self) -> torch.Tensor:
+    def dof(self) -> Array:
         """Count degrees of freedom without each slice's empty rows and columns, shape (B,)."""
-        x_levels = (self.x > 0).sum(dim=1) - 1
-        y_levels = (self.y > 0).sum(dim=1) - 1
-        return (x_levels.clamp_(min=0) * y_levels.clamp_(min=0)).sum(dim=0)
+        x_levels = at_least((self.x > 0).sum(axis=1) - 1, 0)
+        y_levels = at_least((self.y > 0).sum(axis=1) - 1, 0)
+        return (x_levels * y_levels).sum(axis=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +75,24 @@ class SparseTable:
         x_margins: The distinct non-empty (x, S) margins, shape (X,).
         y_margins: The distinct non-empty (y, S) margins, shape (Y,).
         slice_totals: Counts of the non-empty configurations, shape (Q,).
-        x_levels: Number of non-empty rows in every configuration, shape (Q,).
-        y_levels: Number of non-empty columns in every configuration, shape (Q,).
+        x_slices: The configuration of every (x, S) margin, ascending, shape (X,).
+        y_slices: The configuration of every (y, S) margin, ascending, shape (Y,).
     """
 
-    cells: torch.Tensor
-    x_margin: torch.Tensor
-    y_margin: torch.Tensor
-    slice_total: torch.Tensor
-    x_margins: torch.Tensor
-    y_margins: torch.Tensor
-    slice_totals: torch.Tensor
-    x_levels: torch.Tensor
-    y_levels: torch.Tensor
+    cells: Array
+    x_margin: Array
+    y_margin: Array
+    slice_total: Array
+    x_margins: Array
+    y_margins: Array
+    slice_totals: Array
+    x_slices: Array
+    y_slices: Array
 
     def dof(self) -> int:
         """Count degrees of freedom without the empty rows and columns of every slice."""
-        return int(((self.x_levels - 1) * (self.y_levels - 1)).sum())
+        count = functions_of(self.cells).bincount
+        return int(((count(self.x_slices) - 1) * (count(self.y_slices) - 1)).sum())
 
 
 class TableStatistic(Protocol):
@@ -94,7 +100,7 @@ class TableStatistic(Protocol):
 
     scale: float
 
-    def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
+    def dense(self, tables: Array, margins: Margins) -> Array:
         """Compute the statistics of tables of shape (Q, r, c, B): int64, shape (B,)."""
 
     def sparse(self, table: SparseTable) -> int:
@@ -102,17 +108,22 @@ class TableStatistic(Protocol):
 
 
 class GSquared:
-    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
+    """G2 is 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices.
 
-    def __init__(self, n_rows: int, device: torch.device) -> None:
+    Args:
+        n_rows: Most rows of a table.
+        near: An array where the counts are.
+    """
+
+    def __init__(self, n_rows: int, near: Array) -> None:
         (most,) = _k_ln_k(np.array([n_rows])).tolist()
         # four sums, each at most n ln n, stay within 63 bits
         self._unit = 2.0 ** (60 - math.ceil(math.log2(max(most, 1.0))))
         self.scale = self._unit / 2
         counts = np.arange(min(n_rows + 1, MOST_TERMS))
-        self._terms = self._rounded(counts).to(device)
+        self._terms = like(self._rounded(counts), near)
 
-    def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
+    def dense(self, tables: Array, margins: Margins) -> Array:
         """See `TableStatistic.dense`."""
         return (self._sum(tables) - self._sum(margins.x) - self._sum(margins.y)) + self._sum(
             margins.slices
@@ -126,23 +137,21 @@ class GSquared:
         )
         return cells - x - y + slices
 
-    def _sum(self, counts: torch.Tensor) -> torch.Tensor:
-        return self._of(counts.reshape(-1)).view(-1, counts.shape[-1]).sum(dim=0)
+    def _sum(self, counts: Array) -> Array:
+        return self._of(counts.reshape(-1)).reshape(-1, counts.shape[-1]).sum(axis=0)
 
-    def _of(self, counts: torch.Tensor) -> torch.Tensor:
+    def _of(self, counts: Array) -> Array:
         """Look up or compute the terms k ln k of counts, shape (C,)."""
         if len(self._terms) < MOST_TERMS:
-            return self._terms.index_select(0, counts)
-        terms = self._terms.index_select(0, counts.clamp(max=MOST_TERMS - 1))
+            return self._terms[counts]
         large = counts >= MOST_TERMS
+        terms = self._terms[functions_of(counts).where(large, 0, counts)]
         if bool(large.any()):
-            terms[large] = self._rounded(counts[large].cpu().numpy()).to(terms.device)
+            terms[large] = like(self._rounded(host(counts[large])), terms)
         return terms
 
-    def _rounded(self, counts: NDArray[np.int64]) -> torch.Tensor:
-        import torch
-
-        return torch.from_numpy(np.rint(_k_ln_k(counts) * self._unit).astype(np.int64))
+    def _rounded(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.rint(_k_ln_k(counts) * self._unit).astype(np.int64)
 
 
 def _k_ln_k(counts: NDArray[np.int64]) -> FloatVector:
@@ -168,12 +177,12 @@ class PearsonChiSquare:
         widest = 3 * largest * min(max(max_levels, 2), max(n_rows, 2))
         self.variance_scale = 2.0 ** (61 - widest.bit_length())
 
-    def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
+    def dense(self, tables: Array, margins: Margins) -> Array:
         """See `TableStatistic.dense`."""
         x, y = margins.x[:, :, None], margins.y[:, None]
         terms = self._terms(tables, x, y, margins.slices[:, None, None])
         expected = margins.slices - self._less * (margins.slices > 0)
-        return terms.sum(dim=(0, 1, 2)) - expected.sum(dim=0) * int(self.scale)
+        return terms.sum(axis=(0, 1, 2)) - expected.sum(axis=0) * int(self.scale)
 
     def sparse(self, table: SparseTable) -> int:
         """See `TableStatistic.sparse`."""
@@ -181,50 +190,48 @@ class PearsonChiSquare:
         expected = int(table.cells.sum()) - self._less * len(table.slice_totals)
         return int(terms.sum()) - expected * int(self.scale)
 
-    def dense_variances(self, margins: Margins) -> torch.Tensor:
+    def dense_variances(self, margins: Margins) -> Array:
         """Compute variances of `dense` with the exact mean, times `variance_scale`: int64 (B,)."""
         totals = margins.slices[:, None]
 
-        def side(margin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        def side(margin: Array) -> tuple[Array, Array]:
             met = margin > 0
-            shares = self._shares(totals, margin).mul_(met).sum(dim=1)
-            return met.sum(dim=1), shares.double() / self.scale
+            shares = (self._shares(totals, margin) * met).sum(axis=1)
+            return met.sum(axis=1), floats(shares) / self.scale
 
-        return self._variances(margins.slices, side(margins.x), side(margins.y)).sum(dim=0)
+        return self._variances(margins.slices, side(margins.x), side(margins.y)).sum(axis=0)
 
     def sparse_variance(self, table: SparseTable) -> int:
         """Compute the variance of one table as `dense_variances` does."""
-        import torch
+        totals, xp = table.slice_totals, functions_of(table.slice_totals)
 
-        totals = table.slice_totals
+        def side(margins: Array, slices: Array) -> tuple[Array, Array]:
+            levels = xp.bincount(slices)
+            ends = self._shares(totals[slices], margins).cumsum(axis=0)[levels.cumsum(axis=0) - 1]
+            return levels, floats(xp.hstack([ends[:1], ends[1:] - ends[:-1]])) / self.scale
 
-        def side(margins: torch.Tensor, levels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            slices = torch.arange(len(levels), device=levels.device).repeat_interleave(levels)
-            shares = torch.zeros_like(totals)
-            shares.index_add_(0, slices, self._shares(totals[slices], margins))
-            return levels, shares.double() / self.scale
-
-        x, y = side(table.x_margins, table.x_levels), side(table.y_margins, table.y_levels)
+        x, y = side(table.x_margins, table.x_slices), side(table.y_margins, table.y_slices)
         return int(self._variances(totals, x, y).sum())
 
-    def _shares(self, totals: torch.Tensor, margin: torch.Tensor) -> torch.Tensor:
+    def _shares(self, totals: Array, margin: Array) -> Array:
         """Divide totals by margins; their sums are at most t min(levels) in a slice, too."""
-        return (totals / margin.clamp(min=1).double()).mul_(self.scale).round_().long()
+        return indices((totals / floats(at_least(margin, 1)) * self.scale).round())
 
     def _variances(
         self,
-        totals: torch.Tensor,
-        x: tuple[torch.Tensor, torch.Tensor],
-        y: tuple[torch.Tensor, torch.Tensor],
-    ) -> torch.Tensor:
-        return conditional_variances(totals, x, y).mul_(self.variance_scale).round_().long()
+        totals: Array,
+        x: tuple[Array, Array],
+        y: tuple[Array, Array],
+    ) -> Array:
+        return indices((conditional_variances(totals, x, y) * self.variance_scale).round())
 
-    def _terms(
-        self, cells: torch.Tensor, x: torch.Tensor, y: torch.Tensor, total: torch.Tensor
-    ) -> torch.Tensor:
-        squares = cells.double().square_().mul_(total - self._less)
-        squares.div_((x.double() * y).clamp_(min=1.0))
-        return squares.mul_(self.scale).round_().long()
+    def _terms(self, cells: Array, x: Array, y: Array, total: Array) -> Array:
+        squares = floats(cells)
+        squares *= squares
+        squares *= total - self._less
+        squares /= at_least(floats(x) * y, 1.0)
+        squares *= self.scale
+        return indices(squares.round())
 
 
 def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:

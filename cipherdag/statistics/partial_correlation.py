@@ -14,10 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.statistics.threads import threads_for
+from cipherdag.statistics.array_functions import Array, floats, functions_of
 
 # A variable of which less than this share of the variance is left is a linear combination of the
 # conditioning set: rounding, about 1e-16, would decide the correlation of the rest.
@@ -57,7 +56,7 @@ def fisher_z(correlation: FloatVector, rows: IndexArray, size: int) -> FisherZ:
     return FisherZ(erfc(np.abs(statistic) / np.sqrt(2.0)), statistic, r)
 
 
-def partial_correlation(entries: torch.Tensor) -> torch.Tensor:
+def partial_correlation(entries: Array) -> Array:
     """Compute the partial correlation of the last two variables given the others, shape (B,).
 
     Args:
@@ -67,21 +66,19 @@ def partial_correlation(entries: torch.Tensor) -> torch.Tensor:
         Partial correlations in [-1, 1] up to rounding; NaN where a pivot is at most
         `PIVOT_TOLERANCE`.
     """
-    smallest = torch.ones_like(entries[0, 0])
-    for _ in range(len(entries) - 2):
-        pivot, row = entries[0, 0], entries[0, 1:]
-        smallest = torch.minimum(smallest, pivot)
-        entries = entries[1:, 1:] - row[:, None] * (row / pivot)
-    smallest = torch.minimum(smallest, torch.minimum(entries[0, 0], entries[1, 1]))
-    scale = entries[0, 0] * entries[1, 1]
-    with threads_for(scale.numel()):
-        correlation = entries[0, 1] / scale.sqrt_()
-    return torch.where(smallest > PIVOT_TOLERANCE, correlation, torch.nan)
+    xp = functions_of(entries)
+    smallest = xp.ones_like(entries[0, 0])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(len(entries) - 2):
+            pivot, row = entries[0, 0], entries[0, 1:]
+            smallest = xp.minimum(smallest, pivot)
+            entries = entries[1:, 1:] - row[:, None] * (row / pivot)
+        smallest = xp.minimum(smallest, xp.minimum(entries[0, 0], entries[1, 1]))
+        correlation = entries[0, 1] / xp.sqrt(entries[0, 0] * entries[1, 1])
+    return xp.where(smallest > PIVOT_TOLERANCE, correlation, np.nan)
 
 
-def correlation_matrices(
-    moments: torch.Tensor, rows: torch.Tensor, *, least_deviation: float
-) -> torch.Tensor:
+def correlation_matrices(moments: Array, rows: Array, *, least_deviation: float) -> Array:
     """Scale centred second moments (G, k, k) to correlations; NaN at constant columns.
 
     Args:
@@ -89,12 +86,10 @@ def correlation_matrices(
         rows: Rows behind each matrix, shape (G,).
         least_deviation: A column whose standard deviation is not larger is constant.
     """
-    squares = moments.diagonal(dim1=1, dim2=2)
+    xp, diagonal = functions_of(moments), np.arange(moments.shape[1])
+    squares = moments[:, diagonal, diagonal]
     varies = squares > rows[:, None] * least_deviation**2
-    with threads_for(squares.numel()):
-        deviation = torch.where(varies, squares, torch.nan).sqrt()
-    matrices = moments / (deviation[:, :, None] * deviation[:, None, :])
-    matrices.clamp_(-1.0, 1.0)
-    diagonal = matrices.diagonal(dim1=1, dim2=2)
-    diagonal.copy_(torch.where(varies, 1.0, torch.nan))
+    deviation = xp.sqrt(xp.where(varies, squares, np.nan))
+    matrices = xp.clip(moments / (deviation[:, :, None] * deviation[:, None, :]), -1.0, 1.0)
+    matrices[:, diagonal, diagonal] = floats(xp.where(varies, 1.0, np.nan))
     return matrices

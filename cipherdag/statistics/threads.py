@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 FEWEST_SHARED = 1 << 17
 """Elements from which on a step's tensors repay a second thread."""
 
@@ -23,6 +21,8 @@ def threads_for(elements: int) -> Iterator[None]:
     programs hold the processors, many times as long. Of functions as square roots torch shares
     every 2048 elements.
     """
+    import torch
+
     before = torch.get_num_threads()
     if elements < FEWEST_SHARED:
         torch.set_num_threads(1)

@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs, off_diagonal, pack_b
 from cipherdag.sites.answers.belief_answers import site_weights, weighted_answer
 from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.beliefs.reliability import ROW_STEP, stepped_rows
+from cipherdag.sites.compute.device import PROCESSOR
 
 LEAST, MOST = 11, 100
 FIRST = LocalBeliefs(n_variables=3, round=1, seed=0)
@@ -153,10 +153,10 @@ def test_no_belief_is_learnt_from_experiments_of_few_rows():
     marks = np.zeros((60 + PLAN[0].sum(), 3), dtype=bool)
     marks[np.arange(60, len(marks)), np.repeat(np.arange(3), PLAN[0])] = True
     cells = rng.integers(0, 2, marks.shape).astype(float)
-    kept = Regimes.of(cells, (2,) * 3, marks, device=torch.device("cpu"), least=LEAST)
+    kept = Regimes.of(cells, (2,) * 3, marks, device=PROCESSOR, least=LEAST)
     assert kept.counts().tolist() == [0, 57, 20]
     assert [len(rows) for rows in kept.rows] == [20, 57]
-    whole = Regimes.of(cells, (2,) * 3, marks, device=torch.device("cpu"))
+    whole = Regimes.of(cells, (2,) * 3, marks, device=PROCESSOR)
     assert whole.counts().tolist() == PLAN[0].tolist()
 
 

@@ -134,8 +134,6 @@ def _diagonal(columns: int) -> BoolVector:
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
     """Compute rows and correlations, shape (c, c), from `Moments`; NaN at constant columns."""
-    import torch
-
     from cipherdag.statistics.partial_correlation import correlation_matrices
 
     rows, total, upper, _ = np.split(sums, _parts(columns))
@@ -143,9 +141,8 @@ def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
     products[np.triu_indices(columns)] = upper
     products = products + np.triu(products, k=1).T
     centred = products - np.outer(total, total) / max(rows[0], 1.0)
-    moments, n = torch.from_numpy(centred)[None], torch.tensor(rows)
-    matrix = correlation_matrices(moments, n, least_deviation=LEAST_DEVIATION)[0]
-    return int(rows[0]), matrix.numpy()
+    (matrix,) = correlation_matrices(centred[None], rows, least_deviation=LEAST_DEVIATION)
+    return int(rows[0]), matrix
 
 
 class MomentTests(CachedFederatedCITest):
@@ -208,13 +205,10 @@ class MomentTests(CachedFederatedCITest):
 
     def _partial(self, positions: IndexArray) -> FloatVector:
         """Compute partial correlations of s1, ..., sl, x, y in columns of ``positions``."""
-        import torch
-
         from cipherdag.statistics.partial_correlation import partial_correlation
 
         # the batch last, as partial_correlation wants it
-        entries = torch.from_numpy(self._correlations[positions[:, None], positions[None]])
-        return partial_correlation(entries).numpy()
+        return partial_correlation(self._correlations[positions[:, None], positions[None]])
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
         from cipherdag.statistics.partial_correlation import fisher_z

@@ -27,6 +27,7 @@ from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.registry import answer_to
 from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
+from cipherdag.sites.compute.device import Device, batch_bytes, resolve_device
 from cipherdag.sites.compute.few_values import repeated_values
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.described import (
@@ -40,8 +41,6 @@ from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    import torch
-
     # these load torch
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
     from cipherdag.sites.compute.scores.scores import LocalScores
@@ -271,10 +270,8 @@ class SiteView:
         )
 
     @cached_property
-    def device(self) -> torch.device:
-        """The device on which tensors are computed."""
-        from cipherdag.sites.compute.device import resolve_device
-
+    def device(self) -> Device:
+        """The device on which arrays are computed."""
         return resolve_device(self.device_name)
 
     @cached_property
@@ -289,7 +286,6 @@ class SiteView:
 
     def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
         from cipherdag.sites.compute.counting.counter import DiscreteColumns
-        from cipherdag.sites.compute.device import batch_bytes
 
         assert codes is not None, "only discrete columns are counted"
         half = batch_bytes(self.device) // 2

@@ -6,14 +6,19 @@ are tensors there, from the columns to the sums, and batches are as large as its
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any, NewType
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.errors import ParameterError
 from cipherdag.statistics.array_functions import Array
+
+Device = NewType("Device", str)
+"""The name that torch has for a device of this machine; a processor needs no torch."""
 
 DEFAULT_MEMORY = 256 * 2**20
 ROW_BLOCK = 8192
@@ -25,7 +30,7 @@ Threads that wait for one another at every small step are slower, and many times
 sites share a machine.
 """
 DEVICES = ("cpu", "cuda")
-PROCESSOR = torch.device("cpu")
+PROCESSOR = Device("cpu")
 BATCH_SHARE = 8
 """Of a card's free memory a batch takes one part in so many: its temporaries need others."""
 MOST_INDEXED = 2**30
@@ -34,14 +39,18 @@ LEAST_BATCH = 2**24
 """Bytes of a batch on a card whose memory others fill."""
 
 
-def resolve_device(name: str) -> torch.device:
-    """The torch device of this name; ``auto`` is CUDA where there is one, the CPU otherwise.
+def resolve_device(name: str) -> Device:
+    """The device of this name; ``auto`` is CUDA where there is one, the CPU otherwise.
 
     Raises:
         ParameterError: Unknown name, or a CUDA device that this machine does not have.
     """
+    if name == PROCESSOR or (name == "auto" and not _has_driver()):
+        return PROCESSOR
+    import torch
+
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return Device("cuda") if torch.cuda.is_available() else PROCESSOR
     try:
         device = torch.device(name)
     except RuntimeError as error:
@@ -50,24 +59,39 @@ def resolve_device(name: str) -> torch.device:
         raise ParameterError("device must be 'auto', 'cpu', 'cuda' or 'cuda:N'")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ParameterError(f"device '{name}' does not exist on this machine")
-    return device
+    return PROCESSOR if device.type == PROCESSOR else Device(str(device))
 
 
-def placed(values: NDArray[Any], device: torch.device) -> Array:
+def _has_driver() -> bool:
+    """Whether this machine has a driver of cards, without which torch, slow to load, finds none."""
+    if Path("/dev/kfd").exists():  # of AMD's, which torch calls CUDA too
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def placed(values: NDArray[Any], device: Device) -> Array:
     """The values on a device: themselves on a processor, a tensor elsewhere."""
-    if device.type == "cpu":
+    if device == PROCESSOR:
         return values
+    import torch
+
     return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
 
-def most_elements(device: torch.device, affordable: int, on_processor: int) -> int:
+def most_elements(device: Device, affordable: int, on_processor: int) -> int:
     """Elements of a batch: so many as memory affords, on a processor no more than are fast."""
-    return min(affordable, on_processor if device.type == "cpu" else MOST_INDEXED)
+    return min(affordable, on_processor if device == PROCESSOR else MOST_INDEXED)
 
 
-def batch_bytes(device: torch.device) -> int:
+def batch_bytes(device: Device) -> int:
     """Bytes of a batch: by the free memory of a card, `DEFAULT_MEMORY` elsewhere."""
-    if device.type != "cuda":
+    if not device.startswith("cuda"):
         return DEFAULT_MEMORY
+    import torch
+
     free, _ = torch.cuda.mem_get_info(device)
     return max(free // BATCH_SHARE, LEAST_BATCH)

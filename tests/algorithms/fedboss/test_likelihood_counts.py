@@ -10,7 +10,6 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 from driving import drive
 
 from cipherdag import FedBOSS
@@ -18,6 +17,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
+from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
 
 ROWS = (230, 310, 260)
@@ -80,7 +80,7 @@ def opened(sites, min_cell_size):
 
 def exact(codes, sets=(SINGLES,), discount=DISCOUNT):
     """What a site's rows say, neither moved nor joined."""
-    whole = SetLikelihoods(codes, None, np.array(LEVELS), torch.device("cpu"))
+    whole = SetLikelihoods(codes, None, np.array(LEVELS), PROCESSOR)
     return whole.answer(sets, discount)
 
 

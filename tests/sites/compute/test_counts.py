@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.sites.compute.counting import bitmaps, joint_codes
 from cipherdag.sites.compute.counting import counter as counts
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
+from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.statistics.contingency import TableShape
-
-CPU = torch.device("cpu")
 
 
 def by_hand(codes, levels, own):
@@ -39,7 +37,7 @@ def test_whole_tables_are_those_of_rows_one_by_one(given_, by_bits):
     codes, levels, sets = given_
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bitmaps, "AVAILABLE", by_bits)
-        columns = DiscreteColumns(codes, CPU, memory_bytes=2**24, levels=levels)
+        columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24, levels=levels)
     found = np.concatenate([counts for _, counts in columns.whole_tables(sets)])
     expected = [by_hand(codes, levels, own).ravel() for own in sets]
     assert found.dtype == np.int64
@@ -50,14 +48,14 @@ def test_whole_tables_are_those_of_rows_one_by_one(given_, by_bits):
 @settings(max_examples=60, deadline=None)
 def test_padded_tables_have_nothing_in_the_padding(given_, more):
     codes, levels, sets = given_
-    columns = DiscreteColumns(codes, CPU, memory_bytes=2**24, levels=levels)
+    columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24, levels=levels)
     sets = sets[:, :4] if sets.shape[1] > 1 else np.column_stack([sets, (sets + 1) % 7])
     x, y, rest = sets[:, 0], sets[:, 1], sets[:, 2:]
     configurations = levels[rest].prod(axis=1)
     shape = TableShape(
         int(configurations.max()), int(levels[x].max()) + more, int(levels[y].max()) + more
     )
-    found = columns.tables(x, y, rest, shape).numpy()
+    found = columns.tables(x, y, rest, shape)
     assert found.shape == (shape.configurations, shape.rows, shape.columns, len(sets))
     for test, own in enumerate(sets):
         sides = configurations[test], levels[x[test]], levels[y[test]]
@@ -97,7 +95,7 @@ def test_tables_of_many_rows_are_counted_block_by_block(given_, held, block):
         patched.setattr(bitmaps, "AVAILABLE", False)
         patched.setattr(counts, "ON_ONE_THREAD", 5)
         patched.setattr(joint_codes, "BLOCK_ROWS", block)
-        columns = DiscreteColumns(codes, CPU, memory_bytes=2**24, levels=levels)
+        columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24, levels=levels)
         found = [own for _, own in columns.whole_tables(sets)]
     expected = [by_hand(codes, levels, own).ravel() for own in sets]
     assert np.array_equal(np.concatenate(found), np.concatenate(expected))
@@ -123,5 +121,5 @@ def test_joint_codes_of_every_size_are_told_apart(cells, missing):
 
 def test_codes_that_a_table_holds_are_not_copied():
     codes = np.asfortranarray(np.random.default_rng(0).integers(0, 3, (1000, 4)).astype(np.int8))
-    columns = DiscreteColumns(codes, CPU, memory_bytes=2**24)
-    assert np.shares_memory(columns._columns.numpy(), codes)
+    columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24)
+    assert np.shares_memory(columns._columns, codes)

@@ -28,8 +28,8 @@ from cipherdag.sites.compute.beliefs.dcdi import (
 )
 from cipherdag.sites.compute.beliefs.methods import learn_belief
 from cipherdag.sites.compute.beliefs.regimes import FLOW, FLOW_LAYERS, FLOW_UNITS, NORMAL, Regimes
+from cipherdag.sites.compute.device import PROCESSOR
 
-CPU = torch.device("cpu")
 SHORT = Training(epochs=1, fit_steps=2000, batch=128, hidden=16, sparsity=0.02)
 
 
@@ -169,7 +169,7 @@ def world(arcs, weight, *, shape=lambda x: x, imperfect=False, rows=900, seed=0)
                 own[:, j] = 1.0 - 0.5 * parts + noise if imperfect else 2.0 + 2.0 * noise
         cells.append(own)
         marks.append(np.tile(np.arange(p) == (-1 if target is None else target), (rows, 1)))
-    return Regimes.of(np.concatenate(cells), (0,) * p, np.concatenate(marks), device=CPU)
+    return Regimes.of(np.concatenate(cells), (0,) * p, np.concatenate(marks), device=PROCESSOR)
 
 
 def diamond():
@@ -214,7 +214,9 @@ def test_a_dense_graph_is_found():
 @pytest.mark.parametrize("p", [3, 20, 60])
 def test_what_is_as_unlikely_as_can_be_closes_no_cycle(p):
     dag = torch.triu(torch.ones((p, p), dtype=torch.bool), 1)
-    regimes = Regimes.of(np.random.default_rng(0).normal(size=(8, p)), (0,) * p, None, device=CPU)
+    regimes = Regimes.of(
+        np.random.default_rng(0).normal(size=(8, p)), (0,) * p, None, device=PROCESSOR
+    )
     dcdi = Dcdi(
         regimes,
         Training(epochs=1, fit_steps=1, batch=2, hidden=2),
@@ -238,7 +240,7 @@ def test_imperfect_interventions_keep_the_edges_that_perfect_ones_deny():
     changed = np.arange(2 * n) >= n
     effect = np.where(changed, 2.0 - 1.5 * cause, cause) + noise
     marks = np.stack([np.zeros(2 * n, dtype=bool), changed], axis=1)
-    regimes = Regimes.of(np.stack([cause, effect], axis=1), (0, 0), marks, device=CPU)
+    regimes = Regimes.of(np.stack([cause, effect], axis=1), (0, 0), marks, device=PROCESSOR)
     belief = learnt("dcdi-g", regimes, perfect=False)
     assert belief[0, 1] > 0.5 > belief[1, 0]
 
@@ -254,14 +256,14 @@ def test_categories_and_numbers_are_learnt_together():
     pain = (level + 0.5 * rng.normal(size=n) > 2.0).astype(int)
     pain = np.where(marks[:, 2], rng.integers(0, 2, n), pain)
     cells = np.stack([dose, level, pain], axis=1).astype(float)
-    regimes = Regimes.of(cells, (3, 0, 2), marks, device=CPU)
+    regimes = Regimes.of(cells, (3, 0, 2), marks, device=PROCESSOR)
     assert np.array_equal(learnt("dcdi-g", regimes) > 0.5, np.eye(3, k=1, dtype=bool))
 
 
 def test_each_imperfect_target_has_a_network_of_its_own():
     marks = np.zeros((8, 3), dtype=bool)
     marks[2:4, 0] = marks[4:, 0] = marks[4:6, 2] = True  # regimes: {0}, {0, 2}
-    regimes = Regimes.of(np.arange(24.0).reshape(8, 3), (0, 0, 0), marks, device=CPU)
+    regimes = Regimes.of(np.arange(24.0).reshape(8, 3), (0, 0, 0), marks, device=PROCESSOR)
     whose, networks = networks_of_regimes(regimes, perfect=False)
     assert whose.tolist() == [0, 1, 2, 0, 0, 2]
     assert networks[-1].tolist() == [0, 1, 2]
@@ -308,7 +310,7 @@ def test_training_repeats_itself_and_a_strong_prior_decides_what_data_leave_open
     rng = np.random.default_rng(0)
     cause = rng.standard_normal(2000)
     cells = np.stack([cause, cause + rng.standard_normal(2000)], axis=1)
-    regimes = Regimes.of(cells, (0, 0), None, device=CPU)
+    regimes = Regimes.of(cells, (0, 0), None, device=PROCESSOR)
     short = Training(epochs=1, fit_steps=400, batch=64, hidden=8, sparsity=0.01)
     for prior in ([[0.0, 0.95], [0.05, 0.0]], [[0.0, 0.05], [0.95, 0.0]]):
         known = np.array(prior)

@@ -376,7 +376,7 @@ def test_read_only_arrays_will_do_and_stay_as_they_are():
 
 
 def test_a_device_that_is_not_there_is_refused():
-    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert resolve_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
     with pytest.raises(ParameterError):
         resolve_device(f"cuda:{torch.cuda.device_count()}")
 

@@ -23,9 +23,9 @@ from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms, distinct_pare
 from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits, logits_of
 from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.beliefs.sdi import likelihood_gradient, two_cycle_gradient
+from cipherdag.sites.compute.device import PROCESSOR
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
-CPU = torch.device("cpu")
 SMALL = Training(epochs=3, fit_steps=150, graph_steps=60, batch=64, graphs=40, hidden=16)
 
 
@@ -56,7 +56,7 @@ def chain(rows=1500, each=150, p=4, seed=0, categories=4):
 
 def regimes_of(codes, marks):
     cells = np.where(codes < 0, np.nan, codes)
-    return Regimes.of(cells, (int(codes.max()) + 1,) * codes.shape[1], marks, device=CPU)
+    return Regimes.of(cells, (int(codes.max()) + 1,) * codes.shape[1], marks, device=PROCESSOR)
 
 
 def every_graph(p):
@@ -189,7 +189,7 @@ def test_categories_of_different_numbers_and_numbers_share_one_module():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, 80), rng.integers(0, 5, 80)
     cells = np.stack([*codes, 3.0 + 2.0 * rng.standard_normal(80)], axis=1)
-    regimes = Regimes.of(cells, (2, 5, 0), None, device=CPU)
+    regimes = Regimes.of(cells, (2, 5, 0), None, device=PROCESSOR)
     features = regimes.features(regimes.observational)
     assert features.shape == (80, 8)
     assert (features[:, :7].sum(dim=1) == 2).all()
@@ -272,7 +272,7 @@ def test_interventions_on_several_variables_at_once_and_on_numbers():
     a = np.where(marks[:, 0], 2 * rng.standard_normal(n), rng.standard_normal(n))
     b = np.where(marks[:, 1], 2 * rng.standard_normal(n), 1.5 * a + 0.5 * rng.standard_normal(n))
     c = np.where(marks[:, 2], 2 * rng.standard_normal(n), b + 0.5 * rng.standard_normal(n))
-    regimes = Regimes.of(np.stack([a, b, c], axis=1), (0, 0, 0), marks, device=CPU)
+    regimes = Regimes.of(np.stack([a, b, c], axis=1), (0, 0, 0), marks, device=PROCESSOR)
     assert len(regimes.rows) == 3
     assert regimes.counts().tolist() == [200.0, 400.0, 200.0]
     longer = Training(epochs=8, fit_steps=150, graph_steps=60, batch=64, graphs=40, hidden=16)

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cipherdag.errors import TooFewRowsError
+from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.left_out import log_few
 
 LEAST_SPREAD = 1e-8
@@ -114,7 +115,7 @@ class Regimes:
         cardinalities: tuple[int, ...],
         interventions: NDArray[np.bool_] | None,
         *,
-        device: torch.device,
+        device: Device,
         least: int = 1,
     ) -> Regimes:
         """Groups the complete rows of a table by regime.
@@ -235,5 +236,5 @@ class Regimes:
         return torch.where(self.continuous[:, None], numbers, discrete)
 
 
-def _int64(array: NDArray[np.float64] | NDArray[np.int64], device: torch.device) -> Tensor:
+def _int64(array: NDArray[np.float64] | NDArray[np.int64], device: Device) -> Tensor:
     return torch.from_numpy(array.astype(np.int64)).to(device)

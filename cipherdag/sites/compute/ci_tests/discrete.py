@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Literal, Self, cast, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
@@ -32,8 +31,9 @@ from cipherdag.sites.compute.counting.counter import (
     DiscreteColumns,
     PairCounts,
 )
-from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, resolve_device
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
 from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
+from cipherdag.statistics.array_functions import Array, host
 from cipherdag.statistics.chi_square_moments import moment_matched
 from cipherdag.statistics.contingency import (
     GSquared,
@@ -43,7 +43,6 @@ from cipherdag.statistics.contingency import (
     buckets,
     chi_square_tail,
 )
-from cipherdag.statistics.threads import threads_for
 
 Statistic = Literal["g2", "pearson", "exact-mean"]
 
@@ -116,7 +115,7 @@ class DiscreteTest(CachedCITest):
         pearson = PearsonChiSquare(n_rows, int(self._columns.levels.max()), exact_mean=exact)
         self._exact = pearson if exact else None
         self._statistic: TableStatistic = (
-            GSquared(n_rows, self._columns.device) if statistic == "g2" else pearson
+            GSquared(n_rows, placed(np.zeros(0), where)) if statistic == "g2" else pearson
         )
 
     @classmethod
@@ -172,12 +171,11 @@ class DiscreteTest(CachedCITest):
             if exact is not None:
                 variance[test] = exact.sparse_variance(table)
         for index, tables in self._dense_tables(tests, levels, np.flatnonzero(~sparse)):
-            with threads_for(tables.numel()):
-                margins = Margins.of(tables)
-                fixed[index] = self._statistic.dense(tables, margins).cpu().numpy()
-                dof[index] = margins.dof().cpu().numpy()
-                if exact is not None:
-                    variance[index] = exact.dense_variances(margins).cpu().numpy()
+            margins = Margins.of(tables)
+            fixed[index] = host(self._statistic.dense(tables, margins))
+            dof[index] = host(margins.dof())
+            if exact is not None:
+                variance[index] = host(exact.dense_variances(margins))
         statistic, freedom = np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
         if exact is not None:
             statistic = moment_matched(statistic, freedom, variance / exact.variance_scale)
@@ -185,7 +183,7 @@ class DiscreteTest(CachedCITest):
 
     def _dense_tables(
         self, tests: TestBatch, levels: FloatMatrix, dense: IndexArray
-    ) -> Iterator[tuple[IndexArray, torch.Tensor]]:
+    ) -> Iterator[tuple[IndexArray, Array]]:
         """Counts the tables of the dense tests in chunks of one shape, with their indices."""
         if dense.size == 0:
             return

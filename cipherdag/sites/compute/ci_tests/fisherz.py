@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
@@ -30,9 +29,20 @@ from cipherdag.sites.compute.device import (
     DEFAULT_MEMORY,
     ON_ONE_THREAD,
     ROW_BLOCK,
+    Device,
     batch_bytes,
     most_elements,
+    placed,
     resolve_device,
+)
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    full,
+    functions_of,
+    host,
+    like,
 )
 from cipherdag.statistics.outcome_cache import position_keys
 from cipherdag.statistics.partial_correlation import (
@@ -53,7 +63,7 @@ PANEL = 1024
 class Correlations(Protocol):
     """One or more correlation matrices give the submatrices that tests need."""
 
-    def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    def among(self, columns: Array, base: Array) -> Array:
         """Gathers the correlations of columns[:, b], shape (k, B), with one another, (k, k, B).
 
         ``base`` is the index at which the matrix of every b starts, shape (B,).
@@ -69,13 +79,13 @@ class FullMatrices:
         side: Rows of each.
     """
 
-    entries: torch.Tensor
+    entries: Array
     side: int
 
-    def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    def among(self, columns: Array, base: Array) -> Array:
         """See `Correlations.among`."""
         index = columns[:, None] * self.side + (columns + base)
-        return self.entries.index_select(0, index.view(-1)).view(*index.shape)
+        return self.entries[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +97,16 @@ class PackedMatrix:
         starts: Index of the entry (i, j) less j, for every row i, shape (p,).
     """
 
-    entries: torch.Tensor
-    starts: torch.Tensor
+    entries: Array
+    starts: Array
 
-    def among(self, columns: torch.Tensor, base: torch.Tensor) -> torch.Tensor:
+    def among(self, columns: Array, base: Array) -> Array:
         """See `Correlations.among`; it stores one matrix only."""
         del base
-        smaller = torch.minimum(columns[:, None], columns)
-        index = self.starts[smaller].add_(torch.maximum(columns[:, None], columns))
-        return self.entries.index_select(0, index.view(-1)).view(*index.shape)
+        xp = functions_of(columns)
+        smaller = xp.minimum(columns[:, None], columns)
+        index = self.starts[smaller] + xp.maximum(columns[:, None], columns)
+        return self.entries[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,7 @@ class StandardColumns:
 
 
 def correlations_of(
-    columns: StandardColumns, incomplete: BoolVector, device: torch.device
+    columns: StandardColumns, incomplete: BoolVector, device: Device
 ) -> Correlations:
     """Computes the correlations of all complete columns; entries of the others are not to be read.
 
@@ -139,44 +150,44 @@ def correlations_of(
     complete = np.flatnonzero(~incomplete)
     if len(incomplete) > FULL_UP_TO:
         return _packed(columns, complete, device)
-    whole = torch.zeros((len(incomplete),) * 2, dtype=torch.float64, device=device)
-    moments = torch.zeros((len(complete),) * 2, dtype=torch.float64, device=device)
+    whole = placed(np.zeros((len(incomplete),) * 2), device)
+    moments = full((len(complete),) * 2, 0.0, whole)
     for block in columns.centred(complete):
-        centred = torch.from_numpy(block).to(device)
+        centred = placed(block, device)
         moments += centred.T @ centred
-    rows = torch.full((1,), len(columns.values), device=device)
-    positions = torch.from_numpy(complete).to(device)
-    whole[positions[:, None], positions] = correlation_matrices(
+    rows = placed(np.array([len(columns.values)]), device)
+    positions = placed(complete, device)
+    (whole[positions[:, None], positions],) = correlation_matrices(
         moments[None], rows, least_deviation=LEAST_DEVIATION
-    )[0]
-    return FullMatrices(whole.view(-1), len(incomplete))
+    )
+    return FullMatrices(whole.reshape(-1), len(incomplete))
 
 
-def _packed(columns: StandardColumns, complete: IndexArray, device: torch.device) -> PackedMatrix:
+def _packed(columns: StandardColumns, complete: IndexArray, device: Device) -> PackedMatrix:
     """Computes the upper triangle of the correlation matrix, a panel of columns at a time."""
     side = len(columns.scale)
-    row = torch.arange(side, device=device)
+    row = np.arange(side)
     starts = row * (2 * side - row - 1) // 2
-    entries = torch.zeros(side * (side + 1) // 2, dtype=torch.float64, device=device)
-    positions = torch.from_numpy(complete).to(device)
-    squares = torch.zeros(len(complete), dtype=torch.float64, device=device)
+    entries = placed(np.zeros(side * (side + 1) // 2), device)
+    squares = full((len(complete),), 0.0, entries)
     for block in columns.centred(complete):
-        squares += torch.from_numpy(block).to(device).square_().sum(dim=0)
-    varies = squares > len(columns.values) * LEAST_DEVIATION**2
-    deviation = torch.where(varies, squares, torch.nan).sqrt_()
+        squares += (placed(block, device) ** 2).sum(axis=0)
+    varies, xp = squares > len(columns.values) * LEAST_DEVIATION**2, functions_of(squares)
+    deviation = xp.sqrt(xp.where(varies, squares, np.nan))
     for first in range(0, len(complete), PANEL):
         last = min(first + PANEL, len(complete))
-        panel = torch.zeros(last - first, len(complete) - first, dtype=torch.float64, device=device)
+        panel = full((last - first, len(complete) - first), 0.0, entries)
         for block in columns.centred(complete[first:]):
-            centred = torch.from_numpy(block).to(device)
+            centred = placed(block, device)
             panel += centred[:, : last - first].T @ centred
         panel /= deviation[first:last, None]
         panel /= deviation[first:]
-        panel.clamp_(-1.0, 1.0)
+        panel = xp.clip(panel, -1.0, 1.0)
         for k in range(last - first):
-            panel[k, k] = torch.where(varies[first + k], 1.0, torch.nan)
-            entries[starts[positions[first + k]] + positions[first + k :]] = panel[k, k:]
-    return PackedMatrix(entries, starts)
+            panel[k, k] = xp.where(varies[first + k], 1.0, np.nan)
+            at = starts[complete[first + k]] + complete[first + k :]
+            entries[like(at, entries)] = panel[k, k:]
+    return PackedMatrix(entries, placed(starts, device))
 
 
 @computes("fisherz")
@@ -233,8 +244,8 @@ class FisherZTest(CachedCITest):
         self._correlations = correlations_of(standard, self._incomplete, self._device)
         if not complete:
             columns = (values / scale - origin).T
-            self._columns = torch.from_numpy(np.nan_to_num(columns, copy=False)).to(self._device)
-            self._observed = torch.from_numpy(~missing.T).to(self._device)
+            self._columns = placed(np.nan_to_num(columns, copy=False), self._device)
+            self._observed = placed(~missing.T, self._device)
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
@@ -256,8 +267,7 @@ class FisherZTest(CachedCITest):
 
     def _from_all_rows(self, order: IndexArray) -> FloatVector:
         """Computes partial correlations of complete columns, shape (B,)."""
-        base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
-        return self._partial(self._correlations, base, order)
+        return self._partial(self._correlations, np.zeros(len(order), dtype=np.int64), order)
 
     def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
         """Computes partial correlations over the complete rows of every test, and their number."""
@@ -275,38 +285,39 @@ class FisherZTest(CachedCITest):
             moments, counts = self._moments(sets[first[start : start + chunk]])
             begin, end = np.searchsorted(which[by_set], [start, start + chunk])
             tests = by_set[begin:end]
-            group = torch.from_numpy(which[tests] - start).to(self._device)
+            group = which[tests] - start
             matrices = correlation_matrices(moments, counts, least_deviation=LEAST_DEVIATION)
-            whole = FullMatrices(matrices.view(-1), size)
+            whole = FullMatrices(matrices.reshape(-1), size)
             correlation[tests] = self._partial(whole, group * size**2, rank[tests])
-            rows[tests] = counts.index_select(0, group).cpu().numpy()
+            rows[tests] = host(counts)[group]
         return correlation, rows
 
-    def _moments(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+    def _moments(self, sets: IndexArray) -> tuple[Array, Array]:
         """Computes centred second moments, (G, k, k), over the complete rows of sets of columns."""
-        positions = torch.from_numpy(sets).to(self._device)
+        chunk = self._chunk(sets.shape[1] * self._n_rows)
         parts = [
-            self._moments_of_part(part)
-            for part in torch.split(positions, self._chunk(sets.shape[1] * self._n_rows))
+            self._moments_of_part(placed(sets[start : start + chunk], self._device))
+            for start in range(0, len(sets), chunk)
         ]
         moments, rows = zip(*parts, strict=True)
-        return torch.cat(moments), torch.cat(rows)
+        xp = functions_of(self._columns)
+        return xp.concatenate(moments), xp.concatenate(rows)
 
-    def _moments_of_part(self, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        first, *rest = positions.unbind(dim=1)
-        complete = self._observed.index_select(0, first)
+    def _moments_of_part(self, positions: Array) -> tuple[Array, Array]:
+        first, *rest = positions.T
+        complete = self._observed[first]
         for column in rest:
-            complete.logical_and_(self._observed.index_select(0, column))
-        rows = complete.sum(dim=1)
-        weight = complete.double()[:, None]
-        block = self._columns.index_select(0, positions.view(-1))
-        block = block.view(*positions.shape, self._n_rows).mul_(weight)
-        mean = block.sum(dim=2, keepdim=True).div_(rows[:, None, None])
-        block.sub_(mean * weight)
+            complete &= self._observed[column]
+        rows = complete.sum(axis=1)
+        weight = floats(complete)[:, None]
+        block = self._columns[positions]
+        block *= weight
+        mean = block.sum(axis=2)[:, :, None] / at_least(rows, 1)[:, None, None]
+        block -= mean * weight
         return _products(block), rows
 
     def _partial(
-        self, correlations: Correlations, base: torch.Tensor, order: IndexArray
+        self, correlations: Correlations, base: IndexArray, order: IndexArray
     ) -> FloatVector:
         """Computes partial correlations of the last two variables of every test given the others.
 
@@ -316,9 +327,9 @@ class FisherZTest(CachedCITest):
         result = np.empty(len(order))
         chunk = self._chunk(size**2)
         for start in range(0, len(order), chunk):
-            columns = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
-            entries = correlations.among(columns, base[start : start + chunk])
-            result[start : start + chunk] = partial_correlation(entries).cpu().numpy()
+            part = slice(start, start + chunk)
+            columns, where = (placed(own, self._device) for own in (order[part].T, base[part]))
+            result[part] = host(partial_correlation(correlations.among(columns, where)))
         return result
 
     def _chunk(self, elements: int) -> int:
@@ -326,11 +337,11 @@ class FisherZTest(CachedCITest):
         return max(self._most // elements, 1)
 
 
-def _products(block: torch.Tensor) -> torch.Tensor:
+def _products(block: Array) -> Array:
     """Computes the Gram matrix of the rows of each matrix, shape (G, k, k) from (G, k, n)."""
     # row by row: a matrix product may sum in another order when other sets share the block
-    products = [(block * block[:, row, None]).sum(dim=2) for row in range(block.shape[1])]
-    return torch.stack(products, dim=1)
+    products = [(block * block[:, row, None]).sum(axis=2) for row in range(block.shape[1])]
+    return functions_of(block).stack(products, 1)
 
 
 def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMatrix:

@@ -35,7 +35,7 @@ from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
 from cipherdag.sites.compute.ci_tests.kernel_matrices import FullKernels
 from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
-from cipherdag.sites.compute.device import batch_bytes, resolve_device
+from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, resolve_device
 
 MEMORY = 512 * 2**20
 CACHE_MEMORY = 64 * 2**20
@@ -94,9 +94,9 @@ class KernelTest(CachedCITest):
             raise ParameterError("memory_bytes must be positive")
         super().__init__(values.shape[1], cache_bytes=CACHE_MEMORY)
         self._device = resolve_device(device)
-        on_processor = self._device.type == "cpu"
+        on_processor = self._device == PROCESSOR
         self._memory = memory_bytes or (MEMORY if on_processor else batch_bytes(self._device))
-        self._factored = self._device.type == "cpu" and not full_matrices
+        self._factored = self._device == PROCESSOR and not full_matrices
         self._max_rows = max_rows
         self._values = values
         self._missing: NDArray[np.bool_] = np.isnan(values)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix
@@ -21,7 +20,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.device import DEFAULT_MEMORY, PROCESSOR, resolve_device
+from cipherdag.sites.compute.device import DEFAULT_MEMORY, PROCESSOR, Device, resolve_device
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.steps import site_fit, whole_step
 from cipherdag.statistics.contingency import chi_square_tail
@@ -54,7 +53,7 @@ class RegressionTest(CachedCITest):
         *,
         interactions: bool = False,
         fewest: float = FEWEST_PER_COEFFICIENT,
-        device: torch.device = PROCESSOR,
+        device: Device = PROCESSOR,
     ) -> None:
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)

@@ -11,23 +11,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import IndexArray
 from cipherdag.sites.compute.counting import bitmaps
 from cipherdag.sites.compute.counting.joint_codes import joint_counts
-from cipherdag.sites.compute.device import ON_ONE_THREAD, most_elements
+from cipherdag.sites.compute.device import (
+    ON_ONE_THREAD,
+    PROCESSOR,
+    Device,
+    most_elements,
+    placed,
+)
 from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
-from cipherdag.statistics.array_functions import Array, host
+from cipherdag.statistics.array_functions import (
+    Array,
+    full,
+    functions_of,
+    host,
+    indices,
+    like,
+    of_type,
+)
 from cipherdag.statistics.contingency import SparseTable, TableShape
 
-MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
 MAX_CODE = 2**31 - 1
 PIECE_CELLS = 2**20  # counted at a time on a processor
 BYTES_PER_TABLE_CELL = 256  # on a card: the count, and what scores are made of
-BYTES_PER_CODE = 12
+BYTES_PER_CODE = 16
 BYTES_PER_WORD = 32
 BYTES_PER_LEVEL = 16  # of one row's one-hot codes
 EXACT_IN_FLOAT32 = 2**24
@@ -43,8 +55,8 @@ class PairCounts:
         first: Index of each variable's first level, shape (p,); arbitrary for the others.
     """
 
-    matrix: torch.Tensor
-    first: torch.Tensor
+    matrix: Array
+    first: Array
 
 
 class DiscreteColumns:
@@ -64,7 +76,7 @@ class DiscreteColumns:
     def __init__(
         self,
         codes: NDArray[np.integer],
-        device: torch.device,
+        device: Device,
         *,
         memory_bytes: int,
         levels: IndexArray | None = None,
@@ -72,7 +84,7 @@ class DiscreteColumns:
         self.device = device
         self._memory = memory_bytes
         on_card = max(memory_bytes // BYTES_PER_TABLE_CELL, PIECE_CELLS)
-        self._piece_cells = PIECE_CELLS if device.type == "cpu" else on_card
+        self._piece_cells = PIECE_CELLS if device == PROCESSOR else on_card
         self.n_rows = len(codes)
         least = 1 if levels is None else np.maximum(levels, 1)
         self.levels: IndexArray = np.maximum(
@@ -80,11 +92,11 @@ class DiscreteColumns:
         )
         columns = _in_columns(codes)
         gaps = any((column < 0).any() for column in columns)
-        self._words = _pack_rows(columns).to(device) if gaps else None
-        self._columns = torch.from_numpy(columns).to(device)
-        self._many = device.type == "cpu" and self.n_rows > ON_ONE_THREAD
+        self._words = placed(_pack_rows(columns), device) if gaps else None
+        self._columns: Array = placed(columns, device)
+        self._many = device == PROCESSOR and self.n_rows > ON_ONE_THREAD
         self._bitmaps: bitmaps.Bitmaps | None = None
-        if device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows:
+        if device == PROCESSOR and bitmaps.AVAILABLE and self.n_rows:
             cost = bitmaps.WORDS_PER_ROW_OF_MANY if self._many else bitmaps.WORDS_PER_ROW
             self._bitmaps = bitmaps.Bitmaps(columns, self.levels, cost)
 
@@ -99,21 +111,19 @@ class DiscreteColumns:
             return rows
         chunk = self.chunk(self._words.shape[1], bytes_per_element=BYTES_PER_WORD)
         for start in range(0, len(positions), chunk):
-            first, *rest = self._on_device(positions[start : start + chunk].T)
-            words = self._words.index_select(0, first)
+            first, *rest = like(positions[start : start + chunk].T, self._words)
+            words = self._words[first]
             for column in rest:
-                words &= self._words.index_select(0, column)
-            rows[start : start + chunk] = _popcount(words).sum(dim=1).cpu().numpy()
+                words &= self._words[column]
+            rows[start : start + chunk] = host(_popcount(words).sum(axis=1))
         return rows
 
     def complete_codes(self, positions: IndexArray) -> IndexArray:
         """Returns the codes of the rows without a missing value among some variables, (n', k)."""
-        codes = self._columns[torch.from_numpy(positions).to(self.device)].cpu().numpy().T
+        codes = host(self._columns[like(positions, self._columns)]).T
         return codes[(codes >= 0).all(axis=1)].astype(np.int64)
 
-    def tables(
-        self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape
-    ) -> torch.Tensor:
+    def tables(self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape) -> Array:
         """Counts B tables, shape (configurations, rows, columns, B).
 
         Args:
@@ -126,7 +136,7 @@ class DiscreteColumns:
         digits = np.vstack([given.T, x, y])
         sides = np.tile([[shape.rows], [shape.columns]], len(x))
         bases = np.vstack([self.levels[given.T], sides])
-        counts = self._counts(digits, bases, np.full(len(x), shape.cells)).view(len(x), -1)
+        counts = self._counts(digits, bases, np.full(len(x), shape.cells)).reshape(len(x), -1)
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
     def whole_tables(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
@@ -148,10 +158,9 @@ class DiscreteColumns:
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
             counts = self._once if self._many else self._counts
-            tables = counts(sets[piece].T, bases[:, piece], cells[piece])
-            yield piece, tables.numpy() if self.device.type == "cpu" else tables
+            yield piece, counts(sets[piece].T, bases[:, piece], cells[piece])
 
-    def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+    def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
         """Counts as `_counts`, but tables of the same variables in several orders only once.
 
         Tests of the same variables differ in the pair that is tested given the others.
@@ -173,49 +182,43 @@ class DiscreteColumns:
         for base, step in zip(bases[::-1], steps[::-1], strict=True):
             remainder, digit = np.divmod(remainder, np.repeat(base, cells))
             cell += digit * np.repeat(step, cells)
-        return counted[torch.from_numpy(cell)]
+        return counted[cell]
 
-    def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+    def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
         """Counts B tables, one after the other, of variables and bases per digit (k, B)."""
         if self._bitmaps is None or not (few := self._bitmaps.faster(digits, bases)).any():
             return self._by_codes(digits, bases, cells)
         counted = self._bitmaps.counts(digits[:, few], bases[:, few])
         used = bases.prod(axis=0)
         if few.all() and (used == cells).all():
-            return torch.from_numpy(counted)
+            return counted
         counts = np.zeros(cells.sum(), dtype=np.int64)
         within = np.arange(len(counts)) - np.repeat(np.cumsum(cells) - cells, cells)
         counts[np.repeat(few, cells) & (within < np.repeat(used, cells))] = counted
         by_codes = self._by_codes(digits[:, ~few], bases[:, ~few], cells[~few])
-        counts[np.repeat(~few, cells)] = by_codes.numpy()
-        return torch.from_numpy(counts)
+        counts[np.repeat(~few, cells)] = by_codes
+        return counts
 
-    def _by_codes(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+    def _by_codes(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
         """Counts as `_counts`, by the joint code of every row."""
         if self._many:
             return self._one_by_one(digits, bases, cells)
-        of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
-        parts = []
-        start = 0
-        while start < len(cells):
-            # as many tables as one int32 index can address
-            fitting = int(np.searchsorted(np.cumsum(cells[start : start + chunk] + 1), MAX_CODE))
-            stop = start + max(fitting, 1)
-            part = slice(start, stop)
-            parts.append(self._count(of_digit[:, part], of_base[:, part, None], cells[part]))
-            start = stop
-        return torch.cat(parts) if parts else of_digit.new_zeros(0)
+        parts = [
+            self._count(*(own[..., start : start + chunk] for own in (digits, bases, cells)))
+            for start in range(0, len(cells), chunk)
+        ]
+        none = like(np.zeros(0, dtype=np.int64), self._columns)
+        return functions_of(none).concatenate([none, *parts])
 
-    def _one_by_one(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+    def _one_by_one(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
         """Counts as `_by_codes`, one table at a time, for many rows."""
-        columns = self._columns.numpy()
-        observed = None if self._words is None else self._words.numpy().view(np.uint8)
+        observed = None if self._words is None else self._words.view(np.uint8)
         counts = [
-            joint_counts(columns, *table, observed)
+            joint_counts(self._columns, *table, observed)
             for table in zip(digits.T.tolist(), bases.T.tolist(), cells.tolist(), strict=True)
         ]
-        return torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *counts]))
+        return np.concatenate([np.zeros(0, dtype=np.int64), *counts])
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """Returns how many tests of so many elements each are computed at a time."""
@@ -232,36 +235,32 @@ class DiscreteColumns:
         total = int(levels.sum())
         first = np.zeros(len(self.levels), dtype=np.int64)
         first[variables] = np.cumsum(levels) - levels
-        exact = torch.float32 if self.n_rows < EXACT_IN_FLOAT32 else torch.float64
-        matrix = torch.zeros((total + 1, total + 1), dtype=exact, device=self.device)
+        exact = "float32" if self.n_rows < EXACT_IN_FLOAT32 else "float64"
+        matrix = of_type(full((total + 1, total + 1), 0.0, self._columns), exact)
         block = max(self._memory // (BYTES_PER_LEVEL * (total + 1)), 1)
-        level = torch.arange(int(levels.max()), device=self.device)[:, None]
+        level = like(np.arange(levels.max())[:, None], self._columns)
         for start in range(0, self.n_rows, block):
             columns = self._columns[:, start : start + block]
-            one_hot = matrix.new_empty((total + 1, columns.shape[1]))
-            one_hot[total] = 0
-            for variable, count in zip(variables.tolist(), levels.tolist(), strict=True):
-                start_level = first[variable]
-                one_hot[start_level : start_level + count] = columns[variable] == level[:count]
-            matrix.addmm_(one_hot, one_hot.T)
-        return PairCounts(matrix, torch.from_numpy(first).to(self.device))
+            met = [columns[v] == level[:count] for v, count in zip(variables, levels, strict=True)]
+            one_hot = of_type(functions_of(columns).concatenate(met), exact)
+            matrix[:total, :total] += one_hot @ one_hot.T
+        return PairCounts(matrix, like(first, self._columns))
 
     def tables_of_pairs(
         self, pairs: PairCounts, x: IndexArray, y: IndexArray, shape: TableShape
-    ) -> torch.Tensor:
+    ) -> Array:
         """Returns the tables of empty conditioning sets, as `tables`, from `pair_counts`."""
         side = len(pairs.matrix)
-        of_x, of_y = self._on_device(np.stack([x, y]))
-        levels = self._on_device(self.levels)
+        levels = like(self.levels, self._columns)
 
-        def level_index(variables: torch.Tensor, padded: int) -> torch.Tensor:
-            level = torch.arange(padded, device=self.device)[:, None]
-            inside = level < levels.index_select(0, variables)
-            return torch.where(inside, pairs.first.index_select(0, variables) + level, side - 1)
+        def level_index(variables: IndexArray, padded: int) -> Array:
+            level, own = like(np.arange(padded)[:, None], levels), like(variables, levels)
+            index = pairs.first[own] + level
+            return functions_of(index).where(level < levels[own], index, side - 1)
 
-        index = level_index(of_x, shape.rows)[:, None] * side + level_index(of_y, shape.columns)
-        counts = pairs.matrix.view(-1).index_select(0, index.view(-1)).long()
-        return counts.view(1, shape.rows, shape.columns, len(x))
+        index = level_index(x, shape.rows)[:, None] * side + level_index(y, shape.columns)
+        counts = indices(pairs.matrix.reshape(-1)[index.reshape(-1)])
+        return counts.reshape(1, shape.rows, shape.columns, len(x))
 
     def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
         """Counts the non-empty cells of one table by sorting, for many more cells than rows.
@@ -271,68 +270,52 @@ class DiscreteColumns:
             y: Position.
             given: Positions, shape (l,).
         """
-        columns = self._columns[torch.from_numpy(np.array([x, y, *given])).to(self.device)].long()
-        of_x, of_y, *of_given = columns[:, (columns >= 0).all(dim=0)]
-        config = torch.zeros_like(of_x)
+        positions, xp = np.array([x, y, *given]), functions_of(self._columns)
+        columns = indices(self._columns[like(positions, self._columns)])
+        of_x, of_y, *of_given = columns[:, (columns >= 0).all(axis=0)]
+        config = xp.zeros_like(of_x)
         for position, column in zip(given.tolist(), of_given, strict=True):
             packed = config * int(self.levels[position]) + column
-            config = torch.unique(packed, return_inverse=True)[1]
-        slice_totals = torch.bincount(config)
-        in_x, x_config, x_margins = _margin(config, of_x, int(self.levels[x]))
-        in_y, y_config, y_margins = _margin(config, of_y, int(self.levels[y]))
-        cells, counts = torch.unique(in_x * len(y_margins) + in_y, return_counts=True)
+            config = xp.unique(packed, return_inverse=True)[1]
+        slice_totals = xp.bincount(config)
+        in_x, x_slices, x_margins = _margin(config, of_x, int(self.levels[x]))
+        in_y, y_slices, y_margins = _margin(config, of_y, int(self.levels[y]))
+        cells, counts = xp.unique(in_x * len(y_margins) + in_y, return_counts=True)
         cell_x, cell_y = cells // len(y_margins), cells % len(y_margins)
         return SparseTable(
             cells=counts,
             x_margin=x_margins[cell_x],
             y_margin=y_margins[cell_y],
-            slice_total=slice_totals[x_config[cell_x]],
+            slice_total=slice_totals[x_slices[cell_x]],
             x_margins=x_margins,
             y_margins=y_margins,
             slice_totals=slice_totals,
-            x_levels=torch.bincount(x_config),
-            y_levels=torch.bincount(y_config),
+            x_slices=x_slices,
+            y_slices=y_slices,
         )
 
-    def _count(
-        self, digits: torch.Tensor, radices: torch.Tensor, cells: IndexArray
-    ) -> torch.Tensor:
-        """Counts as `_counts`, by mixed-radix codes of all rows; radices int32, (k, B, 1)."""
-        first, *rest = digits.unbind()
-        code = self._mark_missing(self._wide(first))
-        for digit, radix in zip(rest, radices.unbind()[1:], strict=True):
-            code = self._mark_missing(self._wide(digit).addcmul_(code, radix))
-        # incomplete rows carry the code -1 and go to one more cell in front of each table
-        extra = 0 if self._words is None else 1
-        widths = cells + extra
-        ends = np.cumsum(widths)
-        starts = self._on_device((ends - cells).astype(np.int32))
-        code.add_(starts[:, None])
-        counts = torch.bincount(code.view(-1), minlength=int(ends[-1]))
-        if not extra:
-            return counts
-        of_complete_rows = torch.ones_like(counts, dtype=torch.bool)
-        of_complete_rows[starts.long() - 1] = False
-        return counts[of_complete_rows]
-
-    def _wide(self, variables: torch.Tensor) -> torch.Tensor:
-        """Widens the codes that are to be joined, int32 of shape (B, n)."""
-        codes = self._columns.index_select(0, variables).to(torch.int32)
-        return codes if self._words is None else codes.masked_fill_(codes < 0, MISSING)
-
-    def _mark_missing(self, code: torch.Tensor) -> torch.Tensor:
-        """Sets the codes of incomplete rows to -1, so that later digits leave them negative."""
-        return code if self._words is None else code.clamp_(min=-1)
-
-    def _on_device(self, positions: IndexArray) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.device)
+    def _count(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> Array:
+        """Counts as `_counts`, by mixed-radix codes of all rows, in a type that holds them."""
+        kind, total = code_type(int(cells.max())).name, int(cells.sum())
+        first, *rest = like(digits, self._columns)
+        code = self._columns[first]
+        missing = None if self._words is None else code < 0
+        code = of_type(code, kind)
+        for digit, radix in zip(rest, of_type(like(bases[1:, :, None], code), kind), strict=True):
+            column = self._columns[digit]
+            code *= radix
+            code += column
+            if missing is not None:
+                missing |= column < 0
+        code = code + like(np.cumsum(cells) - cells, code)[:, None]
+        if missing is not None:  # incomplete rows go to one more cell
+            code[missing] = total
+        return functions_of(code).bincount(code.reshape(-1), minlength=total + 1)[:total]
 
 
-def _margin(
-    config: torch.Tensor, column: torch.Tensor, levels: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _margin(config: Array, column: Array, levels: int) -> tuple[Array, Array, Array]:
     """Numbers the margins (column, S): each row's, and configuration and count of each."""
-    values, margin, counts = torch.unique(
+    values, margin, counts = functions_of(config).unique(
         config * levels + column, return_inverse=True, return_counts=True
     )
     return margin, values // levels, counts
@@ -349,16 +332,16 @@ def _in_columns(codes: NDArray[np.integer]) -> NDArray[np.integer]:
     return columns
 
 
-def _pack_rows(columns: NDArray[np.integer]) -> torch.Tensor:
+def _pack_rows(columns: NDArray[np.integer]) -> IndexArray:
     """Packs the rows in which each variable is observed into bits, int64 of shape (p, words)."""
     padded = np.zeros((len(columns), -(-columns.shape[1] // WORD) * 8), dtype=np.uint8)
     for bits, column in zip(padded, columns, strict=True):
         packed = np.packbits(column >= 0)
         bits[: len(packed)] = packed
-    return torch.from_numpy(padded.view(np.int64))
+    return padded.view(np.int64)
 
 
-def _popcount(words: torch.Tensor) -> torch.Tensor:
+def _popcount(words: Array) -> Array:
     """Counts the set bits of 64-bit words (Warren, Hacker's Delight, section 5-1)."""
     words = (words & 0x5555555555555555) + ((words >> 1) & 0x5555555555555555)
     words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.sites.compute.counting.counter import DiscreteColumns
-from cipherdag.sites.compute.device import batch_bytes, placed
+from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
 from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.described import missing_in
@@ -110,7 +109,7 @@ class SetLikelihoods:
         codes: NDArray[np.integer] | None,
         values: NDArray[np.float64] | None,
         categories: IndexArray,
-        device: torch.device,
+        device: Device,
         *,
         min_cell_size: int = 0,
         parent: NDArray[np.integer] | None = None,
@@ -181,7 +180,7 @@ class NumberLikelihoods:
         codes: NDArray[np.integer] | None,
         values: NDArray[np.float64],
         categories: IndexArray,
-        device: torch.device,
+        device: Device,
     ) -> None:
         self._rows = len(values)
         design = [
@@ -195,7 +194,7 @@ class NumberLikelihoods:
         correlations = _correlations(placed(np.concatenate(design, axis=1), device))
         np.fill_diagonal(correlations, diagonal)
         self._correlations = placed(correlations, device)
-        self._batch = BATCH if device.type == "cpu" else BATCH_ON_CARD
+        self._batch = BATCH if device == PROCESSOR else BATCH_ON_CARD
 
     def given(self, numbers: IndexArray, categories: IndexArray, discount: int) -> FloatVector:
         """-n / 2 times the log determinant of the residual correlations, less the discount.

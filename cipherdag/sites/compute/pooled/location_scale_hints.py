@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import LOCATION_EXPONENT, Moments
-from cipherdag.sites.compute.device import ROW_BLOCK, placed
+from cipherdag.sites.compute.device import PROCESSOR, ROW_BLOCK, Device, placed
 from cipherdag.statistics.array_functions import average, functions_of, host, in_units, like
-
-if TYPE_CHECKING:
-    import torch
 
 LARGEST_LOCATION = 2.0**900  # beyond it a hint of location no longer grows
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
@@ -160,7 +157,7 @@ def _log_deviations(columns: FloatMatrix) -> list[float | None]:
 
 
 def moments_of(
-    question: Moments, values: FloatMatrix, weights: FloatVector | None, device: torch.device
+    question: Moments, values: FloatMatrix, weights: FloatVector | None, device: Device
 ) -> FloatVector:
     """Rows, sums, products and logarithms of columns, as `Moments` has them.
 
@@ -177,7 +174,7 @@ def moments_of(
     sums, products = np.zeros(len(positions)), np.zeros((len(positions),) * 2)
     origin, roots = question.origin_array(), None
     columns: Any = positions
-    if device.type != "cpu":
+    if device != PROCESSOR:
         values, columns = placed(values[:, positions], device), slice(None)
         sums, products, origin = (like(array, values) for array in (sums, products, origin))
         weights = None if weights is None else like(weights, values)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.questions.site_differences import ANGLE_NOISE_SE, SiteDifferences
-from cipherdag.sites.compute.device import PROCESSOR, placed
+from cipherdag.sites.compute.device import PROCESSOR, Device, placed
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
 from cipherdag.sites.compute.pooled.location_scale_hints import column_blocks
 from cipherdag.statistics.array_functions import (
@@ -22,9 +22,6 @@ from cipherdag.statistics.array_functions import (
     indices,
     like,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 FENCE = 5.0
 FEWEST_REPEATS = 3
@@ -39,7 +36,7 @@ def share_summands(
     *,
     min_rows: int,
     given: bool = True,
-    device: torch.device = PROCESSOR,
+    device: Device = PROCESSOR,
     tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None = None,
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
@@ -57,7 +54,7 @@ def share_summands(
     def on_device(variable: int) -> Array:
         return placed(column(variable), device)
 
-    here = column if device.type == "cpu" else cache(on_device)
+    here = column if device == PROCESSOR else cache(on_device)
     marks = question.marks()
     each_set: list[_Shares] = []
     for rows in question.sets():
@@ -151,7 +148,7 @@ def _of_numbers(
     column: Callable[[int], FloatVector],
     marks: FloatVector,
     cell_keys: CellKeys,
-    device: torch.device,
+    device: Device,
 ) -> _Shares:
     """Count the shares of continuous variables that nothing is given for."""
     shares, marks_of_each = marks.shape[1], iter(marks[variables])

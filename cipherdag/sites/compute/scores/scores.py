@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
-from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.device import PROCESSOR, resolve_device
 from cipherdag.sites.compute.left_out import log_left_out
 from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
@@ -182,7 +182,7 @@ class DiscreteBic:
         """Computes the score of every family, shape (F,)."""
         scores = np.empty(len(families))
         for _, index, order in by_size(families):
-            most = FEWEST_SHARED if self._device.type == "cpu" else CHUNK_ELEMENTS
+            most = FEWEST_SHARED if self._device == PROCESSOR else CHUNK_ELEMENTS
             chunk = max(1, (most - 1) // max(self._rows, LARGEST_TABLE))
             for start in range(0, len(index), chunk):
                 part = order[start : start + chunk]

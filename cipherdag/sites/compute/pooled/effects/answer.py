@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -16,6 +15,7 @@ from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.findings.effect import AdjustedEffect
 from cipherdag.questions.estimation.effect_stages import Contribution, Missing, PerSite
 from cipherdag.questions.estimation.effect_sums import EffectSums
+from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.pooled.cell_keys import VARIANCE_JITTER, CellKeys
 from cipherdag.sites.compute.pooled.effects.estimating_functions import summed_functions
 from cipherdag.sites.compute.pooled.effects.refuted_rows import (
@@ -23,9 +23,6 @@ from cipherdag.sites.compute.pooled.effects.refuted_rows import (
     no_contribution,
     refuted_answer,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
@@ -45,7 +42,7 @@ def effect_answer(
     *,
     min_cell_size: int,
     blur: CellKeys,
-    device: torch.device,
+    device: Device,
 ) -> FloatVector:
     """The answer to `EffectSums`.
 

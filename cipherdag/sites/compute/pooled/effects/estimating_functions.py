@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatMatrix, FloatVector, IntegerVector
 from cipherdag.questions.estimation.effect_stages import ArmMeans, ModelSteps, Variance
 from cipherdag.questions.estimation.effect_sums import TREATMENT, EffectSums
-from cipherdag.sites.compute.device import placed
+from cipherdag.sites.compute.device import Device, placed
 from cipherdag.sites.compute.pooled.described import suppress_small_counts
 from cipherdag.sites.compute.pooled.effects.refuted_rows import EffectRows, no_contribution
 from cipherdag.sites.compute.pooled.regression.design import Expansion
@@ -44,9 +43,6 @@ from cipherdag.statistics.array_functions import (
     maxima,
 )
 from cipherdag.statistics.regression_models import PROPENSITY_EDGES, Regression
-
-if TYPE_CHECKING:
-    import torch
 
 LEAST_WEIGHT = 0.5
 """Below that of one row."""
@@ -85,7 +81,7 @@ class _Arm:
 
 
 def summed_functions(
-    question: EffectSums, rows: EffectRows, min_cell_size: int, device: torch.device
+    question: EffectSums, rows: EffectRows, min_cell_size: int, device: Device
 ) -> FloatVector:
     """The answer of a site's rows to a stage of all rows; zeros where it does not contribute.
 
@@ -110,7 +106,7 @@ def summed_functions(
 
 
 class _EstimatingFunctions:
-    def __init__(self, question: EffectSums, rows: EffectRows, device: torch.device) -> None:
+    def __init__(self, question: EffectSums, rows: EffectRows, device: Device) -> None:
         @cache
         def column(variable: int) -> FloatVector:
             return rows.column(question, variable)

@@ -6,14 +6,13 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.questions.regression_steps import RegressionSteps
-from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, placed
+from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
 from cipherdag.sites.compute.pooled.regression.compressed_rows import CompressedRows
 from cipherdag.statistics.array_functions import (
     Array,
@@ -25,9 +24,6 @@ from cipherdag.statistics.array_functions import (
     like,
 )
 from cipherdag.statistics.regression_models import Regression, column_count
-
-if TYPE_CHECKING:
-    import torch
 
 EVERY_ROW = slice(None)
 BLOCK_ROWS = 8192
@@ -57,7 +53,7 @@ class Expansion:
         origins: FloatVector,
         units: IndexArray,
         column: Callable[[int], NDArray[np.float64]],
-        device: torch.device = PROCESSOR,
+        device: Device = PROCESSOR,
     ) -> None:
         self._device = device
         self._categories = categories
@@ -75,7 +71,7 @@ class Expansion:
         cls,
         categories: tuple[int, ...],
         column: Callable[[int], NDArray[np.float64]],
-        device: torch.device = PROCESSOR,
+        device: Device = PROCESSOR,
     ) -> Expansion:
         """An expansion in units that the site chooses from its numbers.
 
@@ -98,7 +94,7 @@ class Expansion:
         cls,
         question: RegressionSteps,
         column: Callable[[int], NDArray[np.float64]],
-        device: torch.device = PROCESSOR,
+        device: Device = PROCESSOR,
     ) -> Expansion:
         """An expansion in the common units of a question."""
         units = question.origin_array(), question.unit_array()
@@ -140,7 +136,7 @@ class Expansion:
         Groups by all discrete variables serve every model. None where they have too few rows, and
         on a card.
         """
-        if self._device.type != "cpu":
+        if self._device != PROCESSOR:
             return None
         gaps = frozenset(v for v in self._used(model) if self._missing(v) is not None)
         rows = None
@@ -155,7 +151,7 @@ class Expansion:
 
     def forget_columns(self) -> None:
         """Drop the columns as long as all rows, but neither their order nor values on a card."""
-        if self._device.type == "cpu":
+        if self._device == PROCESSOR:
             self._scaled.clear()
         self._columns.clear()
 
@@ -218,7 +214,7 @@ class Expansion:
         return len(self._values(model.response)) if complete is None else int(complete.sum())
 
     def _block_rows(self, model: Regression) -> int:
-        if self._device.type == "cpu":
+        if self._device == PROCESSOR:
             return BLOCK_ROWS
         bytes_per_row = BYTES_PER_ENTRY * column_count(model, self._categories)
         return max(batch_bytes(self._device) // bytes_per_row, BLOCK_ROWS)

@@ -13,13 +13,12 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
+from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores, RegressionScores
 from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScoreTests, normal_score
 
 if TYPE_CHECKING:
-    import torch
-
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
 
 
@@ -42,7 +41,7 @@ class SiteScores:
         categories: tuple[int, ...],
         column: Callable[[int], FloatVector],
         counted: Callable[[], DiscreteColumns],
-        device: torch.device,
+        device: Device,
     ) -> None:
         self._counted = counted
         self._numbers = NumberScores(column, device)

@@ -14,12 +14,12 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
-from cipherdag.sites.compute.device import batch_bytes, placed
+from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
 from cipherdag.statistics.array_functions import (
     Array,
     at_least,
@@ -30,9 +30,6 @@ from cipherdag.statistics.array_functions import (
     like,
 )
 from cipherdag.statistics.regression_fits import LEAST_REST
-
-if TYPE_CHECKING:
-    import torch
 
 ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 """Scores U, their null variances V, and rows less coefficients, by test, shape (B,) each."""
@@ -67,7 +64,7 @@ class NumberScores:
         device: Where to compute.
     """
 
-    def __init__(self, column: Callable[[int], FloatVector], device: torch.device) -> None:
+    def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
         self._column, self._device = column, device
         self._standardised: dict[int, FloatVector] = {}
         self._placed: dict[int, Array] = {}
@@ -104,7 +101,7 @@ class NumberScores:
     @property
     def _most(self) -> int:
         """Values that are computed with at a time."""
-        if self._device.type == "cpu":
+        if self._device == PROCESSOR:
             return CHUNK_VALUES
         return batch_bytes(self._device) // BYTES_PER_VALUE
 

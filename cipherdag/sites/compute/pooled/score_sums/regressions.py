@@ -15,13 +15,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
 from cipherdag.questions.scores.score_sums import score_shape
+from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.steps import model_step, site_fit
 from cipherdag.sites.compute.pooled.score_sums.numbers import (
@@ -38,9 +38,6 @@ from cipherdag.statistics.regression_models import (
     outputs,
     predictor_columns,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 FENCE = 3.0
 """Interquartile ranges beyond the quartiles at which a scored number is clipped (Tukey, 1977)."""
@@ -63,7 +60,7 @@ class SiteRegressions:
         categories: tuple[int, ...],
         column: Callable[[int], FloatVector],
         standard: Callable[[int], FloatVector],
-        device: torch.device,
+        device: Device,
     ) -> None:
         self._p = p = len(categories)
         # the squares of numbers come after the variables
