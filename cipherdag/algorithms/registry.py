@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +54,8 @@ def algorithm_names() -> tuple[str, ...]:
 
 def _installed() -> dict[str, str]:
     """The algorithms of other packages, which name them as entry points."""
+    from importlib.metadata import entry_points
+
     return {point.name: point.value for point in entry_points(group="cipherdag.algorithms")}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -152,8 +153,12 @@ def _hospitals(network: DiscreteNetwork, protection: str, rows: int, seed: int) 
 
     from cipherdag.federation.simulated import Federation
 
-    data = network.sample(rows, np.random.default_rng(seed))
-    return Federation.split(data, 3, seed=seed, protection=protection)
+    columns = network.columns(rows, np.random.default_rng(seed))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "patients.csv"
+        lines = [network.names, *zip(*columns.values(), strict=True)]
+        file.write_text("\n".join(map(",".join, lines)), "utf-8")
+        return Federation.split(file, 3, seed=seed, protection=protection)
 
 
 def _ask_off_plan(federation: Federation) -> None:

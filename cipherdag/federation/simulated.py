@@ -14,7 +14,6 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.federation.checkpoint import open_checkpoint
-from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.in_process import LocalSites, run_in_process
 from cipherdag.federation.run import FinishedRun, Outcome, chosen_algorithm
 from cipherdag.federation.site import Site
@@ -37,6 +36,8 @@ from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     from narwhals.typing import IntoFrame
+
+    from cipherdag.federation.connected import ConnectedFederation
 
     Data = IntoFrame | str | Path
 
@@ -199,6 +200,7 @@ class Federation(LocalSites):
                 as ``cipherdag schema overlap`` prints them.
         """
         from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+        from cipherdag.federation.connected import ConnectedFederation
 
         return ConnectedFederation(
             CoordinatorFolder(Path(folder)),

@@ -58,6 +58,12 @@ class DiscreteNetwork:
         return CausalGraph.from_edges(self.names, directed=edges)
 
     def sample(self, n: int, rng: np.random.Generator) -> pd.DataFrame:
+        """Draw independent rows as a DataFrame; see `columns`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns(n, rng))
+
+    def columns(self, n: int, rng: np.random.Generator) -> dict[str, NDArray[np.object_]]:
         """Draw independent rows, every variable after its parents.
 
         Args:
@@ -65,13 +71,11 @@ class DiscreteNetwork:
             rng: Source of randomness; one uniform number per cell.
 
         Returns:
-            n rows of category strings, columns in the order of ``names``.
+            Category strings, shape (n,), of every variable, in the order of ``names``.
 
         Raises:
             ParameterError: A negative number of rows.
         """
-        import pandas as pd
-
         if n < 0:
             raise ParameterError(f"the number of rows must not be negative, is {n}")
         codes: dict[str, NDArray[np.int64]] = {}
@@ -83,8 +87,7 @@ class DiscreteNetwork:
             shape = (n, len(self.categories[name]))
             upper = np.broadcast_to(self.tables[name][given], shape).cumsum(axis=1)[:, :-1]
             codes[name] = (rng.random(n)[:, None] >= upper).sum(axis=1)
-        words = {v: np.array(self.categories[v], dtype=object)[codes[v]] for v in self.names}
-        return pd.DataFrame(words)
+        return {v: np.array(self.categories[v], dtype=object)[codes[v]] for v in self.names}
 
 
 def asia() -> DiscreteNetwork:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
@@ -94,6 +93,8 @@ def asking(
 
 def computed_with(packages: Iterable[str] = COMPUTED_WITH) -> dict[str, str]:
     """The versions that a plan names, as they are here."""
+    from importlib.metadata import PackageNotFoundError, version
+
     versions = {}
     for name in packages:
         try:

@@ -60,9 +60,9 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
                 column=many[0],
                 remedy=fitting_tests(table.kind, kind, two_categories=False),
             )
-        from cipherdag.sites.compute.ci_tests.ci_test import ci_test_classes
+        from cipherdag.sites.compute.ci_tests.ci_test import ci_test_class
 
-        return ci_test_classes()[computed].of_table(table, spec, computed, device)
+        return ci_test_class(computed).of_table(table, spec, computed, device)
 
     return make
 

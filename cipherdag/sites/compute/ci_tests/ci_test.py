@@ -182,12 +182,17 @@ def computes(*names: str) -> Callable[[T], T]:
     return enter
 
 
-def ci_test_classes() -> dict[str, type[CachedCITest]]:
-    """Returns every class of tests in this folder by the names that it computes."""
+def ci_test_class(name: str) -> type[CachedCITest]:
+    """Returns the class in this folder that computes the tests of a name.
+
+    Its modules are imported until one does, the one that is called so first: some load torch.
+    """
     folder = __package__ or ""
-    for module in pkgutil.iter_modules(importlib.import_module(folder).__path__):
-        importlib.import_module(f"{folder}.{module.name}")
-    return dict(_CLASSES)
+    modules = [own.name for own in pkgutil.iter_modules(importlib.import_module(folder).__path__)]
+    for module in sorted(modules, key=lambda own: not name.startswith(own)):
+        if name not in _CLASSES:
+            importlib.import_module(f"{folder}.{module}")
+    return _CLASSES[name]
 
 
 def canonical(x: IndexArray, y: IndexArray, given: IndexArray, *, n_variables: int) -> TestBatch:

@@ -16,7 +16,6 @@ import logging
 from typing import Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatMatrix, IndexArray
@@ -33,7 +32,6 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 )
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
-from cipherdag.sites.compute.ci_tests.kernel_matrices import FullKernels
 from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
 from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, resolve_device
 
@@ -136,6 +134,10 @@ class KernelTest(CachedCITest):
         if self._factored:
             kernels = FactoredKernels(columns, memory_bytes=self._memory)
         else:
+            import torch
+
+            from cipherdag.sites.compute.ci_tests.kernel_matrices import FullKernels
+
             tensor = torch.from_numpy(columns).to(self._device)
             kernels = FullKernels(tensor, memory_bytes=self._memory)
         return kernels, varies, columns.shape[1]
