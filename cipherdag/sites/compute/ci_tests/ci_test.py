@@ -188,10 +188,10 @@ def ci_test_class(name: str) -> type[CachedCITest]:
     Its modules are imported until one does, the one that is called so first: some load torch.
     """
     folder = __package__ or ""
-    modules = [own.name for own in pkgutil.iter_modules(importlib.import_module(folder).__path__)]
-    for module in sorted(modules, key=lambda own: not name.startswith(own)):
+    modules = pkgutil.iter_modules(importlib.import_module(folder).__path__)
+    for module in sorted(modules, key=lambda module: not name.startswith(module.name)):
         if name not in _CLASSES:
-            importlib.import_module(f"{folder}.{module}")
+            importlib.import_module(f"{folder}.{module.name}")
     return _CLASSES[name]
 
 

@@ -328,8 +328,8 @@ class FisherZTest(CachedCITest):
         chunk = self._chunk(size**2)
         for start in range(0, len(order), chunk):
             part = slice(start, start + chunk)
-            columns, where = (placed(own, self._device) for own in (order[part].T, base[part]))
-            result[part] = host(partial_correlation(correlations.among(columns, where)))
+            columns, starts = placed(order[part].T, self._device), placed(base[part], self._device)
+            result[part] = host(partial_correlation(correlations.among(columns, starts)))
         return result
 
     def _chunk(self, elements: int) -> int:

@@ -205,7 +205,7 @@ class DiscreteColumns:
             return self._one_by_one(digits, bases, cells)
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
         parts = [
-            self._count(*(own[..., start : start + chunk] for own in (digits, bases, cells)))
+            self._count(*(array[..., start : start + chunk] for array in (digits, bases, cells)))
             for start in range(0, len(cells), chunk)
         ]
         none = like(np.zeros(0, dtype=np.int64), self._columns)
@@ -254,9 +254,9 @@ class DiscreteColumns:
         levels = like(self.levels, self._columns)
 
         def level_index(variables: IndexArray, padded: int) -> Array:
-            level, own = like(np.arange(padded)[:, None], levels), like(variables, levels)
-            index = pairs.first[own] + level
-            return functions_of(index).where(level < levels[own], index, side - 1)
+            level, which = like(np.arange(padded)[:, None], levels), like(variables, levels)
+            index = pairs.first[which] + level
+            return functions_of(index).where(level < levels[which], index, side - 1)
 
         index = level_index(x, shape.rows)[:, None] * side + level_index(y, shape.columns)
         counts = indices(pairs.matrix.reshape(-1)[index.reshape(-1)])
