@@ -18,7 +18,7 @@ HEAVY = {
 }  # fmt: skip
 TESTS = {"numpy", "scipy", "scipy.special"}
 PAGES = {*TESTS, "scipy.linalg", "scipy.sparse", "networkx", "matplotlib", "tenseal"}
-LOADED = {"rfcd": {"numpy", "torch"}, "fedcd": {"numpy", "torch"}}
+LOADED = {"rfcd": {"numpy"}, "fedcd": {"numpy", "torch"}}
 """Of the algorithms that need other libraries than `TESTS`."""
 RUN = """
 import pickle, sys

@@ -3,8 +3,6 @@ import pytest
 import torch
 
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
-from cipherdag.sites.compute.scores import scores
-from cipherdag.sites.compute.scores.scores import DiscreteBic
 from cipherdag.statistics import threads
 
 
@@ -49,16 +47,3 @@ def test_threads_change_no_bit(two_threads, monkeypatch):
         test = LikelihoodRatioTest(values, np.full(6, fill_value=True))
         found.append(test.evaluate(*everything(6)).statistic.tobytes())
     assert found[0] == found[1]
-
-
-def test_small_tables_are_scored_on_one_thread(monkeypatch, two_threads):
-    seen = spied(monkeypatch, DiscreteBic, "_joined")
-    codes = np.random.default_rng(0).integers(0, 3, (300, 12)).astype(np.int32)
-    families = [(v, 1 << w) for v in range(12) for w in range(12) if v != w]
-    found = DiscreteBic(codes, [3] * 12, device="cpu").evaluate(families)
-    assert set(seen) == {1}
-    assert torch.get_num_threads() == 2
-    torch.set_num_threads(1)
-    monkeypatch.setattr(scores, "FEWEST_SHARED", 301)  # one family at a time
-    alone = DiscreteBic(codes, [3] * 12, device="cpu").evaluate(families)
-    assert found.tobytes() == alone.tobytes()

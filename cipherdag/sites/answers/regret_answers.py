@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +36,14 @@ from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.answers.table_tests import odd_column
 from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.scores.scores import (
+    DiscreteBic,
+    FamilyScore,
+    GaussianBic,
+    LocalScores,
+    Noise,
+)
 from cipherdag.sites.table.site_table import SiteTable
-
-if TYPE_CHECKING:
-    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores, Noise
 
 MOST_SPECIFICATIONS = 64
 """Scores and local algorithms of one run, with what was learnt by each."""
@@ -174,8 +177,6 @@ def table_scores(
     """
 
     def make(spec: ScoreSpec) -> LocalScores:
-        from cipherdag.sites.compute.scores.scores import LocalScores
-
         noise = None if cell_keys is None else _noise(spec, cell_keys())
         score = _family_score(table, spec, device, min_cell_size, noise)
         return LocalScores(score, spend, disclosed_bits=None if noise is None else COARSE_BITS)
@@ -207,9 +208,6 @@ def _collapsed(
 def _family_score(
     table: SiteTable, spec: ScoreSpec, device: str, min_cell_size: int, noise: Noise | None
 ) -> FamilyScore:
-    from cipherdag.sites.compute.scores.scores import DiscreteBic, GaussianBic
-    from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
-
     if table.kind == "mixed":
         raise MixedTypesError(
             f"the score '{spec.score}' takes columns of one kind",
@@ -231,5 +229,8 @@ def _family_score(
         return DiscreteBic(codes, table.cardinalities, device=device, noise=noise)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"
-    score = SplineMdl if spec.score == "mdl" else GaussianBic
-    return score(values, device=device, noise=noise)
+    if spec.score != "mdl":
+        return GaussianBic(values, device=device, noise=noise)
+    from cipherdag.sites.compute.scores.spline_mdl import SplineMdl  # loads torch
+
+    return SplineMdl(values, device=device, noise=noise)

@@ -41,7 +41,6 @@ from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    # these load torch
     from cipherdag.sites.compute.counting.counter import DiscreteColumns
     from cipherdag.sites.compute.scores.scores import LocalScores
 

@@ -15,15 +15,29 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
-from cipherdag.sites.compute.device import PROCESSOR, resolve_device
+from cipherdag.sites.compute.device import (
+    ON_ONE_THREAD,
+    most_elements,
+    placed,
+    resolve_device,
+)
 from cipherdag.sites.compute.left_out import log_left_out
-from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    full,
+    functions_of,
+    host,
+    indices,
+    like,
+    segment_sums,
+)
 
 Noise = Callable[[FloatVector], FloatVector]
 """Noise that a site which restricts small counts adds to log likelihoods of sets of variables."""
@@ -121,9 +135,10 @@ class GaussianBic:
         self._rows, self._noise = len(complete), noise
         self._penalty = _penalty(len(complete), perturbed=noise is not None)
         self._device = resolve_device(device)
-        standard = torch.from_numpy(standardised(complete)).to(self._device)
+        standard = placed(standardised(complete), self._device)
         self._correlation = standard.T @ standard / self._rows
-        self._correlation.fill_diagonal_(1.0)
+        diagonal = range(values.shape[1])
+        self._correlation[diagonal, diagonal] = 1.0
         self.n_variables = len(self._correlation)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
@@ -133,9 +148,9 @@ class GaussianBic:
             variances = np.empty((size + 1, len(index)))
             chunk = max(1, CHUNK_ELEMENTS // (size + 1) ** 2)
             for start in range(0, len(index), chunk):
-                part = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
+                part = placed(order[start : start + chunk].T, self._device)
                 entries = self._correlation[part[:, None], part[None]]
-                variances[:, start : start + chunk] = _variances(entries).cpu().numpy()
+                variances[:, start : start + chunk] = host(_variances(entries))
             lost = 0.5 * self._rows * np.log(variances)
             scores[index] = lost[-1] + self._penalty * size
             if self._noise is not None:
@@ -174,7 +189,7 @@ class DiscreteBic:
         self._rows, self._noise = len(complete), noise
         self._penalty = _penalty(len(complete), perturbed=noise is not None)
         self._device = resolve_device(device)
-        self._columns = torch.from_numpy(complete.T.astype(np.int64)).to(self._device)
+        self._columns = placed(complete.T.astype(np.int64), self._device)
         self._levels = [int(count) for count in levels]
         self.n_variables = len(self._levels)
 
@@ -182,41 +197,37 @@ class DiscreteBic:
         """Computes the score of every family, shape (F,)."""
         scores = np.empty(len(families))
         for _, index, order in by_size(families):
-            most = FEWEST_SHARED if self._device == PROCESSOR else CHUNK_ELEMENTS
-            chunk = max(1, (most - 1) // max(self._rows, LARGEST_TABLE))
+            most = most_elements(self._device, CHUNK_ELEMENTS, ON_ONE_THREAD)
+            chunk = max(1, most // max(self._rows, LARGEST_TABLE))
             for start in range(0, len(index), chunk):
                 part = order[start : start + chunk]
-                with threads_for(part.shape[0] * self._rows):
-                    likelihoods = self._likelihoods(part)
-                scores[index[start : start + chunk]] = likelihoods + self._costs(part)
+                scores[index[start : start + chunk]] = self._likelihoods(part) + self._costs(part)
         return scores
 
     def _likelihoods(self, order: IndexArray) -> FloatVector:
         """Computes minus the log likelihood of every family; parents first, the variable last."""
-        configuration = torch.zeros((len(order), self._rows), dtype=torch.int64)
-        configuration = configuration.to(self._device)
-        size = torch.ones(len(order), dtype=torch.int64, device=self._device)
+        configuration = indices(full((len(order), self._rows), 0.0, self._columns))
+        size = np.ones(len(order), dtype=np.int64)
         for column in range(order.shape[1] - 1):
             configuration, size = self._joined(configuration, size, order[:, column])
         cells, n_cells = self._joined(configuration, size, order[:, -1])
         parents, both = _log_counts(configuration, size), _log_counts(cells, n_cells)
-        scores: FloatVector = (parents - both).cpu().numpy()
+        scores: FloatVector = parents - both
         if self._noise is None:
             return scores
         most = self._rows * math.log(self._rows)
-        log_likelihoods = (counted.cpu().numpy() - most for counted in (parents, both))
+        log_likelihoods = (counted - most for counted in (parents, both))
         return scores + _family_noise(self._noise, order.shape[1] - 1, *log_likelihoods)
 
     def _joined(
-        self, cells: torch.Tensor, size: torch.Tensor, variables: IndexArray
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, cells: Array, size: IndexArray, variables: IndexArray
+    ) -> tuple[Array, IndexArray]:
         """Extends tables by one variable; large ones are renumbered by the cells that occur."""
-        columns = torch.from_numpy(variables).to(self._device)
-        levels = torch.tensor([self._levels[v] for v in variables], device=self._device)
-        joined = cells * levels[:, None] + self._columns.index_select(0, columns)
+        levels = np.array([self._levels[v] for v in variables])
+        joined = cells * like(levels, cells)[:, None] + self._columns[like(variables, cells)]
         size = size * levels
-        for row in torch.nonzero(size > LARGEST_TABLE).ravel().tolist():
-            seen, joined[row] = torch.unique(joined[row], return_inverse=True)
+        for row in np.flatnonzero(size > LARGEST_TABLE).tolist():
+            seen, joined[row] = functions_of(joined).unique(joined[row], return_inverse=True)
             size[row] = len(seen)
         return joined, size
 
@@ -267,23 +278,22 @@ def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, Index
         yield size, index, np.array(rows, dtype=np.int64).reshape(len(index), size + 1)
 
 
-def _variances(entries: torch.Tensor) -> torch.Tensor:
+def _variances(entries: Array) -> Array:
     """Computes residual variances given earlier variables, (k, B), from correlations."""
-    variances = [entries[0, 0]]
+    variances, xp = [entries[0, 0]], functions_of(entries)
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]
         # a parent that the others determine explains nothing more
-        coefficient = torch.where(pivot > SMALLEST_VARIANCE, row / pivot, 0.0)
+        explains = pivot > SMALLEST_VARIANCE
+        coefficient = xp.where(explains, row / xp.where(explains, pivot, 1.0), 0.0)
         entries = entries[1:, 1:] - row[:, None] * coefficient
         variances.append(entries[0, 0])
-    return torch.stack(variances).clamp(min=SMALLEST_VARIANCE)
+    return at_least(xp.stack(variances), SMALLEST_VARIANCE)
 
 
-def _log_counts(cells: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+def _log_counts(cells: Array, size: IndexArray) -> FloatVector:
     """Computes the sum of n ln n over the cells of every table, shape (B,)."""
-    start = torch.cumsum(size, 0) - size
-    flat = (cells + start[:, None]).ravel()
-    counts = torch.bincount(flat, minlength=int(size.sum())).double()
-    table = torch.repeat_interleave(torch.arange(len(size), device=size.device), size)
-    sums = torch.zeros(len(size), dtype=torch.float64, device=size.device)
-    return sums.index_add_(0, table, torch.xlogy(counts, counts))
+    xp, start = functions_of(cells), like(np.cumsum(size) - size, cells)
+    flat = (cells + start[:, None]).reshape(-1)
+    counts = floats(xp.bincount(flat, minlength=int(size.sum())))
+    return host(segment_sums(counts * xp.log(at_least(counts, 1.0)), size))
