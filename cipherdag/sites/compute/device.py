@@ -1,7 +1,8 @@
 """Where a site's arrays live, and how much memory and how many rows they take at a time.
 
-On a processor arrays are numpy's, or torch's where that is faster. On another device all of them
-are tensors there, from the columns to the sums, and batches are as large as its free memory allows.
+On a processor arrays are numpy's; torch, which takes a second and 200 MB to load, computes a few
+tests, scores and beliefs alone. On another device all of them are tensors there, from the columns
+to the sums, and batches are as large as its free memory allows.
 """
 
 from __future__ import annotations
@@ -23,12 +24,8 @@ Device = NewType("Device", str)
 DEFAULT_MEMORY = 256 * 2**20
 ROW_BLOCK = 8192
 """Rows that are summed at a time, the same however much memory there is."""
-ON_ONE_THREAD = 2**15 - 1
-"""Elements of a batch on a processor, few enough for torch to stay on one thread.
-
-Threads that wait for one another at every small step are slower, and many times so where several
-sites share a machine.
-"""
+IN_CACHE = 2**15 - 1
+"""Elements of a batch on a processor, few enough to stay in its cache."""
 DEVICES = ("cpu", "cuda")
 PROCESSOR = Device("cpu")
 BATCH_SHARE = 8

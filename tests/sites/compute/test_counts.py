@@ -93,7 +93,7 @@ def test_tables_of_many_rows_are_counted_block_by_block(given_, held, block):
         before = codes.copy()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(bitmaps, "AVAILABLE", False)
-        patched.setattr(counts, "ON_ONE_THREAD", 5)
+        patched.setattr(counts, "IN_CACHE", 5)
         patched.setattr(joint_codes, "BLOCK_ROWS", block)
         columns = DiscreteColumns(codes, PROCESSOR, memory_bytes=2**24, levels=levels)
         found = [own for _, own in columns.whole_tables(sets)]

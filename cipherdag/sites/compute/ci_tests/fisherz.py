@@ -27,7 +27,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
 )
 from cipherdag.sites.compute.device import (
     DEFAULT_MEMORY,
-    ON_ONE_THREAD,
+    IN_CACHE,
     ROW_BLOCK,
     Device,
     batch_bytes,
@@ -237,7 +237,7 @@ class FisherZTest(CachedCITest):
         self._n_rows = len(values)
         self._device = resolve_device(device)
         affordable = half(memory_bytes or batch_bytes(self._device)) // BYTES_PER_ELEMENT
-        self._most = most_elements(self._device, affordable, ON_ONE_THREAD)
+        self._most = most_elements(self._device, affordable, IN_CACHE)
         # subtracting an observed value makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
         standard = StandardColumns(values, scale, origin)

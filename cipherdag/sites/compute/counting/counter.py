@@ -17,7 +17,7 @@ from cipherdag.arrays import IndexArray
 from cipherdag.sites.compute.counting import bitmaps
 from cipherdag.sites.compute.counting.joint_codes import joint_counts
 from cipherdag.sites.compute.device import (
-    ON_ONE_THREAD,
+    IN_CACHE,
     PROCESSOR,
     Device,
     most_elements,
@@ -94,7 +94,7 @@ class DiscreteColumns:
         gaps = any((column < 0).any() for column in columns)
         self._words = placed(_pack_rows(columns), device) if gaps else None
         self._columns: Array = placed(columns, device)
-        self._many = device == PROCESSOR and self.n_rows > ON_ONE_THREAD
+        self._many = device == PROCESSOR and self.n_rows > IN_CACHE
         self._bitmaps: bitmaps.Bitmaps | None = None
         if device == PROCESSOR and bitmaps.AVAILABLE and self.n_rows:
             cost = bitmaps.WORDS_PER_ROW_OF_MANY if self._many else bitmaps.WORDS_PER_ROW
@@ -222,7 +222,7 @@ class DiscreteColumns:
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """Returns how many tests of so many elements each are computed at a time."""
-        most = most_elements(self.device, self._memory // bytes_per_element, ON_ONE_THREAD)
+        most = most_elements(self.device, self._memory // bytes_per_element, IN_CACHE)
         return max(most // max(elements, 1), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:

@@ -21,7 +21,7 @@ from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.sites.compute.device import (
-    ON_ONE_THREAD,
+    IN_CACHE,
     most_elements,
     placed,
     resolve_device,
@@ -137,7 +137,7 @@ class GaussianBic:
         self._device = resolve_device(device)
         standard = placed(standardised(complete), self._device)
         self._correlation = standard.T @ standard / self._rows
-        diagonal = range(values.shape[1])
+        diagonal = np.arange(values.shape[1])
         self._correlation[diagonal, diagonal] = 1.0
         self.n_variables = len(self._correlation)
 
@@ -197,7 +197,7 @@ class DiscreteBic:
         """Computes the score of every family, shape (F,)."""
         scores = np.empty(len(families))
         for _, index, order in by_size(families):
-            most = most_elements(self._device, CHUNK_ELEMENTS, ON_ONE_THREAD)
+            most = most_elements(self._device, CHUNK_ELEMENTS, IN_CACHE)
             chunk = max(1, most // max(self._rows, LARGEST_TABLE))
             for start in range(0, len(index), chunk):
                 part = order[start : start + chunk]
