@@ -77,9 +77,8 @@ def test_comparisons_of_all_widths_go_down_together():
     assert (sum(shares) == wanted).all()
     # those of one width are dealt and evaluated as if they were alone
     some = bits == 40
-    alone = deal_payloads(
-        HASHED, bits[some], alphas[some], roots[:, some], payloads[some], turned[some].view(np.uint64)
-    )  # fmt: skip
+    item = roots[:, some], payloads[some], turned[some].view(np.uint64)
+    alone = deal_payloads(HASHED, bits[some], alphas[some], *item)
     again = both(roots[:, some], alone, points[:, some], bits[some])
     assert all((one == other[:, some]).all() for one, other in zip(again, shares, strict=True))
 

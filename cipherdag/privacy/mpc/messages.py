@@ -19,7 +19,7 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -156,7 +156,7 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
         raise MalformedMessageError("there are bits beyond the last secure test")
 
 
-def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> BoolVector:
+def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
     Args:
@@ -181,3 +181,6 @@ def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> Boo
             ) from None
     packed = np.frombuffer(said.bits, dtype=np.uint8)
     return np.unpackbits(packed, count=batch.predicates.n_tests).astype(bool)
+
+
+ReadVerdicts = Callable[[bytes, Batch, tuple[bytes, bytes]], BoolVector]

@@ -56,7 +56,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
 from cipherdag.protocol.replay import attributed_to_round
-from cipherdag.protocol.secure_tests import SecureTests, stepped
+from cipherdag.protocol.secure_tests import SecureTests, session_of, stepped
 from cipherdag.protocol.states import State
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
@@ -200,8 +200,9 @@ class Rounds:
         """The words in sealed parts; from now on the question counts as answered."""
         if self.secure_tests is None:
             raise CohortError("secure tests need two sites")
-        asked = self.plan, self.transcript, current.ask, current.question, self._sums
-        current.seat = self.secure_tests.begun(*asked)
+        bound = session_of(self.plan, self.transcript), self.secure_tests.roles
+        batch = self.read.batch(*bound, current.ask, current.question, self._sums)
+        current.seat = self.secure_tests.party.begin(batch)
         share = current.seat.share(words)
         self._present = sites = current.declared.sites
         self.sums.write(self.plan.session, *self._covered(sites))
@@ -269,7 +270,8 @@ class Rounds:
         """The opened sum, or the verdicts, checked, and the numbers in it."""
         if current.seat is None or self.secure_tests is None:
             return self.read.sum(previous, current.declared, self.aggregation)
-        return self.secure_tests.verdicts(previous, current.seat.batch, self.plan)
+        asked = current.seat.batch, self.plan
+        return self.secure_tests.verdicts(previous, *asked, self.read.verdicts)
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
