@@ -169,7 +169,9 @@ class Batch:
     @cached_property
     def multiplied(self) -> NDArray[np.intp]:
         """Positions of the words that some form multiplies, ascending."""
-        return np.unique(self.predicates.quadratic[:, 1:3]).astype(np.intp)
+        used = np.zeros(self.predicates.n_words, dtype=bool)
+        used[self.predicates.quadratic[:, 1:3]] = True
+        return np.flatnonzero(used)
 
     @cached_property
     def test_of(self) -> NDArray[np.intp]:

@@ -28,7 +28,7 @@ from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
-from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, summed
+from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values
 from cipherdag.privacy.secrecy import Secret
 
 _ONE = np.uint64(1)
@@ -96,11 +96,15 @@ class Holding(Secret):
         self._draws = draws = HolderDraws(batch, seed, int(self._second))
         self._common = CommonPart(batch, common)
         dealt = draws.dealt if self._second else draws.dealt + self._common.correction
-        left, right = np.searchsorted(batch.multiplied, predicates.quadratic[:, 1:3]).T
-        crossed = masked[left] * dealt[right] + masked[right] * dealt[left]
+        factors = np.zeros((2, predicates.n_words), dtype=np.uint64)
+        factors[:, batch.multiplied] = masked, dealt
+        (opened, shared), (others, others_shared) = (
+            factors[:, predicates.quadratic[:, place]] for place in (1, 2)
+        )
+        crossed = opened * others_shared + others * shared
         if not self._second:
-            crossed += masked[left] * masked[right]
-        forms = summed(predicates, predicates.quadratic, crossed) + draws.masks
+            crossed += opened * others
+        forms = product_values(predicates, crossed) + draws.masks
         forms += linear_values(predicates, self._parts)
         if not self._second:
             forms += (predicates.constants - 1).view(np.uint64)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cipherdag.arrays import IntegerMatrix, IntegerVector, WordVector
+from cipherdag.arrays import IntegerVector, WordVector
 from cipherdag.errors import MalformedMessageError
 from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.keyed import transcript
@@ -77,19 +77,16 @@ def form_values(predicates: Predicates, words: WordVector) -> WordVector:
     """Every form without its constant, modulo 2**64, shape (comparisons,)."""
     quadratic = predicates.quadratic
     products = words[quadratic[:, 1]] * words[quadratic[:, 2]]
-    return summed(predicates, quadratic, products) + linear_values(predicates, words)
+    return product_values(predicates, products) + linear_values(predicates, words)
+
+
+def product_values(predicates: Predicates, products: WordVector) -> WordVector:
+    """The quadratic terms of every form from their products, modulo 2**64."""
+    quadratic = predicates.quadratic
+    return predicates.added_up(quadratic, quadratic[:, -1].view(np.uint64) * products)
 
 
 def linear_values(predicates: Predicates, words: WordVector) -> WordVector:
     """The linear terms of every form, modulo 2**64, shape (comparisons,)."""
-    return summed(predicates, predicates.linear, words[predicates.linear[:, 1]])
-
-
-def summed(predicates: Predicates, terms: IntegerMatrix, factors: WordVector) -> WordVector:
-    """Coefficients times factors of some terms, added up by comparison, modulo 2**64."""
-    total = np.zeros(predicates.n_comparisons, dtype=np.uint64)
-    if len(terms):
-        owner = terms[:, 0]
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        total[owner[first]] = np.add.reduceat(terms[:, -1].view(np.uint64) * factors, first)
-    return total
+    linear = predicates.linear
+    return predicates.added_up(linear, linear[:, -1].view(np.uint64) * words[linear[:, 1]])
