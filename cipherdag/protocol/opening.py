@@ -291,7 +291,7 @@ class SecureRound:
 
     @property
     def _relay(self) -> Relay:
-        return Relay(self.batch, [member.name for member in self.plan.cohort])
+        return Relay(self.batch, self.plan.names)
 
     def _asked(self, verb: Verb, requests: dict[int, bytes]) -> dict[int, bytes]:
         contents = {}

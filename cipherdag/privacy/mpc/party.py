@@ -60,6 +60,8 @@ class Party(Secret):
         random_bytes: RandomBytes = fresh_bytes,
     ) -> None:
         self._session, self._position, self._roles = session, position, roles
+        if position not in (roles.dealer, *roles.sites):  # it seals for those with a role alone
+            pair_keys = {other: pair_keys[other] for other in roles.sites if other in pair_keys}
         self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
         self._names, self._identity, self._random = names, identity, random_bytes
         self._last: Batch | None = None

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from operator import lt
 from typing import cast
 
 from cipherdag.arrays import FloatVector, IndexArray
@@ -329,7 +330,8 @@ class Rounds:
         return stepped(cast("Seat", self.round_of(request).seat), request)
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
-        return [self.plan.cohort[position].name for position in positions]
+        names = self.plan.names
+        return [names[position] for position in positions]
 
     def _covered(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
         """The sites, and the groups of those that lack the same variables, if any lacks some."""
@@ -338,7 +340,8 @@ class Rounds:
         return self._names(positions), [tuple(self._names(group)) for group in groups]
 
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
-        if list(positions) != sorted(set(positions)) or not set(positions) <= set(among):
+        ascending = all(map(lt, positions, positions[1:]))
+        if not ascending or (positions != among and not set(positions) <= set(among)):
             raise CohortError("the sites named are not in order, or were not there before")
         if self.index not in positions:
             raise CohortError("the sites named leave this site out")
