@@ -136,7 +136,7 @@ class Cohort:
         number, sites = self.number
         copied = Predicates(*(getattr(predicates, name) for name in Predicates.__slots__))
         batch = Batch(SESSION, QUESTION, number, 0, sites, self.roles, copied)
-        _ = batch.digest, batch.groups, batch.word_width, batch.multiplied
+        _ = batch.digest, batch.vector, batch.factors, batch.forms
         return batch
 
     def _spent(self, item, verb, *arguments):
@@ -177,7 +177,7 @@ def one_case(n_sites, rows, tests, components, repeats, seed):
 
     return {
         "sites": n_sites, "rows": rows, "tests": tests, "components": components,
-        "width": batch.word_width, "repeats": repeats, "dealt_bytes": batch.dealt_bytes,
+        "width": int(batch.widths.max()), "repeats": repeats, "dealt_bytes": batch.dealt_bytes,
         "wrong": sum(run["wrong"] for run in runs),
         "seconds": median("seconds"),
         "all_seconds": round(statistics.median(run["all_seconds"] for run in runs), 3),

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ MOST_COMPARISONS: Final = 1 << 18
 """Of one batch; what its dealt keys come to is bounded besides, by what a message may be."""
 MOST_WORDS: Final = 1 << 20
 LEAST_WIDTH: Final = 4
+
+Number = TypeVar("Number", np.int64, np.uint64)
 
 _POWERS = np.array([1 << bit for bit in range(63)], dtype=np.int64)
 
@@ -255,11 +257,19 @@ class Predicates:
             (self.quadratic, self._products()),
             (self.linear, (self.lowest[self.linear[:, 1]], self.highest[self.linear[:, 1]])),
         ):
-            owner, coefficient = terms[:, 0], terms[:, -1]
-            ends = coefficient * least, coefficient * most
-            np.add.at(lowest, owner, np.minimum(*ends))
-            np.add.at(highest, owner, np.maximum(*ends))
+            ends = terms[:, -1] * least, terms[:, -1] * most
+            lowest += self.added_up(terms, np.minimum(*ends))
+            highest += self.added_up(terms, np.maximum(*ends))
         return lowest, highest
+
+    def added_up(self, terms: IntegerMatrix, values: NDArray[Number]) -> NDArray[Number]:
+        """The values of some terms added up by comparison, shape (comparisons,); words wrap."""
+        total = np.zeros(self.n_comparisons, dtype=values.dtype)
+        if len(terms):
+            owner = terms[:, 0]
+            first = np.flatnonzero(np.diff(owner, prepend=-1))
+            total[owner[first]] = np.add.reduceat(values, first)
+        return total
 
     def widths(self) -> IntegerVector:
         """Bits of the ring that each comparison is computed in, shape (comparisons,); see above."""

@@ -15,12 +15,14 @@ from functools import lru_cache, partial
 from cipherdag.arrays import FloatVector
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.mpc.batch import Roles
+from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import read_verdicts
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.wire import digest
 from cipherdag.protocol.engines.engine import Handler
-from cipherdag.protocol.messages import content_digest
+from cipherdag.protocol.messages import Ask, content_digest
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.secure_tests import batch_of
 from cipherdag.protocol.set_up_messages import beacon_of
 from cipherdag.questions.question import Question
 from cipherdag.sites.session.admission import open_message
@@ -31,7 +33,7 @@ CACHED_QUESTIONS = 16
 
 
 class SharedReading:
-    """The last message, set-up, sum and questions that a site of this process has read.
+    """The last message, set-up, sum, batch and questions that a site of this process has read.
 
     Args:
         coordinator: The coordinator's public key, 32 bytes.
@@ -42,6 +44,7 @@ class SharedReading:
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
         self._held: tuple[tuple[bytes, Sequence[bytes], Sequence[bytes]], bytes] | None = None
+        self._batch: tuple[Question, tuple[bytes, Roles, Ask, bytes], Batch] | None = None
         self._contents = deque[tuple["Question", bytes]](maxlen=CACHED_QUESTIONS)
         self.reading = Reading(
             lru_cache(maxsize=1)(read_relayed),
@@ -51,6 +54,8 @@ class SharedReading:
             lru_cache(maxsize=1)(digest),
             self._beacon_of,
             self._content_of,
+            self._batch_of,
+            lru_cache(maxsize=1)(read_verdicts),
         )
 
     def door(self, runtime: SiteRuntime) -> Handler:
@@ -77,6 +82,17 @@ class SharedReading:
         content = content_digest(question)
         self._contents.append((question, content))
         return content
+
+    def _batch_of(
+        self, session: bytes, roles: Roles, ask: Ask, question: Question, sums: bytes
+    ) -> Batch:
+        """Compute `batch_of`, or return the batch of the identical question, asked alike."""
+        asked, last = (session, roles, ask, sums), self._batch
+        if last is not None and last[0] is question and last[1] == asked:
+            return last[2]
+        batch = batch_of(session, roles, ask, question, sums)
+        self._batch = question, asked, batch
+        return batch
 
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation

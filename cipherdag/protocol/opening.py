@@ -285,13 +285,13 @@ class SecureRound:
             requests = following(self._asked(verb, requests))
         content = relay.combine(self._asked("open", requests))
         identities = [member.identity for member in self.plan.cohort]
-        holders = [identities[site] for site in self.batch.roles.holders]
-        bits = read_verdicts(content, self.batch, holders)
+        first, second = self.batch.roles.holders
+        bits = read_verdicts(content, self.batch, (identities[first], identities[second]))
         return Aggregate(values=bits.astype(np.float64), content=content)
 
     @property
     def _relay(self) -> Relay:
-        return Relay(self.batch, [member.name for member in self.plan.cohort])
+        return Relay(self.batch, self.plan.names)
 
     def _asked(self, verb: Verb, requests: dict[int, bytes]) -> dict[int, bytes]:
         contents = {}

@@ -113,10 +113,15 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         """The digest that a person approves, 32 bytes; it covers every field."""
         return digest(b"plan", encode(self))
 
-    @property
+    @cached_property
     def measured(self) -> Measured:
         """The variables that the sites measured."""
         return measured_by(self.cohort)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the cohort's sites, in order."""
+        return tuple([member.name for member in self.cohort])
 
     @cached_property
     def key_bounds(self) -> KeyBounds | None:

@@ -14,7 +14,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import ParameterError
 from cipherdag.privacy.mpc.batch import Batch, Roles
-from cipherdag.privacy.mpc.messages import Verdicts, most_bytes
+from cipherdag.privacy.mpc.messages import ReadVerdicts, Verdicts, most_bytes
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, digest, unpack
@@ -68,34 +68,17 @@ class SecureTests:
     roles: Roles
     party: Party = field(repr=False)
 
-    def begun(
-        self, plan: Plan, transcript: bytes, ask: Ask, question: Question, sums: bytes
-    ) -> Seat:
-        """This site's part in a round; that in the round before has ended.
-
-        Args:
-            plan: The plan.
-            transcript: Digest of the key agreement.
-            ask: The request.
-            question: What is asked.
-            sums: Digest of all sums and verdicts before.
-
-        Raises:
-            ReplayError: The question was answered before, in a way that may not be repeated.
-            CohortError: A site with a role is not asked.
-        """
-        batch = batch_of(session_of(plan, transcript), self.roles, ask, question, sums)
-        return self.party.begin(batch)
-
-    def verdicts(self, previous: bytes, batch: Batch, plan: Plan) -> tuple[bytes, FloatVector]:
-        """Checks the verdicts that the coordinator relays, and reads them.
+    def verdicts(
+        self, previous: bytes, batch: Batch, plan: Plan, read: ReadVerdicts
+    ) -> tuple[bytes, FloatVector]:
+        """Checks the verdicts that the coordinator relays, and reads them by ``read``.
 
         Raises:
             MalformedMessageError, ForgedSumError, ReplayError: As `Party.accept`.
         """
         opened = unpack(previous, most_bytes(batch, Verdicts), exactly=False)
         identities = [member.identity for member in plan.cohort]
-        return opened, self.party.accept(opened, batch, identities).astype(np.float64)
+        return opened, self.party.accept(opened, batch, identities, read).astype(np.float64)
 
 
 def stepped(seat: Seat, request: Secure) -> Secured:

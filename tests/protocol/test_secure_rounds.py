@@ -28,7 +28,6 @@ from cipherdag.errors import (
 from cipherdag.privacy.mpc import seat as seats
 from cipherdag.privacy.mpc.batch import COORDINATOR, Roles
 from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed, Signed, Square, Verdicts
-from cipherdag.privacy.mpc.words import pack_words, unpack_words
 from cipherdag.privacy.wire import decode, encode, pack, unpack
 from cipherdag.protocol.journal import GivenUp, Journal
 from cipherdag.protocol.messages import (
@@ -621,9 +620,8 @@ def test_a_site_that_adds_a_quarter_of_the_ring_is_noticed_by_a_label(monkeypatc
     def shifted(batch, values, random_bytes):
         parts = honest(batch, values, random_bytes)
         if values.sum() == 0:  # nobody else answers with nothing but zeros
-            quarter = np.uint64(1 << (batch.word_width - 2))
-            words = unpack_words(parts.rest, batch.predicates.n_words, batch.word_width)
-            parts.rest = pack_words(words + quarter, batch.word_width)
+            quarters = np.uint64(1) << (batch.word_widths - 2).view(np.uint64)
+            parts.rest = batch.vector.pack(batch.vector.unpack(parts.rest) + quarters)
         return parts
 
     liar = named(ward, positions(ward)["site"])

@@ -41,9 +41,16 @@ def stream(key, count):
     return [int.from_bytes(text[at : at + 8], "little") for at in range(0, 8 * count, 8)]
 
 
-def written(words, width):
-    length = (width + 7) // 8
-    return b"".join((word % 2**width).to_bytes(length, "little") for word in words)
+def written(words, widths):
+    """Every word modulo its ring, in the least whole bytes of it."""
+    return b"".join(
+        (word % 2**width).to_bytes((width + 7) // 8, "little")
+        for word, width in zip(words, widths, strict=True)
+    )
+
+
+def whole(words):
+    return written(words, [64] * len(words))
 
 
 def hashed(key, block, tweak):
@@ -92,6 +99,16 @@ def widths(case):
     return found
 
 
+def word_widths(case):
+    """Of every word the widest ring of the forms that it is in; 4 bits if it is in none."""
+    found = [4] * len(case["lowest"])
+    for form, width in zip(forms_of(case), widths(case), strict=True):
+        pairs = [w for i, j, _ in form["quadratic"] for w in (i, j)]
+        for word in [*pairs, *(j for j, _ in form["linear"])]:
+            found[word] = max(found[word], width)
+    return found
+
+
 def predicates_digest(case):
     forms = forms_of(case)
     columns = [
@@ -109,7 +126,7 @@ def predicates_digest(case):
 def batch_digest(case):
     twin = NOBODY if case["twin"] is None else case["twin"]
     numbers = case["number"], case["attempt"], case["dealer"], twin, *case["holders"]
-    said = bytes([1]) + b"".join(number.to_bytes(4, "big") for number in numbers)
+    said = bytes([2]) + b"".join(number.to_bytes(4, "big") for number in numbers)
     sites = b"".join(site.to_bytes(4, "big") for site in case["sites"])
     session, question = bytes.fromhex(case["session"]), bytes.fromhex(case["question"])
     parts = said, session, question, sites, predicates_digest(case)
@@ -195,13 +212,12 @@ class Batch:
         self.case, self.forms = case, forms_of(case)
         self.digest = batch_digest(case)
         self.widths = widths(case)
-        self.k = max(self.widths)
+        self.word_widths = word_widths(case)
         self.multiplied = sorted(
             {w for f in self.forms for i, j, _ in f["quadratic"] for w in (i, j)}
         )
         self.sizes = [len(test) for test in case["tests"]]
         self.test = [t for t, size in enumerate(self.sizes) for _ in range(size)]
-        self.order = sorted(range(len(self.forms)), key=lambda c: (self.widths[c], c))
         self.tree_key = sha(b"cipherdag public hash", b"keys", self.digest)[:16]
         self.label_key = sha(b"cipherdag public hash", b"labels", self.digest)[:16]
 
@@ -210,7 +226,7 @@ class Batch:
 
     def rest(self, vector, first, dealt):
         parts = zip(vector, self.part(first), self.part(dealt), strict=True)
-        return [(x - s - t) % 2**self.k for x, s, t in parts]
+        return [(x - s - t) % 2**k for (x, s, t), k in zip(parts, self.word_widths, strict=True)]
 
     def drawn(self, seed, holder):
         """What a holder draws: roots, masks, shares of t, steps, labels, and the range's label."""
@@ -246,20 +262,20 @@ class Batch:
             low, top = r % 2 ** (k - 1), r >> (k - 1)
             keys[c] = Tree(self.tree_key, k - 1).generate(low, steps[self.test[c]], top, roots)
         common = b""
-        for width in sorted(set(self.widths)):
-            members = [c for c in self.order if self.widths[c] == width]
-            for level in range(width - 3):
-                for c in members:
-                    (low, high), (left, right), _ = keys[c][0][level]
-                    common += written([low + left + 2 * right, high], 64)
-            for level in range(width - 3):
-                common += written([keys[c][0][level][2] for c in members], 64)
-            common += b"".join(written(keys[c][1], 64) for c in members)
+        # the longest first; of the levels, those with the most levels left
+        members = sorted(keys, key=lambda c: (-self.widths[c], c))
+        for left_over in range(max(self.widths) - 3, 0, -1):
+            there = [keys[c][0][-left_over] for c in members if len(keys[c][0]) >= left_over]
+            common += whole([low + left + 2 * right for (low, _), (left, right), _ in there])
+            common += whole([high for (_, high), _, _ in there])
+            common += whole([correction for _, _, correction in there])
+        for place in range(4):
+            common += whole([keys[c][1][place] for c in members])
         corrections = [
             t[w] - item[0]["dealt"][at] - item[1]["dealt"][at]
             for at, w in enumerate(self.multiplied)
         ]
-        common += written(corrections, self.k)
+        common += self.masked_written(corrections)
         for test, size in enumerate(self.sizes):
             some = [self.label_hash(labels[test] + s * steps[test], test) for s in range(size + 1)]
             common += some[0] + b"".join(sorted(some[1:]))
@@ -269,7 +285,10 @@ class Batch:
 
     def masked(self, parts):
         """A holder's share of E from the sum of its parts."""
-        return [parts[w] % 2**self.k for w in self.multiplied]
+        return [parts[w] % 2 ** self.word_widths[w] for w in self.multiplied]
+
+    def masked_written(self, words):
+        return written(words, [self.word_widths[w] for w in self.multiplied])
 
     def squared(self, holder, parts, masked):
         """Its share of D, from the opened E."""
@@ -306,9 +325,6 @@ class Batch:
                     labels[self.test[c]] += positive
         return [label % WORD for label in (*labels, reach)]
 
-    def forms_written(self, forms):
-        return b"".join(written([forms[c]], self.widths[c]) for c in self.order)
-
     def run(self, vectors, seeds, dealer_seed):
         """Everything that the parties say, before it is sealed, and the bits."""
         rests = [self.rest(x, *item) for x, item in zip(vectors, seeds, strict=True)]
@@ -328,11 +344,11 @@ class Batch:
             for test in range(len(self.sizes))
         ]
         return {
-            "rests": [written(rest, self.k).hex() for rest in rests],
+            "rests": [written(rest, self.word_widths).hex() for rest in rests],
             "common": common.hex(),
             "holder_seeds": [seed.hex() for seed in holder_seeds],
-            "masked": [written(item, self.k).hex() for item in E],
-            "forms": [self.forms_written(item).hex() for item in D],
-            "labels": [written(item, 64).hex() for item in Y],
+            "masked": [self.masked_written(item).hex() for item in E],
+            "forms": [written(item, self.widths).hex() for item in D],
+            "labels": [whole(item).hex() for item in Y],
             "bits": bits,
         }

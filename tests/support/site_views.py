@@ -19,7 +19,7 @@ from simulated_view import BODIES, outline
 
 from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.seat import Seat
-from cipherdag.privacy.mpc.words import low_bits, unpack_words
+from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode
 from cipherdag.protocol.messages import read_envelope
 
@@ -60,13 +60,10 @@ def overheard():
         return share(seat, values)
 
     def comparing(holding, other):
-        batch, at, found = holding._batch, 0, []
-        for width, members in batch.groups:
-            end = at + members.size * -(-width // 8)
-            opened = holding._forms[members] + unpack_words(other[at:end], members.size, width)
-            found.append((opened & low_bits(width)) / 2.0**width)
-            at = end
-        rounds[batch.attempt].masked = np.concatenate(found)
+        batch = holding._batch
+        opened = holding._forms + batch.forms.unpack(other)
+        parts_of_rings = (opened & low_bits(batch.widths)) / 2.0**batch.widths
+        rounds[batch.attempt].masked = parts_of_rings
         return compare(holding, other)
 
     def opening(holding, other):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
+from functools import lru_cache
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mlkem import (
@@ -22,8 +23,6 @@ from cryptography.hazmat.primitives.asymmetric.mlkem import (
     MLKEM768PublicKey,
 )
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cipherdag.errors import KeyAgreementError, ProtectionError
 from cipherdag.privacy.draws import drawn, fresh_bytes
@@ -34,6 +33,7 @@ KEY_BYTES = 32
 X25519_BYTES = 32
 MLKEM_CIPHERTEXT_BYTES = 1088
 _MLKEM_SEED_BYTES = 64
+_READ_KEYS = 1024
 SECRET_KEY_BYTES = X25519_BYTES + _MLKEM_SEED_BYTES
 
 
@@ -109,7 +109,7 @@ class EphemeralKeys(Secret):
         if same_digest(peer_x25519, self.x25519_public):
             raise KeyAgreementError("the other site's key is this site's own")
         try:
-            return self._x25519.exchange(X25519PublicKey.from_public_bytes(peer_x25519))
+            return self._x25519.exchange(_x25519_public(peer_x25519))
         except ValueError:
             raise KeyAgreementError(
                 "the other site's X25519 key has a wrong length or low order"
@@ -120,7 +120,7 @@ class EphemeralKeys(Secret):
         if same_digest(peer_mlkem, self.mlkem_public):
             raise KeyAgreementError("the other site's key is this site's own")
         try:
-            peer = MLKEM768PublicKey.from_public_bytes(peer_mlkem)
+            peer = _mlkem_public(peer_mlkem)
         except ValueError:
             raise KeyAgreementError("the other site's ML-KEM key is malformed") from None
         both = drawn(lambda: b"".join(peer.encapsulate()))
@@ -198,7 +198,7 @@ def encode_position(site: int) -> bytes:
 
 def hkdf(secret: bytes, purpose: bytes, *context: bytes) -> bytes:
     """HKDF-SHA256 (RFC 5869) without salt; info is the length-prefixed purpose and context."""
-    return HKDF(SHA256(), KEY_BYTES, None, transcript(purpose, *context)).derive(secret)
+    return expand(hmac.digest(bytes(KEY_BYTES), secret, "sha256"), purpose, *context)
 
 
 def expand(key: bytes, purpose: bytes, *context: bytes) -> bytes:
@@ -210,6 +210,11 @@ def expand_each(keys: Iterable[bytes], purpose: bytes, *context: bytes) -> list[
     """`expand` of every key under one purpose and context."""
     info = transcript(purpose, *context) + b"\x01"
     return [hmac.digest(key, info, "sha256") for key in keys]
+
+
+# reading a public key of ML-KEM costs nearly as much as encapsulating to it
+_x25519_public = lru_cache(maxsize=_READ_KEYS)(X25519PublicKey.from_public_bytes)
+_mlkem_public = lru_cache(maxsize=_READ_KEYS)(MLKEM768PublicKey.from_public_bytes)
 
 
 def _pair_key(

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from cipherdag.arrays import IntegerVector
 from cipherdag.errors import CohortError, ParameterError
-from cipherdag.predicates import Predicates
+from cipherdag.predicates import LEAST_WIDTH, Predicates
 from cipherdag.privacy.key_graph import in_turn
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES
-from cipherdag.privacy.mpc.payloads import BlockHash, key_bytes
-from cipherdag.privacy.mpc.words import predicates_digest, word_bytes
+from cipherdag.privacy.mpc.payloads import BlockHash, key_words
+from cipherdag.privacy.mpc.words import WORD_BYTES, WordPacking, predicates_digest
 
 COORDINATOR: Final = (1 << 32) - 1
 """Stands for the coordinator, which has no position in the cohort."""
@@ -40,7 +40,7 @@ FEWEST_WITH_TWIN: Final = 4
 MOST_NUMBER: Final = (1 << 32) - 1
 _NO_TWIN = COORDINATOR
 _LAYOUT = struct.Struct(">BIIIIII")
-_VERSION = 1
+_VERSION = 2
 _HASH_KEY_BYTES = 16
 
 
@@ -158,19 +158,20 @@ class Batch:
         return self.predicates.widths()
 
     @cached_property
-    def groups(self) -> tuple[tuple[int, NDArray[np.intp]], ...]:
-        """Each width, ascending, and which comparisons have it."""
-        return tuple((int(k), np.flatnonzero(self.widths == k)) for k in np.unique(self.widths))
-
-    @cached_property
-    def word_width(self) -> int:
-        """Bits of the ring that words are shared in."""
-        return int(self.widths.max())
+    def word_widths(self) -> IntegerVector:
+        """Bits of the ring that each word is shared in: the widest of the forms that it is in."""
+        widths = np.full(self.predicates.n_words, LEAST_WIDTH, dtype=np.int64)
+        for terms in (self.predicates.quadratic, self.predicates.linear):
+            for words in terms[:, 1:-1].T:
+                np.maximum.at(widths, words, self.widths[terms[:, 0]])
+        return widths
 
     @cached_property
     def multiplied(self) -> NDArray[np.intp]:
         """Positions of the words that some form multiplies, ascending."""
-        return np.unique(self.predicates.quadratic[:, 1:3]).astype(np.intp)
+        used = np.zeros(self.predicates.n_words, dtype=bool)
+        used[self.predicates.quadratic[:, 1:3]] = True
+        return np.flatnonzero(used)
 
     @cached_property
     def test_of(self) -> NDArray[np.intp]:
@@ -178,26 +179,30 @@ class Batch:
         return np.repeat(np.arange(self.predicates.n_tests), self.predicates.sizes)
 
     @cached_property
-    def vector_bytes(self) -> int:
-        """Length of a vector of words as it travels."""
-        return self.predicates.n_words * word_bytes(self.word_width)
+    def vector(self) -> WordPacking:
+        """How a vector of words travels."""
+        return WordPacking(self.word_widths)
 
     @cached_property
-    def multiplied_bytes(self) -> int:
-        """Length of the multiplied words as they travel."""
-        return self.multiplied.size * word_bytes(self.word_width)
+    def factors(self) -> WordPacking:
+        """How the multiplied words travel."""
+        return WordPacking(self.word_widths[self.multiplied])
 
     @cached_property
-    def forms_bytes(self) -> int:
-        """Length of a word of every comparison as they travel."""
-        return sum(members.size * word_bytes(width) for width, members in self.groups)
+    def forms(self) -> WordPacking:
+        """How a word of every comparison travels."""
+        return WordPacking(self.widths)
+
+    @cached_property
+    def key_bytes(self) -> int:
+        """Length of what both keys of the comparisons have in common."""
+        return key_words(self.widths - 1) * WORD_BYTES
 
     @cached_property
     def dealt_bytes(self) -> int:
         """Length of what a dealer sends in the clear."""
-        keys = sum(key_bytes(width - 1, members.size) for width, members in self.groups)
         hashes = self.predicates.n_comparisons + self.predicates.n_tests + 1
-        return keys + self.multiplied_bytes + hashes * LABEL_HASH_BYTES
+        return self.key_bytes + self.factors.n_bytes + hashes * LABEL_HASH_BYTES
 
     @cached_property
     def tree_hash(self) -> BlockHash:

@@ -21,27 +21,19 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 
-from cipherdag.arrays import WordVector
+from cipherdag.arrays import IntegerVector, WordMatrix, WordVector
 from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.keys.pairkeys import expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.labels import label_list
-from cipherdag.privacy.mpc.payloads import (
-    FLAGS,
-    LEAVES,
-    Blocks,
-    PayloadKeys,
-    deal_payloads,
-    key_bytes,
-    levels,
-)
+from cipherdag.privacy.mpc.payloads import FLAGS, Blocks, deal_payloads
 from cipherdag.privacy.mpc.sharing import part_words
-from cipherdag.privacy.mpc.words import form_values, pack_words, unpack_words
+from cipherdag.privacy.mpc.words import WORD_BYTES, form_values, low_bits
 from cipherdag.privacy.secrecy import Secret
 
 HOLDERS = (0, 1)
@@ -83,10 +75,11 @@ class HolderDraws(Secret):
 class Dealt(Secret):
     """A deal: a part that anyone may read, and a seed for each holder."""
 
-    __slots__ = ("common", "seeds")
+    __slots__ = ("common", "digest", "seeds")
 
     def __init__(self, common: bytes, seeds: tuple[bytes, bytes]) -> None:
         self.common = common
+        self.digest = hashlib.sha256(common).digest()
         self.seeds = seeds
 
     @property
@@ -96,7 +89,7 @@ class Dealt(Secret):
 
     def check(self, batch: Batch, holder: int) -> bytes:
         """The digest of the deal that the twin sends a holder, 32 bytes."""
-        return deal_digest(batch, holder, self.seeds[holder], self.common)
+        return deal_digest(batch, holder, self.seeds[holder], self.digest)
 
 
 def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
@@ -118,8 +111,8 @@ def deal_batch(batch: Batch, seed: bytes, site_seeds: Iterable[bytes]) -> Dealt:
     roots = np.stack([holder.roots for holder in draws])
     correction = dealt[batch.multiplied] - draws[0].dealt - draws[1].dealt
     common = b"".join([
-        *_keys(batch, masks, roots, steps[batch.test_of]),
-        pack_words(correction, batch.word_width),
+        _keys(batch, masks, roots, steps[batch.test_of]),
+        batch.factors.pack(correction),
         label_list(
             batch.label_hash,
             batch.predicates.sizes,
@@ -139,9 +132,9 @@ def sum_of_parts(batch: Batch, parts: Iterable[WordVector]) -> WordVector:
     return total
 
 
-def deal_digest(batch: Batch, holder: int, seed: bytes, common: bytes) -> bytes:
-    """Digest of all that a holder was dealt, 32 bytes."""
-    parts = batch.digest, bytes([holder]), seed, common
+def deal_digest(batch: Batch, holder: int, seed: bytes, dealt: bytes) -> bytes:
+    """Digest of all that a holder was dealt, 32 bytes, from SHA-256 of the common part."""
+    parts = batch.digest, bytes([holder]), seed, dealt
     return hashlib.sha256(transcript(b"cipherdag secure deal", *parts)).digest()
 
 
@@ -156,7 +149,7 @@ class CommonPart:
         MalformedMessageError: A correction is not reduced.
 
     Attributes:
-        keys: What both holders' keys have in common, of each of the batch's groups.
+        keys: Words that both holders' keys have in common.
         correction: What the first holder adds to its shares of t.
         labels: Hashes of labels.
     """
@@ -164,42 +157,20 @@ class CommonPart:
     __slots__ = ("correction", "keys", "labels")
 
     def __init__(self, batch: Batch, content: bytes) -> None:
-        at, keys = 0, []
-        for width, members in batch.groups:
-            length = key_bytes(width - 1, members.size)
-            keys.append(_read_keys(content[at : at + length], width - 1, members.size))
-            at += length
-        end = at + batch.multiplied_bytes
-        self.keys = tuple(keys)
-        self.correction = unpack_words(content[at:end], batch.multiplied.size, batch.word_width)
+        first, end = batch.key_bytes, batch.key_bytes + batch.factors.n_bytes
+        keys = np.frombuffer(content, "<u8", first // WORD_BYTES)
+        self.keys: WordVector = keys.astype(np.uint64, copy=False)
+        self.correction = batch.factors.unpack(content[first:end])
         self.labels = content[end:]
 
 
-def _keys(batch: Batch, masks: WordVector, roots: Blocks, payloads: WordVector) -> Iterator[bytes]:
-    for width, members in batch.groups:
-        reduced, top = split_top(masks[members], width)
-        # a form is positive where the masked sum's top bit, r's and the borrow have an even sum
-        keys = deal_payloads(
-            batch.tree_hash, reduced, width - 1, roots[:, members], payloads[members], top
-        )
-        for array in keys:
-            yield array.astype("<u8", copy=False).tobytes()
+def _keys(batch: Batch, masks: WordVector, roots: Blocks, payloads: WordVector) -> bytes:
+    reduced, top = split_top(masks, batch.widths)
+    # a form is positive where the masked sum's top bit, r's and the borrow have an even sum
+    keys = deal_payloads(batch.tree_hash, batch.widths - 1, reduced, roots, payloads, top)
+    return keys.astype("<u8", copy=False).tobytes()
 
 
-def _read_keys(content: bytes, bits: int, count: int) -> PayloadKeys:
-    words = np.frombuffer(content, dtype="<u8").astype(np.uint64, copy=False)
-    n_levels = levels(bits)
-    corrections, values, outputs = np.split(
-        words, np.cumsum([2 * n_levels * count, n_levels * count])
-    )
-    return PayloadKeys(
-        corrections.reshape(n_levels, count, 2),
-        values.reshape(n_levels, count),
-        outputs.reshape(count, LEAVES),
-    )
-
-
-def split_top(words: WordVector, width: int) -> tuple[WordVector, WordVector]:
-    """The words' lower ``width - 1`` bits, and the one above these."""
-    top = np.uint64(width - 1)
-    return words & np.uint64((1 << (width - 1)) - 1), (words >> top) & _ONE
+def split_top(words: WordMatrix, widths: IntegerVector) -> tuple[WordMatrix, WordMatrix]:
+    """The lower ``width - 1`` bits of every word, and the one above these."""
+    return words & low_bits(widths - 1), words >> (widths - 1).view(np.uint64) & _ONE

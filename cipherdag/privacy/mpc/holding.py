@@ -28,7 +28,7 @@ from cipherdag.privacy.mpc.batch import Batch
 from cipherdag.privacy.mpc.dealing import CommonPart, HolderDraws, split_top
 from cipherdag.privacy.mpc.labels import read_labels
 from cipherdag.privacy.mpc.payloads import evaluate_payloads
-from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, pack_words, summed, unpack_words
+from cipherdag.privacy.mpc.words import WORD_BYTES, linear_values, product_values
 from cipherdag.privacy.secrecy import Secret
 
 _ONE = np.uint64(1)
@@ -72,7 +72,7 @@ class Holding(Secret):
         """
         self._once(0)
         self._multiplied = self._parts[self._batch.multiplied]
-        return pack_words(self._multiplied, self._batch.word_width)
+        return self._batch.factors.pack(self._multiplied)
 
     def square(self, other: bytes, seed: bytes, common: bytes) -> bytes:
         """This holder's share of D, packed.
@@ -92,20 +92,24 @@ class Holding(Secret):
         batch, predicates = self._batch, self._batch.predicates
         if len(common) != batch.dealt_bytes:
             raise MalformedMessageError("the keys of secure tests are cut short or too long")
-        masked = self._multiplied + unpack_words(other, batch.multiplied.size, batch.word_width)
+        masked = self._multiplied + batch.factors.unpack(other)
         self._draws = draws = HolderDraws(batch, seed, int(self._second))
         self._common = CommonPart(batch, common)
         dealt = draws.dealt if self._second else draws.dealt + self._common.correction
-        left, right = np.searchsorted(batch.multiplied, predicates.quadratic[:, 1:3]).T
-        crossed = masked[left] * dealt[right] + masked[right] * dealt[left]
+        factors = np.zeros((2, predicates.n_words), dtype=np.uint64)
+        factors[:, batch.multiplied] = masked, dealt
+        (opened, shared), (others, others_shared) = (
+            factors[:, predicates.quadratic[:, place]] for place in (1, 2)
+        )
+        crossed = opened * others_shared + others * shared
         if not self._second:
-            crossed += masked[left] * masked[right]
-        forms = summed(predicates, predicates.quadratic, crossed) + draws.masks
+            crossed += opened * others
+        forms = product_values(predicates, crossed) + draws.masks
         forms += linear_values(predicates, self._parts)
         if not self._second:
             forms += (predicates.constants - 1).view(np.uint64)
         self._forms = forms
-        return b"".join(pack_words(forms[members], width) for width, members in batch.groups)
+        return batch.forms.pack(forms)
 
     def compare(self, other: bytes) -> bytes:
         """This holder's shares of all labels, the range's last.
@@ -121,14 +125,7 @@ class Holding(Secret):
         """
         self._once(2)
         batch = self._batch
-        masked, at = self._forms.copy(), 0
-        if len(other) != batch.forms_bytes:
-            raise MalformedMessageError("masked forms are cut short or too long")
-        for width, members in batch.groups:
-            end = at + members.size * -(-width // 8)
-            masked[members] += unpack_words(other[at:end], members.size, width)
-            at = end
-        holding, beyond = self._compared(masked)
+        holding, beyond = self._compared(self._forms + batch.forms.unpack(other))
         labels = self._draws.labels + np.add.reduceat(holding, batch.predicates.starts)
         reach = self._draws.reach + beyond.sum(dtype=np.uint64)
         self._labels = np.concatenate([labels, reach])
@@ -158,17 +155,12 @@ class Holding(Secret):
     def _compared(self, masked: WordVector) -> tuple[WordVector, WordVector]:
         """Shares of each comparison's step: where it holds, and where it is beyond its half."""
         batch, steps = self._batch, self._draws.steps[self._batch.test_of]
-        words = np.empty((2, masked.size), dtype=np.uint64)
-        tops = np.empty_like(words)
-        for (width, members), keys in zip(batch.groups, self._common.keys, strict=True):
-            middle = np.uint64(1 << (width - 2))
-            points, tops[:, members] = split_top(
-                np.stack([masked[members], masked[members] + middle]), width
-            )
-            words[:, members] = evaluate_payloads(
-                batch.tree_hash, self._draws.roots[members], keys, points,
-                second=self._second, bits=width - 1,
-            )  # fmt: skip
+        middle = _ONE << (batch.widths - 2).view(np.uint64)
+        points, tops = split_top(np.stack([masked, masked + middle]), batch.widths)
+        words = evaluate_payloads(
+            batch.tree_hash, batch.widths - 1, self._draws.roots, self._common.keys, points,
+            second=self._second,
+        )  # fmt: skip
         # the keys yield the step where r's top bit and the borrow differ
         turned = steps - words
         top = tops.astype(bool)

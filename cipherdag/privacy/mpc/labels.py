@@ -35,8 +35,7 @@ _NONE = np.uint64(0)
 
 def hash_labels(hashed: BlockHash, labels: WordVector, places: NDArray[np.intp]) -> HashMatrix:
     """The hash of every label at its place, shape (labels, 10)."""
-    blocks = np.stack([labels, places.astype(np.uint64)], axis=-1)
-    hashes = hashed(blocks, _NONE).astype("<u8", copy=False)
+    hashes = hashed(labels, places.astype(np.uint64), [_NONE])[0].astype("<u8", copy=False)
     return hashes.view(np.uint8).reshape(-1, _BLOCK_BYTES)[:, :LABEL_HASH_BYTES]
 
 

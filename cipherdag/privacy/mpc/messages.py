@@ -19,8 +19,7 @@ Leaks:
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -119,7 +118,7 @@ class Verdicts(Body, frozen=True):
 
 def most_bytes(batch: Batch, kind: type[Body]) -> int:
     """Length of a message at most; a longer one is refused unread."""
-    vector, sites = batch.vector_bytes + SEAL_BYTES, len(batch.sites)
+    vector, sites = batch.vector.n_bytes + SEAL_BYTES, len(batch.sites)
     bits = -(-batch.predicates.n_tests // 8)
     labels = 8 * (batch.predicates.n_tests + 1)
     most = {
@@ -127,8 +126,8 @@ def most_bytes(batch: Batch, kind: type[Body]) -> int:
         Collected: sites * (vector + DIGEST_BYTES + _FRAME_OF_A_PART),
         Keys: batch.dealt_bytes,
         Checks: 0,
-        Square: batch.multiplied_bytes + batch.dealt_bytes,
-        Passed: max(batch.multiplied_bytes, batch.forms_bytes, labels),
+        Square: batch.factors.n_bytes + batch.dealt_bytes,
+        Passed: max(batch.factors.n_bytes, batch.forms.n_bytes, labels),
         Signed: bits,
         Verdicts: bits,
     }
@@ -138,13 +137,13 @@ def most_bytes(batch: Batch, kind: type[Body]) -> int:
 _DOMAIN = b"cipherdag secure verdicts"
 
 
-def sign_bits(batch: Batch, bits: BoolVector, common: bytes, identity: SigningIdentity) -> Signed:
-    """A holder's word for the bits.
+def sign_bits(batch: Batch, bits: BoolVector, dealt: bytes, identity: SigningIdentity) -> Signed:
+    """A holder's word for the bits, and for SHA-256 of what was dealt.
 
     Leaks:
         The bits. Nothing that follows from a masked sum is signed: the dealer could try which fits.
     """
-    packed, dealt = np.packbits(bits).tobytes(), hashlib.sha256(common).digest()
+    packed = np.packbits(bits).tobytes()
     return Signed(packed, dealt, identity.sign(_DOMAIN, batch.digest, packed, dealt))
 
 
@@ -157,7 +156,7 @@ def check_signed(batch: Batch, said: Signed | Verdicts) -> None:
         raise MalformedMessageError("there are bits beyond the last secure test")
 
 
-def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> BoolVector:
+def read_verdicts(content: bytes, batch: Batch, holders: tuple[bytes, bytes]) -> BoolVector:
     """The bits, shape (tests,), that both holders signed for this very batch.
 
     Args:
@@ -182,3 +181,6 @@ def read_verdicts(content: bytes, batch: Batch, holders: Sequence[bytes]) -> Boo
             ) from None
     packed = np.frombuffer(said.bits, dtype=np.uint8)
     return np.unpackbits(packed, count=batch.predicates.n_tests).astype(bool)
+
+
+ReadVerdicts = Callable[[bytes, Batch, tuple[bytes, bytes]], BoolVector]

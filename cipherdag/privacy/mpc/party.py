@@ -20,7 +20,7 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keys.sealing import sealing_keys
 from cipherdag.privacy.mpc.batch import Batch, Roles
-from cipherdag.privacy.mpc.messages import read_verdicts
+from cipherdag.privacy.mpc.messages import ReadVerdicts, read_verdicts
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
@@ -60,6 +60,8 @@ class Party(Secret):
         random_bytes: RandomBytes = fresh_bytes,
     ) -> None:
         self._session, self._position, self._roles = session, position, roles
+        if position not in (roles.dealer, *roles.sites):  # it seals for those with a role alone
+            pair_keys = {other: pair_keys[other] for other in roles.sites if other in pair_keys}
         self._keys = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
         self._names, self._identity, self._random = names, identity, random_bytes
         self._last: Batch | None = None
@@ -100,13 +102,20 @@ class Party(Secret):
         self._last, self._seat = batch, seat
         return seat
 
-    def accept(self, content: bytes, batch: Batch, identities: Sequence[bytes]) -> BoolVector:
+    def accept(
+        self,
+        content: bytes,
+        batch: Batch,
+        identities: Sequence[bytes],
+        read: ReadVerdicts = read_verdicts,
+    ) -> BoolVector:
         """The bits of a batch that this party took part in last; see `read_verdicts`.
 
         Args:
             content: `Verdicts`.
             batch: What was asked.
             identities: Pinned public keys of the cohort's sites, by position.
+            read: `read_verdicts`, or what parties of one process share of it.
 
         Raises:
             ReplayError: It is not the batch of this party's last part.
@@ -117,7 +126,8 @@ class Party(Secret):
         """
         if self._last is None or self._last.digest != batch.digest:
             raise ReplayError("these bits are not of the secure tests asked last")
-        return read_verdicts(content, batch, [identities[site] for site in self._roles.holders])
+        first, second = self._roles.holders
+        return read(content, batch, (identities[first], identities[second]))
 
     def _admit(self, batch: Batch) -> None:
         """Raise ReplayError for a batch that would answer something a second time."""

@@ -15,6 +15,12 @@ words that both directions yield with tweak 2, and the four outputs with tweaks 
 child's hash, bit 0 is the control bit. A correction is a block, of the control bit to the left in
 bit 0 and to the right in bit 1, and a word for what is yielded.
 
+Comparisons of any number of bits go down together, the longest first: one of n bits joins where
+n - 2 levels are left. What both keys have in common stands level by level, from the most levels
+that are left to one: the first word of the block of every comparison there, the second words, the
+words for what is yielded. The first outputs of all follow, the second, third and fourth ones. Among
+themselves comparisons stand in descending order of their bits, equal ones as they were given.
+
 Leaks:
     One key shows the number of levels. What it yields at any x, and at any number of them, says
     nothing of alpha, the payload or the side: the other key's seeds are unknown to its holder, 125
@@ -23,6 +29,7 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,8 +38,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from cipherdag.arrays import WordMatrix, WordVector
-from cipherdag.privacy.mpc.words import WORD_BYTES
+from cipherdag.arrays import IndexArray, IntegerVector, WordMatrix, WordVector
 
 Blocks = NDArray[np.uint64]
 """Blocks of 16 bytes as their two little-endian words, shape (..., 2)."""
@@ -59,20 +65,24 @@ class BlockHash:
         # a permutation of single blocks is what is wanted here, nothing is encrypted
         self._cipher = Cipher(AES(key), ECB()).encryptor()  # noqa: S305
 
-    def __call__(self, blocks: Blocks, tweak: WordVector | np.uint64) -> Blocks:
-        """The hash of every block with a tweak, shape as ``blocks``.
+    def __call__(
+        self, first: WordMatrix, second: WordMatrix, tweaks: Sequence[WordMatrix | np.uint64]
+    ) -> Blocks:
+        """The hash of every block with every tweak, shape (tweaks, ..., 2).
 
         Args:
-            blocks: Of any shape.
-            tweak: Bits of the first word to set, of all blocks or of each, shape (...).
+            first: First word of every block, of any shape.
+            second: Its second word.
+            tweaks: Bits of the first word to set, of all blocks or of each.
         """
-        mixed = np.empty(blocks.shape, dtype="<u8")
-        np.bitwise_or(blocks[..., 0], tweak, out=mixed[..., 1])
-        np.bitwise_xor(mixed[..., 1], blocks[..., 1], out=mixed[..., 0])
+        mixed = np.empty((len(tweaks), *first.shape, 2), dtype="<u8")
+        for tweak, into in zip(tweaks, mixed, strict=True):
+            np.bitwise_or(first, tweak, out=into[..., 1])
+        np.bitwise_xor(mixed[..., 1], second, out=mixed[..., 0])
         # the cipher wants room for a block more, less one byte
         buffer = np.empty(mixed.size + 2, dtype="<u8")
         self._cipher.update_into(mixed.data.cast("B"), buffer.data.cast("B"))
-        permuted = buffer[: mixed.size].reshape(blocks.shape)
+        permuted = buffer[: mixed.size].reshape(mixed.shape)
         permuted ^= mixed
         return permuted.astype(np.uint64, copy=False)
 
@@ -81,8 +91,8 @@ FLAGS = np.uint64(7)
 """The bits of a block that a seed leaves free."""
 LEAF_BITS = 2
 LEAVES = 1 << LEAF_BITS
-LEVEL_BYTES = 3 * WORD_BYTES
-"""Length of a level of one key: a block and a word."""
+LEVEL_WORDS = 3
+"""Of a level of one key: a block and a word."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _VALUES, _LOWER, _UPPER = np.uint64(2), np.uint64(4), np.uint64(5)
@@ -90,200 +100,192 @@ _CHUNK = 4096
 """Comparisons dealt or evaluated at a time, so that their seeds stay in the processor's cache."""
 
 
-class PayloadKeys(NamedTuple):
-    """The corrections and outputs that both keys of some comparisons have in common.
-
-    Attributes:
-        corrections: Blocks, shape (levels, count, 2).
-        values: Words, shape (levels, count).
-        outputs: Words, shape (count, 4).
-    """
-
-    corrections: Blocks
-    values: WordMatrix
-    outputs: WordMatrix
-
-    def part(self, some: slice) -> PayloadKeys:
-        """The keys of some comparisons."""
-        return PayloadKeys(self.corrections[:, some], self.values[:, some], self.outputs[some])
-
-
-def levels(bits: int) -> int:
-    """Number of corrections in a key over points of so many bits, at least 2."""
-    return bits - LEAF_BITS
-
-
-def key_bytes(bits: int, count: int) -> int:
-    """Length of what both keys of so many comparisons have in common."""
-    return count * (levels(bits) * LEVEL_BYTES + LEAVES * WORD_BYTES)
-
-
-def empty_keys(bits: int, count: int) -> PayloadKeys:
-    """Room for what both keys have in common."""
-    return PayloadKeys(
-        np.empty((levels(bits), count, 2), dtype=np.uint64),
-        np.empty((levels(bits), count), dtype=np.uint64),
-        np.empty((count, LEAVES), dtype=np.uint64),
-    )
+def key_words(bits: IntegerVector) -> int:
+    """Words that both keys have in common, of comparisons over points of so many bits each."""
+    return int((LEVEL_WORDS * (bits - LEAF_BITS) + LEAVES).sum())
 
 
 def deal_payloads(
     hashed: BlockHash,
+    bits: IntegerVector,
     alphas: WordVector,
-    bits: int,
     roots: Blocks,
     payloads: WordVector,
     turned: WordVector,
-) -> PayloadKeys:
-    """Deals the parts that both keys have in common, for every comparison.
+) -> WordVector:
+    """Deals what both keys have in common, for every comparison; see above.
 
     Args:
         hashed: The hash of this batch.
-        alphas: The secret bounds, below ``2**bits``, shape (count,).
-        bits: Bits of a point, 2 to 63.
+        bits: Bits of a point, 2 to 63 each, shape (count,).
+        alphas: The secret bounds, of so many bits.
         roots: The two holders' secret root seeds, uniform, shape (2, count, 2).
-        payloads: What the outputs add up to on one side, shape (count,).
-        turned: 0 where that side is below alpha, 1 where it is not, shape (count,).
+        payloads: What the outputs add up to on one side.
+        turned: 0 where that side is below alpha, 1 where it is not.
 
     Leaks:
         Nothing to a holder of one of the roots.
     """
-    keys = empty_keys(bits, alphas.size)
-    for first in range(0, alphas.size, _CHUNK):
-        some = slice(first, first + _CHUNK)
-        _deal(
-            hashed, alphas[some], bits, roots[:, some], payloads[some], turned[some],
-            keys.part(some),
-        )  # fmt: skip
-    return keys
+    words = np.empty(key_words(bits), dtype=np.uint64)
+    keys = _Keys.of(words, bits)
+    for some, part in keys.chunks():
+        _deal(hashed, part, alphas[some], roots[:, some], payloads[some], turned[some])
+    return words
 
 
 def evaluate_payloads(
     hashed: BlockHash,
+    bits: IntegerVector,
     roots: Blocks,
-    keys: PayloadKeys,
+    words: WordVector,
     points: WordMatrix,
     *,
     second: bool,
-    bits: int,
 ) -> WordMatrix:
     """One holder's words at several points of every comparison, shape as ``points``.
 
     Args:
         hashed: The hash of this batch.
+        bits: Bits of a point, shape (count,).
         roots: This holder's root seeds, shape (count, 2).
-        keys: As `deal_payloads` yields them.
-        points: Public points below ``2**bits``, shape (points a comparison, count).
+        words: As `deal_payloads` yields them.
+        points: Public points of so many bits, shape (points a comparison, count).
         second: Whether this is the holder of the second root.
-        bits: Bits of a point.
 
     Leaks:
         Nothing.
     """
     shares = np.empty(points.shape, dtype=np.uint64)
-    for first in range(0, points.shape[1], _CHUNK):
-        some = slice(first, first + _CHUNK)
-        shares[:, some] = _evaluated(
-            hashed, roots[some], keys.part(some), points[:, some], second, bits
-        )
+    for some, part in _Keys.of(words, bits).chunks():
+        shares[:, some] = _evaluated(hashed, part, roots[some], points[:, some], int(second))
     return _ZERO - shares if second else shares
+
+
+class _Keys(NamedTuple):
+    """What both keys of some comparisons have in common, as views of its words.
+
+    Attributes:
+        order: The comparisons in descending order of bits.
+        levels: Of the first ones that have the level, from the most levels that are left to one:
+            both words of the block, and the word for what is yielded, shape (3, comparisons).
+        outputs: Shape (4, comparisons).
+    """
+
+    order: IndexArray
+    levels: tuple[WordMatrix, ...]
+    outputs: WordMatrix
+
+    @classmethod
+    def of(cls, words: WordVector, bits: IntegerVector) -> _Keys:
+        """The keys of comparisons over points of so many bits."""
+        order = np.argsort(-bits, kind="stable")
+        left = np.arange(bits.max(initial=LEAF_BITS) - LEAF_BITS, 0, -1)
+        taking_part = np.searchsorted(-bits[order], -left - LEAF_BITS, side="right")
+        ends = LEVEL_WORDS * np.cumsum(taking_part)
+        *levels, outputs = np.split(words, ends) if left.size else [words]
+        shaped = tuple(level.reshape(LEVEL_WORDS, -1) for level in levels)
+        return cls(order, shaped, outputs.reshape(LEAVES, -1))
+
+    def chunks(self) -> Iterator[tuple[IndexArray, _Keys]]:
+        """Which comparisons go down at a time, and their keys."""
+        for first in range(0, self.order.size, _CHUNK):
+            some = slice(first, first + _CHUNK)
+            levels = tuple(level[:, some] for level in self.levels if level.shape[1] > first)
+            yield self.order[some], _Keys(self.order[some], levels, self.outputs[:, some])
+
+
+class _Front:
+    """Where a descent is: seeds and control bits, a row a holder or point, shape (rows, count)."""
+
+    __slots__ = ("control", "first", "second")
+
+    def __init__(self, roots: Blocks, control: WordMatrix) -> None:
+        self.first, self.second, self.control = roots[..., 0].copy(), roots[..., 1].copy(), control
+
+    def take(self, children: Blocks, level: WordMatrix, right: WordMatrix) -> None:
+        """Go to the children taken, of the first comparisons."""
+        count = level.shape[1]
+        control = self.control[:, :count]
+        taken = _ZERO - control
+        turned = taken & level[0]
+        np.bitwise_xor(children[..., 0], turned, out=self.first[:, :count])
+        self.first[:, :count] &= ~FLAGS
+        np.bitwise_xor(children[..., 1], taken & level[1], out=self.second[:, :count])
+        turned >>= right
+        turned ^= children[..., 0]
+        np.bitwise_and(turned, _ONE, out=control)
 
 
 def _deal(
     hashed: BlockHash,
+    keys: _Keys,
     alphas: WordVector,
-    bits: int,
     roots: Blocks,
     payloads: WordVector,
     turned: WordVector,
-    keys: PayloadKeys,
 ) -> None:
-    seeds, control = roots, np.zeros((2, alphas.size), dtype=np.uint64)
-    control[1] = 1
-    path = np.zeros(alphas.size, dtype=np.uint64)  # what both outputs add up to on alpha's path
-    for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
-        right = (alphas >> np.uint64(bits - 1 - level)) & _ONE
-        chosen, lost = hashed(seeds, right), hashed(seeds, right ^ _ONE)
-        yielded = hashed(seeds, _VALUES)
-        of_kept, of_lost = _directions(yielded, right)
-        minus = control[1]
-        wanted = where_set(right ^ turned, payloads)
-        value[:] = _signed(wanted - path - of_lost[0] + of_lost[1], minus)
-        path += of_kept[0] - of_kept[1] + _signed(value, minus)
-        bits_kept, bits_lost = chosen[0, :, 0] ^ chosen[1, :, 0], lost[0, :, 0] ^ lost[1, :, 0]
-        # the control bits differ on alpha's path, and nowhere else
-        correction[:, 0] = bits_lost & ~FLAGS
-        correction[:, 0] |= (bits_kept & _ONE ^ _ONE) << right | (bits_lost & _ONE) << (
-            right ^ _ONE
+    count = alphas.size
+    front = _Front(roots, np.repeat(np.array([[0], [1]], dtype=np.uint64), count, axis=1))
+    path = np.zeros(count, dtype=np.uint64)  # what both outputs add up to on alpha's path
+    for left, level in zip(range(len(keys.levels), 0, -1), keys.levels, strict=True):
+        some = level.shape[1]
+        right = alphas[:some] >> np.uint64(left - 1 + LEAF_BITS) & _ONE
+        chosen, lost, yielded = hashed(
+            front.first[:, :some], front.second[:, :some], (right, right ^ _ONE, _VALUES)
         )
-        np.bitwise_xor(lost[0, :, 1], lost[1, :, 1], out=correction[:, 1])
-        seeds, control = corrected(chosen, control, correction, right)
-    below = alphas & np.uint64(LEAVES - 1)
-    inside = (np.arange(LEAVES, dtype=np.uint64) < below[:, None]).astype(np.uint64)
-    wanted = where_set(inside ^ turned[:, None], payloads[:, None])
-    leaves = _leaves(hashed, seeds)
-    outputs = wanted - path[:, None] - leaves[0] + leaves[1]
-    keys.outputs[:] = _signed(outputs, control[1][:, None])
+        # the control bits differ on alpha's path, and nowhere else
+        differ, kept = lost[0] ^ lost[1], chosen[0, :, 0] ^ chosen[1, :, 0] ^ _ONE
+        level[0] = differ[:, 0] & ~FLAGS
+        level[0] |= (kept & _ONE) << right | (differ[:, 0] & _ONE) << (right ^ _ONE)
+        level[1] = differ[:, 1]
+        to_left, to_right = (yielded[0] - yielded[1]).T
+        turn = right.astype(bool)
+        beside = where_set(right ^ turned[:some], payloads[:some])
+        beside -= np.where(turn, to_left, to_right)
+        level[2] = _signed(beside - path[:some], front.control[1, :some])
+        path[:some] = beside + np.where(turn, to_right, to_left)
+        front.take(chosen, level, right)
+    inside = np.arange(LEAVES, dtype=np.uint64)[:, None] < alphas % np.uint64(LEAVES)
+    wanted = where_set(inside ^ turned, payloads) - path
+    leaves = hashed(front.first, front.second, (_LOWER, _UPPER))
+    masks = (leaves[:, 1] - leaves[:, 0]).transpose(0, 2, 1).reshape(LEAVES, count)
+    keys.outputs[:] = _signed(wanted + masks, front.control[1])
 
 
 def _evaluated(
-    hashed: BlockHash,
-    roots: Blocks,
-    keys: PayloadKeys,
-    points: WordMatrix,
-    second: bool,
-    bits: int,
+    hashed: BlockHash, keys: _Keys, roots: Blocks, points: WordMatrix, control: int
 ) -> WordMatrix:
-    seeds = np.broadcast_to(roots, (*points.shape, 2))
-    control = np.full(points.shape, int(second), dtype=np.uint64)
-    shares: WordMatrix = np.zeros(points.shape, dtype=np.uint64)
-    for level, (correction, value) in enumerate(zip(keys.corrections, keys.values, strict=True)):
-        right = (points >> np.uint64(bits - 1 - level)) & _ONE
-        shares += _taken(hashed(seeds, _VALUES), right) + where_set(control, value)
-        seeds, control = corrected(hashed(seeds, right), control, correction, right)
-    leaf = points & np.uint64(LEAVES - 1)
+    front = _Front(
+        np.broadcast_to(roots, (*points.shape, 2)), np.full(points.shape, control, dtype=np.uint64)
+    )
+    shares = np.zeros(points.shape, dtype=np.uint64)
+    for left, level in zip(range(len(keys.levels), 0, -1), keys.levels, strict=True):
+        some = level.shape[1]
+        right = points[:, :some] >> np.uint64(left - 1 + LEAF_BITS) & _ONE
+        children, yielded = hashed(front.first[:, :some], front.second[:, :some], (right, _VALUES))
+        shares[:, :some] += _taken(yielded, right)
+        shares[:, :some] += where_set(front.control[:, :some], level[2])
+        front.take(children, level, right)
+    leaf = points % np.uint64(LEAVES)
     # a hash has two of the four words
-    shares += _taken(hashed(seeds, np.where(leaf > _ONE, _UPPER, _LOWER)), leaf & _ONE)
-    chosen = keys.outputs[np.arange(points.shape[1]), leaf.astype(np.intp)]
-    shares += where_set(control, chosen)
+    half = np.where(leaf > _ONE, _UPPER, _LOWER)
+    shares += _taken(hashed(front.first, front.second, [half])[0], leaf & _ONE)
+    chosen = np.take_along_axis(keys.outputs, leaf.astype(np.intp), axis=0)
+    shares += where_set(front.control, chosen)
     return shares
 
 
-def _directions(yielded: Blocks, right: WordVector) -> tuple[WordMatrix, WordMatrix]:
-    """Both holders' words for alpha's direction, and for the other one, shape (2, count)."""
-    turn = right.astype(bool)
-    left_word, right_word = yielded[..., 0], yielded[..., 1]
-    return np.where(turn, right_word, left_word), np.where(turn, left_word, right_word)
-
-
-def _taken(blocks: Blocks, second: WordVector) -> WordVector:
+def _taken(blocks: Blocks, second: WordMatrix) -> WordMatrix:
     """The first or second word of every block."""
     return np.where(second.astype(bool), blocks[..., 1], blocks[..., 0])
 
 
-def _leaves(hashed: BlockHash, seeds: Blocks) -> WordMatrix:
-    """The four words of every seed, shape (..., 4)."""
-    return np.concatenate([hashed(seeds, _LOWER), hashed(seeds, _UPPER)], axis=-1)
-
-
-def _signed(words: WordVector, minus: WordVector) -> WordVector:
+def _signed(words: WordMatrix, minus: WordVector) -> WordMatrix:
     """The words, negated where a flag is 1."""
     mask: WordVector = _ZERO - minus
     return (words ^ mask) - mask
 
 
-def corrected(
-    children: Blocks, control: WordVector, correction: Blocks, right: WordVector
-) -> tuple[Blocks, WordVector]:
-    """The seeds, in place, and control bits of the children taken."""
-    flags = (children[..., 0] ^ control & (correction[:, 0] >> right)) & _ONE
-    # word by word: numpy is slow at rows of two
-    for word in range(correction.shape[1]):
-        children[..., word] ^= where_set(control, correction[:, word])
-    children[..., 0] &= ~FLAGS
-    return children, flags
-
-
-def where_set(flags: WordVector, words: WordVector) -> WordVector:
+def where_set(flags: WordMatrix, words: WordMatrix) -> WordMatrix:
     """The words whose flag is 1, and 0 for the others."""
-    return (np.uint64(0) - flags) & words
+    return (_ZERO - flags) & words

@@ -106,7 +106,7 @@ class Relay:
         if roles.twin is not None:
             checks = self._read(roles.twin, prepared[roles.twin], Checks).digests
             self._fits(roles.twin, checks, (SEALED_SEED, SEALED_SEED))
-        passed = self._passed(prepared, self.batch.multiplied_bytes)
+        passed = self._passed(prepared, self.batch.factors.n_bytes)
         return {
             holder: encode(Square(passed[1 - which], keys.common, keys.seeds[which], checks[which]))
             for which, holder in enumerate(roles.holders)
@@ -121,7 +121,7 @@ class Relay:
         Leaks:
             Nothing: both are sealed.
         """
-        return self._crossed(squared, self.batch.forms_bytes)
+        return self._crossed(squared, self.batch.forms.n_bytes)
 
     def open(self, compared: Mapping[int, bytes]) -> dict[int, bytes]:
         """`Passed` for both holders: each other's shares of the labels; as `compare`."""
@@ -173,7 +173,7 @@ class Relay:
             0 if site == first else sealed,
             0 if deals else sealed,
             0 if twin is None or site == twin else sealed,
-            0 if site == second else self.batch.vector_bytes + SEAL_BYTES,
+            0 if site == second else self.batch.vector.n_bytes + SEAL_BYTES,
             DIGEST_BYTES,
             sealed if deals and twin is not None else 0,
         )

@@ -44,7 +44,7 @@ from cipherdag.privacy.mpc.messages import (
     sign_bits,
 )
 from cipherdag.privacy.mpc.sharing import commitment, commits_to, part_words, split_vector
-from cipherdag.privacy.mpc.words import RandomBytes, unpack_words
+from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
 from cipherdag.privacy.wire import BodyType, decode, encode
 
@@ -72,7 +72,7 @@ class Seat(Secret):
 
     __slots__ = (
         "_batch",
-        "_common",
+        "_dealt",
         "_holding",
         "_identity",
         "_keys",
@@ -196,11 +196,10 @@ class Seat(Secret):
         """
         with self._turn("square"):
             said = self._read(request, Square)
-            other = self._passed_by_other("masked sums", said.masked, self._batch.multiplied_bytes)
+            other = self._passed_by_other("masked sums", said.masked, self._batch.factors.n_bytes)
             seed = self._dealt_seed(said)
-            self._common = said.common
             share = self._holding.square(other, seed, said.common)
-            self._see(other, hashlib.sha256(said.common).digest())
+            self._see(other, self._dealt)
             return self._pass("masked forms", share)
 
     def compare(self, request: bytes) -> bytes:
@@ -216,7 +215,7 @@ class Seat(Secret):
         """
         with self._turn("compare"):
             sealed = self._read(request, Passed).content
-            other = self._passed_by_other("masked forms", sealed, self._batch.forms_bytes)
+            other = self._passed_by_other("masked forms", sealed, self._batch.forms.n_bytes)
             share = self._holding.compare(other)
             self._see(other)
             return self._pass("labels", share)
@@ -245,7 +244,7 @@ class Seat(Secret):
                 named = [f"'{self._name(party)}'" for party in (roles.dealer, *roles.holders)]
                 error.message += f" (dealt by {named[0]}, held by {named[1]} and {named[2]})"
                 raise
-            return encode(sign_bits(self._batch, bits, self._common, identity))
+            return encode(sign_bits(self._batch, bits, self._dealt, identity))
 
     def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:
         batch, roles = self._batch, self._batch.roles
@@ -265,9 +264,8 @@ class Seat(Secret):
         return self._keys_of(dealt) if self._seed else self._checks_of(dealt)
 
     def _keys_of(self, dealt: Dealt) -> Keys:
-        bound = hashlib.sha256(dealt.common).digest()
         first, second = (
-            self._sealed(holder, "holder seed", seed, bound)
+            self._sealed(holder, "holder seed", seed, dealt.digest)
             for holder, seed in zip(self._batch.roles.holders, dealt.seeds, strict=True)
         )
         return Keys(dealt.common, (first, second))
@@ -284,25 +282,21 @@ class Seat(Secret):
         which = batch.roles.holders.index(self._position)
 
         def words() -> Iterator[WordVector]:
-            kind, length = ("rest", batch.vector_bytes) if which else ("first part", KEY_BYTES)
+            kind, length = ("rest", batch.vector.n_bytes) if which else ("first part", KEY_BYTES)
             parts = zip(others, said.parts, strict=True)
             each = ((site, self._unsealed(site, kind, part, length)) for site, part in parts)
             for site, content in chain([(self._position, self._stored.pop(kind))], each):
                 with self._blaming(site):
-                    yield (
-                        unpack_words(content, batch.predicates.n_words, batch.word_width)
-                        if which
-                        else part_words(batch, content)
-                    )
+                    yield batch.vector.unpack(content) if which else part_words(batch, content)
 
         return Holding(batch, which, sum_of_parts(batch, words()))
 
     def _dealt_seed(self, said: Square) -> bytes:
         """The holder's seed, once the twin, where there is one, has dealt the same."""
         batch, roles = self._batch, self._batch.roles
-        bound = hashlib.sha256(said.common).digest()
+        self._dealt = dealt = hashlib.sha256(said.common).digest()
         try:
-            seed = self._unsealed(roles.dealer, "holder seed", said.seed, KEY_BYTES, bound)
+            seed = self._unsealed(roles.dealer, "holder seed", said.seed, KEY_BYTES, dealt)
         except ShareError:
             raise ComparisonKeyError(
                 "the keys of secure tests were altered on their way from the dealer, "
@@ -310,9 +304,9 @@ class Seat(Secret):
             ) from None
         if roles.twin is None:
             return seed
-        check = self._unsealed(roles.twin, "check", said.check, len(bound))
+        check = self._unsealed(roles.twin, "check", said.check, len(dealt))
         which = roles.holders.index(self._position)
-        if not same_digest(check, deal_digest(batch, which, seed, said.common)):
+        if not same_digest(check, deal_digest(batch, which, seed, dealt)):
             raise ComparisonKeyError(
                 f"the dealer of secure tests, '{self._name(roles.dealer)}', and its twin, "
                 f"'{self._name(roles.twin)}', dealt differently"

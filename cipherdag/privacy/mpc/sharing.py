@@ -1,6 +1,6 @@
 """A site's vector in three parts, so that no two roles have any site's numbers.
 
-    vector = first + dealt + rest      modulo 2^k
+    vector = first + dealt + rest      every word modulo the 2^k of its ring
 
 The first part follows from a seed that goes to the first holder, the second from a seed that goes
 to the dealer and its twin, and the rest goes to the second holder. Everybody who carries the sum
@@ -24,7 +24,7 @@ from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, encode_position, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.mpc.batch import Batch
-from cipherdag.privacy.mpc.words import RandomBytes, pack_words
+from cipherdag.privacy.mpc.words import RandomBytes
 from cipherdag.privacy.secrecy import Secret
 
 _PART = b"part of a vector"
@@ -71,7 +71,7 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
     check_words(values, batch.predicates)
     first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
     rest = values.view(np.uint64) - part_words(batch, first) - part_words(batch, dealt)
-    return Parts(first, dealt, pack_words(rest, batch.word_width))
+    return Parts(first, dealt, batch.vector.pack(rest))
 
 
 def check_words(values: IntegerVector, predicates: Predicates) -> None:

@@ -1,7 +1,7 @@
-"""Words of a ring modulo 2**k: as they travel, and the forms that tests take of them in shares.
+"""Words of rings modulo 2**k: as they travel, and the forms that tests take of them in shares.
 
-Words travel as the least whole bytes, little-endian. Forms are computed modulo 2**64, which is a
-homomorphism to any smaller ring, so a party computes them of its shares.
+Every word travels as the least whole bytes of its ring, little-endian. Forms are computed modulo
+2**64, which is a homomorphism to any smaller ring, so a party computes them of its shares.
 
 Leaks:
     Nothing: pure encoding and arithmetic.
@@ -14,47 +14,58 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cipherdag.arrays import IntegerMatrix, WordVector
+from cipherdag.arrays import IntegerVector, WordVector
 from cipherdag.errors import MalformedMessageError
 from cipherdag.predicates import Predicates
 from cipherdag.privacy.keys.keyed import transcript
 
 RandomBytes = Callable[[int], bytes]
 WORD_BYTES = 8
+_ALL_BITS = np.uint64((1 << 64) - 1)
 
 
-def word_bytes(width: int) -> int:
-    """Bytes of a word of so many bits."""
-    return -(-width // 8)
+def low_bits(widths: IntegerVector) -> WordVector:
+    """The masks that reduce words modulo ``2**width``, 1 to 64 bits each, shape as ``widths``."""
+    return _ALL_BITS >> (64 - widths).view(np.uint64)
 
 
-def low_bits(width: int) -> np.uint64:
-    """The bit mask that reduces a word modulo ``2**width``, 1 to 64 bits."""
-    return np.uint64((1 << width) - 1)
+class WordPacking:
+    """Words of a ring each as they travel, one after the other.
 
+    Args:
+        widths: Bits of each ring, 1 to 64, shape (words,).
 
-def pack_words(words: WordVector, width: int) -> bytes:
-    """The words modulo ``2**width``, one after the other."""
-    reduced = (words & low_bits(width)).astype("<u8", copy=False)
-    columns = reduced.view(np.uint8).reshape(-1, WORD_BYTES)[:, : word_bytes(width)]
-    return columns.tobytes()
-
-
-def unpack_words(packed: bytes, count: int, width: int) -> WordVector:
-    """Undo `pack_words`.
-
-    Raises:
-        MalformedMessageError: There are more or fewer words, or one is not reduced.
+    Attributes:
+        n_bytes: Length of all of them.
     """
-    length = word_bytes(width)
-    if len(packed) != count * length:
-        raise MalformedMessageError("words of secure tests are cut short or too long")
-    columns = np.zeros((count, WORD_BYTES), dtype=np.uint8)
-    columns[:, :length] = np.frombuffer(packed, dtype=np.uint8).reshape(count, length)
-    words = columns.view("<u8").reshape(count).astype(np.uint64, copy=False)
-    if (words > low_bits(width)).any():
-        raise MalformedMessageError("a word of secure tests is not reduced")
-    return words
+
+    __slots__ = ("_kept", "_low", "n_bytes")
+
+    def __init__(self, widths: IntegerVector) -> None:
+        self._low = low_bits(widths)
+        lengths = -(-widths // 8)
+        self._kept = np.flatnonzero(np.arange(WORD_BYTES) < lengths[:, None])
+        self.n_bytes = self._kept.size
+
+    def pack(self, words: WordVector) -> bytes:
+        """The words, each modulo its ``2**width``."""
+        reduced = (words & self._low).astype("<u8", copy=False)
+        return reduced.view(np.uint8)[self._kept].tobytes()
+
+    def unpack(self, packed: bytes) -> WordVector:
+        """Undo `pack`.
+
+        Raises:
+            MalformedMessageError: There are more or fewer words, or one is not reduced.
+        """
+        if len(packed) != self.n_bytes:
+            raise MalformedMessageError("words of secure tests are cut short or too long")
+        content = np.zeros(self._low.size * WORD_BYTES, dtype=np.uint8)
+        content[self._kept] = np.frombuffer(packed, dtype=np.uint8)
+        words = content.view("<u8").astype(np.uint64, copy=False)
+        if (words > self._low).any():
+            raise MalformedMessageError("a word of secure tests is not reduced")
+        return words
 
 
 def predicates_digest(predicates: Predicates) -> bytes:
@@ -66,19 +77,16 @@ def form_values(predicates: Predicates, words: WordVector) -> WordVector:
     """Every form without its constant, modulo 2**64, shape (comparisons,)."""
     quadratic = predicates.quadratic
     products = words[quadratic[:, 1]] * words[quadratic[:, 2]]
-    return summed(predicates, quadratic, products) + linear_values(predicates, words)
+    return product_values(predicates, products) + linear_values(predicates, words)
+
+
+def product_values(predicates: Predicates, products: WordVector) -> WordVector:
+    """The quadratic terms of every form from their products, modulo 2**64."""
+    quadratic = predicates.quadratic
+    return predicates.added_up(quadratic, quadratic[:, -1].view(np.uint64) * products)
 
 
 def linear_values(predicates: Predicates, words: WordVector) -> WordVector:
     """The linear terms of every form, modulo 2**64, shape (comparisons,)."""
-    return summed(predicates, predicates.linear, words[predicates.linear[:, 1]])
-
-
-def summed(predicates: Predicates, terms: IntegerMatrix, factors: WordVector) -> WordVector:
-    """Coefficients times factors of some terms, added up by comparison, modulo 2**64."""
-    total = np.zeros(predicates.n_comparisons, dtype=np.uint64)
-    if len(terms):
-        owner = terms[:, 0]
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        total[owner[first]] = np.add.reduceat(terms[:, -1].view(np.uint64) * factors, first)
-    return total
+    linear = predicates.linear
+    return predicates.added_up(linear, linear[:, -1].view(np.uint64) * words[linear[:, 1]])

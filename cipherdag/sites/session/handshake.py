@@ -121,7 +121,7 @@ class SetUp:
     state: State
 
     def __init__(self, profile: SiteProfile, plan: Plan, read: Reading = ALONE) -> None:
-        self._names = [member.name for member in plan.cohort]
+        self._names = plan.names
         check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema

@@ -16,11 +16,13 @@ from typing import Final
 from cipherdag.arrays import FloatVector
 from cipherdag.privacy.aggregation import Declaration
 from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.mpc.batch import Roles
+from cipherdag.privacy.mpc.batch import Batch, Roles
+from cipherdag.privacy.mpc.messages import ReadVerdicts, read_verdicts
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.wire import decode, digest, unpack
-from cipherdag.protocol.messages import content_digest, open_envelope, read_envelope
+from cipherdag.protocol.messages import Ask, content_digest, open_envelope, read_envelope
 from cipherdag.protocol.plan import Member, Plan
+from cipherdag.protocol.secure_tests import batch_of
 from cipherdag.protocol.set_up_messages import Chance, Offer, Seals, beacon_of
 from cipherdag.questions.question import Question
 
@@ -84,12 +86,13 @@ Relayed = Callable[
     [tuple[bytes, ...], type[SetUpBody], tuple["Member", ...], bytes, bytes],
     tuple[Sequence[SetUpBody], bytes],
 ]
+DeriveBatch = Callable[[bytes, Roles, Ask, Question, bytes], Batch]
 ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "FloatVector"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The functions by which a site reads both, and derives graphs, roles and digests."""
+    """The functions by which a site reads both, and derives graphs, roles, digests and batches."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum
@@ -98,6 +101,8 @@ class Reading:
     digest: Callable[[bytes, bytes, bytes], bytes] = digest
     beacon: Callable[[Plan, Sequence[bytes], Sequence[bytes]], bytes] = beacon_of
     content: Callable[[Question], bytes] = content_digest
+    batch: DeriveBatch = batch_of
+    verdicts: ReadVerdicts = read_verdicts
 
 
 ALONE: Final = Reading()

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from operator import lt
 from typing import cast
 
 from cipherdag.arrays import FloatVector, IndexArray
@@ -56,7 +57,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
 from cipherdag.protocol.replay import attributed_to_round
-from cipherdag.protocol.secure_tests import SecureTests, stepped
+from cipherdag.protocol.secure_tests import SecureTests, session_of, stepped
 from cipherdag.protocol.states import State
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
@@ -200,8 +201,9 @@ class Rounds:
         """The words in sealed parts; from now on the question counts as answered."""
         if self.secure_tests is None:
             raise CohortError("secure tests need two sites")
-        asked = self.plan, self.transcript, current.ask, current.question, self._sums
-        current.seat = self.secure_tests.begun(*asked)
+        bound = session_of(self.plan, self.transcript), self.secure_tests.roles
+        batch = self.read.batch(*bound, current.ask, current.question, self._sums)
+        current.seat = self.secure_tests.party.begin(batch)
         share = current.seat.share(words)
         self._present = sites = current.declared.sites
         self.sums.write(self.plan.session, *self._covered(sites))
@@ -269,7 +271,8 @@ class Rounds:
         """The opened sum, or the verdicts, checked, and the numbers in it."""
         if current.seat is None or self.secure_tests is None:
             return self.read.sum(previous, current.declared, self.aggregation)
-        return self.secure_tests.verdicts(previous, current.seat.batch, self.plan)
+        asked = current.seat.batch, self.plan
+        return self.secure_tests.verdicts(previous, *asked, self.read.verdicts)
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -327,7 +330,8 @@ class Rounds:
         return stepped(cast("Seat", self.round_of(request).seat), request)
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
-        return [self.plan.cohort[position].name for position in positions]
+        names = self.plan.names
+        return [names[position] for position in positions]
 
     def _covered(self, positions: tuple[int, ...]) -> tuple[list[str], list[tuple[str, ...]]]:
         """The sites, and the groups of those that lack the same variables, if any lacks some."""
@@ -336,7 +340,8 @@ class Rounds:
         return self._names(positions), [tuple(self._names(group)) for group in groups]
 
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
-        if list(positions) != sorted(set(positions)) or not set(positions) <= set(among):
+        ascending = all(map(lt, positions, positions[1:]))
+        if not ascending or (positions != among and not set(positions) <= set(among)):
             raise CohortError("the sites named are not in order, or were not there before")
         if self.index not in positions:
             raise CohortError("the sites named leave this site out")

@@ -25,7 +25,7 @@ from cipherdag.privacy.mpc.messages import (
     Verdicts,
     read_verdicts,
 )
-from cipherdag.privacy.mpc.words import low_bits, pack_words, unpack_words
+from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode, encode
 
 PREDICATES = score_tests([1, 1, 2, 3], scores=40, variances=1600, constant=6)
@@ -115,8 +115,7 @@ def test_a_holder_that_shifts_its_masked_forms_says_what_its_own_site_could_have
                 return message
 
             def shifted(content):
-                words = unpack_words(content, 7, batch.word_width) + shift.view(np.uint64)
-                return pack_words(words, batch.word_width)
+                return batch.forms.pack(batch.forms.unpack(content) + shift.view(np.uint64))
 
             holding = cohort.seats[2]._holding  # it lies consistently
             holding._forms = holding._forms + shift.view(np.uint64)
@@ -160,8 +159,8 @@ def test_a_holder_that_signs_other_bits_ends_the_run():
             return message
         said = decode(message, Signed)
         bits = np.unpackbits(np.frombuffer(said.bits, np.uint8), count=4).astype(bool)
-        batch, common = cohort.batch(PREDICATES), cohort.seats[3]._common
-        return encode(seat.sign_bits(batch, ~bits, common, cohort.identities[3]))
+        batch, dealt = cohort.batch(PREDICATES), cohort.seats[3]._dealt
+        return encode(seat.sign_bits(batch, ~bits, dealt, cohort.identities[3]))
 
     with pytest.raises(ForgedSumError, match=r"site-2.*site-3.*other bits"):
         cohort.run(cohort.batch(PREDICATES), vectors, lie)
@@ -279,7 +278,7 @@ def test_half_the_ring_is_noticed_and_no_verdict_is_turned():
             cohort = Cohort(n_sites)
             batch = cohort.batch(PREDICATES)
             with pytest.raises(AggregateRangeError, match=r"dealt by .*, held by"):
-                lying(cohort, batch, vectors, 1, place, 2 ** (batch.word_width - 1))
+                lying(cohort, batch, vectors, 1, place, 2 ** int(batch.word_widths[place] - 1))
 
 
 def test_any_lie_of_a_site_is_noticed_or_is_another_answer_within_the_ring():
@@ -288,8 +287,9 @@ def test_any_lie_of_a_site_is_noticed_or_is_another_answer_within_the_ring():
         rng, sums, vectors = world(seed)
         cohort = Cohort(4)
         batch = cohort.batch(PREDICATES)
-        ring = 2**batch.word_width
-        place, added = int(rng.integers(7, 14)), int(rng.integers(ring))
+        place = int(rng.integers(7, 14))
+        ring = 2 ** int(batch.word_widths[place])
+        added = int(rng.integers(ring))
         answer = [int(item) for item in sums]
         answer[place] += added
         forms = [answer[j] ** 2 - answer[7 + j] - 6 - 1 for j in range(7)]
@@ -310,14 +310,13 @@ def test_any_lie_of_a_site_is_noticed_or_is_another_answer_within_the_ring():
 def lying(cohort, batch, vectors, site, place, added):
     """A run in which a site adds to one word beyond what its check would let through."""
     honest = seat.split_vector
-    count = batch.predicates.n_words
 
     def split_vector(item, values, random_bytes):
         parts = honest(item, values, random_bytes)
         if (values == vectors[site]).all():
-            words = unpack_words(parts.rest, count, item.word_width)
-            words[place] += np.uint64(added & int(low_bits(item.word_width)))
-            parts.rest = pack_words(words, item.word_width)
+            words = item.vector.unpack(parts.rest)
+            words[place] += np.uint64(added & int(low_bits(item.word_widths)[place]))
+            parts.rest = item.vector.pack(words)
         return parts
 
     with pytest.MonkeyPatch.context() as patched:

@@ -17,7 +17,7 @@ from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.messages import Collected, Contributed, Passed
 from cipherdag.privacy.mpc.relay import Relay
 from cipherdag.privacy.mpc.sharing import part_words, split_vector
-from cipherdag.privacy.mpc.words import low_bits, pack_words, unpack_words
+from cipherdag.privacy.mpc.words import low_bits
 
 STEPS = ("prepare", "square", "compare", "open")
 
@@ -32,9 +32,8 @@ def world(seed=0, n_sites=4, sizes=(1, 2, 3)):
 def shared(batch, vectors, random_bytes):
     """The dealt part and both holders' sums of parts, outside all seats."""
     parts = [split_vector(batch, vector, random_bytes) for vector in vectors]
-    words, width = batch.predicates.n_words, batch.word_width
     first = sum(part_words(batch, item.first) for item in parts)
-    rest = sum(unpack_words(item.rest, words, width) for item in parts)
+    rest = sum(batch.vector.unpack(item.rest) for item in parts)
     return [item.dealt for item in parts], (first, rest)
 
 
@@ -44,23 +43,24 @@ def shared(batch, vectors, random_bytes):
 def test_a_holder_that_answers_twice_would_show_every_sum():
     predicates, sums, vectors = world()
     cohort = Cohort(4)
-    batch, width = cohort.batch(predicates), cohort.batch(predicates).word_width
+    batch = cohort.batch(predicates)
     rng = np.random.default_rng(1)
     dealt_seeds, (first, rest) = shared(batch, vectors, rng.bytes)
     dealt = deal_batch(batch, rng.bytes(32), dealt_seeds)
     seen = []
     for shift in (0, 1):  # the same first holder, restarted from a snapshot
         holder = Holding(batch, 0, first)
-        masked = unpack_words(holder.mask(), 6, width)
+        masked = batch.factors.unpack(holder.mask())
         lie = rest[batch.multiplied] + np.uint64(shift)
-        share = holder.square(pack_words(lie, width), dealt.seeds[0], dealt.common)
-        seen.append(unpack_words(share, 6, int(batch.widths[0])))
+        share = holder.square(batch.factors.pack(lie), dealt.seeds[0], dealt.common)
+        seen.append(batch.forms.unpack(share))
     # the second holder: difference is 2 E + 1 + 2 [t]_0, and it has E and [t]_1
     opened = masked + rest[batch.multiplied]
     its_share = HolderDraws(batch, dealt.seeds[1], 1).dealt
     twice = seen[1] - seen[0] - 1 + np.uint64(2) * its_share
-    assert (twice & low_bits(width) == (2 * sums[:6]).view(np.uint64) & low_bits(width)).all()
-    assert not (opened & low_bits(width) == sums[:6].view(np.uint64) & low_bits(width)).all()
+    mask = low_bits(batch.widths)
+    assert (twice & mask == (2 * sums[:6]).view(np.uint64) & mask).all()
+    assert not (opened & mask == sums[:6].view(np.uint64) & mask).all()
 
 
 @pytest.mark.parametrize("again", STEPS)
@@ -213,11 +213,11 @@ def test_holders_that_were_shown_different_masked_sums_find_nothing():
     for _ in range(100):
         cohort = Cohort(4)
         batch = cohort.batch(predicates)
-        shift = rng.integers(1, 2**batch.word_width, 6, dtype=np.uint64)
+        shift = rng.integers(1, 2 ** int(batch.widths.min()), 6, dtype=np.uint64)
 
-        def lie(step, party, message, cohort=cohort, width=batch.word_width, shift=shift):
+        def lie(step, party, message, cohort=cohort, factors=batch.factors, shift=shift):
             def shifted(content):
-                return pack_words(unpack_words(content, 6, width) + shift, width)
+                return factors.pack(factors.unpack(content) + shift)
 
             if (step, party) == ("prepare", 2):  # it goes on with its true share itself
                 return cohort.resealed(step, party, message, shifted)
@@ -324,7 +324,7 @@ def test_the_dealers_seed_would_show_every_score_to_a_holder():
     dealt_seeds, (first, rest) = shared(batch, vectors, rng.bytes)
     opened = (first + rest)[batch.multiplied]
     dealt = sum(part_words(batch, item) for item in dealt_seeds)[batch.multiplied]
-    mask = low_bits(batch.word_width)
+    mask = low_bits(batch.word_widths)[batch.multiplied]
     assert ((opened + dealt) & mask == sums[:6].view(np.uint64) & mask).all()
     # which is why no verb yields it, in the clear, to anyone, and a holder has no key to read it
     cohort.run(batch, vectors)

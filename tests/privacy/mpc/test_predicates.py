@@ -14,11 +14,10 @@ from secure_test_cases import form
 
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.privacy.mpc.words import (
+    WordPacking,
     form_values,
     linear_values,
-    pack_words,
     predicates_digest,
-    unpack_words,
 )
 
 INTEGERS = st.integers(-(2**20), 2**20)
@@ -198,18 +197,22 @@ def test_other_types_and_too_many_are_refused():
 # ------------------------------------------------------------------ words
 
 
-@given(st.integers(1, 64), st.lists(st.integers(0, 2**64 - 1), max_size=20))
-def test_words_come_back_reduced(width, words):
-    packed = pack_words(np.array(words, dtype=np.uint64), width)
-    assert len(packed) == len(words) * -(-width // 8)
-    assert unpack_words(packed, len(words), width).tolist() == [item % 2**width for item in words]
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 64)), max_size=20))
+def test_words_come_back_reduced_each_to_its_ring(drawn):
+    packing = WordPacking(np.array([width for _, width in drawn], dtype=np.int64))
+    packed = packing.pack(np.array([word for word, _ in drawn], dtype=np.uint64))
+    expected = [(word % 2**width, -(-width // 8)) for word, width in drawn]
+    assert packed == b"".join(word.to_bytes(length, "little") for word, length in expected)
+    assert packing.n_bytes == len(packed)
+    assert packing.unpack(packed).tolist() == [word for word, _ in expected]
 
 
 def test_words_that_are_cut_short_or_not_reduced_are_refused():
-    packed = pack_words(np.array([1, 2], dtype=np.uint64), 13)
-    for wrong in (packed[:-1], packed + b"\0", b"\xff" * 4):
+    packing = WordPacking(np.array([13, 4]))
+    packed = packing.pack(np.array([1, 2], dtype=np.uint64))
+    for wrong in (packed[:-1], packed + b"\0", b"\xff" * 3, b"\0\0\x10"):
         with pytest.raises(MalformedMessageError):
-            unpack_words(wrong, 2, 13)
+            packing.unpack(wrong)
 
 
 @given(asked(), asked())

@@ -15,7 +15,6 @@ from cipherdag.privacy.mpc.batch import Batch, Roles
 from cipherdag.privacy.mpc.dealing import deal_batch, sum_of_parts
 from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.sharing import part_words, split_vector
-from cipherdag.privacy.mpc.words import unpack_words
 
 GOLDEN = json.loads(plain.GOLDEN.read_text("utf-8"))
 
@@ -56,10 +55,9 @@ def said(case):
             )
         )
     dealt = deal_batch(batch, bytes.fromhex(case["dealer_seed"]), [dealt for _, dealt in seeds])
-    words = batch.predicates.n_words
     sums = (
         sum_of_parts(batch, (part_words(batch, first) for first, _ in seeds)),
-        sum_of_parts(batch, (unpack_words(item.rest, words, batch.word_width) for item in parts)),
+        sum_of_parts(batch, (batch.vector.unpack(item.rest) for item in parts)),
     )
     holders = [Holding(batch, which, item) for which, item in enumerate(sums)]
     masked = [item.mask() for item in holders]

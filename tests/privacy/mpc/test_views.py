@@ -18,7 +18,7 @@ from cipherdag.privacy.mpc.holding import Holding
 from cipherdag.privacy.mpc.labels import LABEL_HASH_BYTES, hash_labels
 from cipherdag.privacy.mpc.messages import Keys
 from cipherdag.privacy.mpc.sharing import commitment, part_words
-from cipherdag.privacy.mpc.words import low_bits, pack_words, unpack_words
+from cipherdag.privacy.mpc.words import low_bits
 from cipherdag.privacy.wire import decode
 
 SIZES = [1, 1, 2, 3, 1, 2] * 12
@@ -67,7 +67,7 @@ def watch(cohort, party):
 
 def uniform(words, width=64):
     """The p-value of words being uniform, as parts of their ring."""
-    parts = (np.concatenate(words) & low_bits(width)).astype(float) / 2.0**width
+    parts = (np.concatenate(words) & low_bits(np.array(width))).astype(float) / 2.0**width
     return stats.kstest(parts + 0.5 / 2.0 ** min(width, 50), "uniform").pvalue
 
 
@@ -78,10 +78,10 @@ def holder_words(cohort, batch, party, seen):
         for name, found in of_kind.items():
             if name.encode() in associated:
                 found.append(content)
-    width = batch.word_width
+    (width,) = set(batch.word_widths.tolist())  # of these forms all are equal
     holding = cohort.seats[party]._holding
-    other = unpack_words(of_kind["masked sums"][0], COMPONENTS, width)
-    forms = unpack_words(of_kind["masked forms"][0], COMPONENTS, width)
+    other = batch.factors.unpack(of_kind["masked sums"][0])
+    forms = batch.forms.unpack(of_kind["masked forms"][0])
     words = {
         "the other's share of E": (other, width),
         "E": (other + holding._multiplied, width),
@@ -91,7 +91,7 @@ def holder_words(cohort, batch, party, seen):
         "labels": (np.frombuffer(of_kind["labels"][0], "<u8") + holding._labels, 64),
     }
     for part in of_kind["rest"]:
-        words.setdefault("parts", (unpack_words(part, 2 * COMPONENTS, width), width))
+        words.setdefault("parts", (batch.vector.unpack(part), width))
     for seed in of_kind["first part"]:
         words.setdefault("seeds", (np.frombuffer(seed, "<u8"), 64))
     return words
@@ -130,7 +130,7 @@ class SimulatedHolder:
     def square(self, other, seed, common):
         self._other, self._common = other, common
         self._forms = self.rng.integers(0, 2**63, COMPONENTS, dtype=np.uint64)
-        self._drawn = pack_words(self._forms, self.batch.word_width)
+        self._drawn = self.batch.forms.pack(self._forms)
         return self._drawn
 
     def compare(self, other):
@@ -278,9 +278,7 @@ def test_what_is_dealt_in_the_clear_is_uniform():
         cohort = Cohort(4)
         batch = cohort.batch(PREDICATES, number=number)
         cohort.run(batch, split(rng, PREDICATES, sums_of("threshold", rng), 4))
-        keys = cohort.seats[2]._holding._common.keys[0]
-        words += [keys.values.reshape(-1), keys.outputs.reshape(-1)]
-        words.append(keys.corrections[..., 1].reshape(-1))
+        words.append(cohort.seats[2]._holding._common.keys)
     assert uniform(words) > SURE
 
 
@@ -296,15 +294,15 @@ def test_no_two_roles_but_the_holders_with_dealer_or_twin_have_a_sites_vector():
         cohort.run(batch, vectors)
         first = of_site_1(seen[2], b"first part")
         dealt = of_site_1(seen[0], b"dealt part")
-        rest = unpack_words(of_site_1(seen[3], b"rest"), 2 * COMPONENTS, batch.word_width)
+        rest = batch.vector.unpack(of_site_1(seen[3], b"rest"))
         first, dealt = part_words(batch, first), part_words(batch, dealt)
         x = vectors[1].view(np.uint64)
-        assert ((first + dealt + rest - x) & low_bits(batch.word_width) == 0).all()
+        assert ((first + dealt + rest - x) & low_bits(batch.word_widths) == 0).all()
         left["first"].append(x - dealt - rest)
         left["dealt"].append(x - first - rest)
         left["rest"].append(x - first - dealt)
     for words in left.values():
-        assert uniform(words, batch.word_width) > SURE
+        assert uniform(words, int(batch.word_widths[0])) > SURE
 
 
 def of_site_1(seen, kind):
