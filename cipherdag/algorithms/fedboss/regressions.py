@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import members
 
 LEAST_VARIANCE = 1e-10
@@ -29,7 +29,7 @@ class Regression:
 
     Attributes:
         given: Bit mask of the others.
-        swept: Those of them that the rest of them do not determine.
+        swept: Those of them that the rest of them do not determine, shape (k,).
         rows: Swept rows of these, shape (k, p).
         covariances: Of the variable with all, given the others, shape (p,); with those swept, the
             coefficients.
@@ -38,7 +38,7 @@ class Regression:
     """
 
     given: int
-    swept: tuple[int, ...]
+    swept: IndexArray
     rows: FloatMatrix
     covariances: FloatVector
     variances: FloatVector
@@ -47,7 +47,7 @@ class Regression:
     def alone(cls, matrix: FloatMatrix, v: int) -> Regression:
         """On no other variable."""
         p = len(matrix)
-        return cls(0, (), np.empty((0, p)), matrix[v], np.ones(p))
+        return cls(0, np.empty(0, dtype=np.intp), np.empty((0, p)), matrix[v], np.ones(p))
 
     def on(self, matrix: FloatMatrix, v: int, given: int) -> Regression:
         """The same variable v on others."""
@@ -66,50 +66,53 @@ class Regression:
         """On one variable more."""
         row, k = matrix[u], len(self.swept)
         if k:
-            swept, coefficients = list(self.swept), self.rows[:, u]
+            coefficients = self.rows[:, u]
             # one row after the other, so that every processor rounds alike
-            row = row - (row[swept][:, None] * self.rows).sum(axis=0)
-            row[swept] = coefficients
-        pivot = float(row[u])
+            row = row - np.add.reduce(row[self.swept][:, None] * self.rows)
+            row[self.swept] = coefficients
+        pivot = row.item(u)
         if not pivot > LEAST_VARIANCE:
             given = self.given | 1 << u
             return Regression(given, self.swept, self.rows, self.covariances, self.variances)
         scaled = row / pivot
-        rows = np.empty((k + 1, len(row)))
+        rows, swept = np.empty((k + 1, len(row))), np.empty(k + 1, dtype=np.intp)
         if k:
-            np.multiply(coefficients[:, None], scaled, out=rows[:k])
-            np.subtract(self.rows, rows[:k], out=rows[:k])
-            rows[:k, u] = coefficients / pivot
+            others = rows[:k]
+            np.multiply(coefficients[:, None], scaled, out=others)
+            np.subtract(self.rows, others, out=others)
+            np.divide(coefficients, pivot, out=others[:, u])
+            swept[:k] = self.swept
         rows[k] = scaled
-        rows[k, u] = -1.0 / pivot
-        return self._swept(u, (*self.swept, u), rows, row, scaled, pivot)
+        rows[k, u], swept[k] = -1.0 / pivot, u
+        covariance = self.covariances.item(u)
+        return self._swept(u, swept, rows, row, scaled, pivot, covariance / pivot)
 
     def reduced(self, s: int) -> Regression:
         """On one variable less, which is swept."""
-        index = self.swept.index(s)
-        row = self.rows[index]
-        pivot = float(row[s])
+        others = self.swept != s
+        row = self.rows[others.argmin()]
+        pivot = row.item(s)
         scaled = row / pivot
-        rows = np.concatenate((self.rows[:index], self.rows[index + 1 :]))
+        rows = self.rows[others]
         coefficients = rows[:, s].copy()
         rows -= coefficients[:, None] * scaled
         rows[:, s] = -coefficients / pivot
-        swept = self.swept[:index] + self.swept[index + 1 :]
-        return self._swept(s, swept, rows, row, scaled, pivot)
+        covariance = self.covariances.item(s)
+        return self._swept(s, self.swept[others], rows, row, scaled, pivot, -covariance / pivot)
 
     def _swept(
         self,
         u: int,
-        swept: tuple[int, ...],
+        swept: IndexArray,
         rows: FloatMatrix,
         row: FloatVector,
         scaled: FloatVector,
         pivot: float,
+        coefficient: float,
     ) -> Regression:
         """The rest of the matrix, swept on u, or no longer."""
-        covariance = float(self.covariances[u])
-        covariances = self.covariances - scaled * covariance
-        covariances[u] = covariance / pivot if len(swept) > len(self.swept) else -covariance / pivot
+        covariances = self.covariances - scaled * self.covariances.item(u)
+        covariances[u] = coefficient
         variances = self.variances - scaled * row
         variances[u] = -1.0 / pivot
         return Regression(self.given ^ 1 << u, swept, rows, covariances, variances)
