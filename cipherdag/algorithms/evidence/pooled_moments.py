@@ -134,18 +134,17 @@ def _diagonal(columns: int) -> BoolVector:
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
     """Compute rows and correlations, shape (c, c), from `Moments`; NaN at constant columns."""
-    import torch
-
-    from cipherdag.statistics.partial_correlation import correlation_matrices
-
     rows, total, upper, _ = np.split(sums, _parts(columns))
     products = np.zeros((columns, columns))
     products[np.triu_indices(columns)] = upper
     products = products + np.triu(products, k=1).T
     centred = products - np.outer(total, total) / max(rows[0], 1.0)
-    moments, n = torch.from_numpy(centred)[None], torch.tensor(rows)
-    matrix = correlation_matrices(moments, n, least_deviation=LEAST_DEVIATION)[0]
-    return int(rows[0]), matrix.numpy()
+    squares = centred.diagonal()
+    varies = squares > rows[0] * LEAST_DEVIATION**2
+    deviation = np.sqrt(np.where(varies, squares, np.nan))
+    matrix = np.clip(centred / np.outer(deviation, deviation), -1.0, 1.0)
+    np.fill_diagonal(matrix, np.where(varies, 1.0, np.nan))
+    return int(rows[0]), matrix
 
 
 class MomentTests(CachedFederatedCITest):
