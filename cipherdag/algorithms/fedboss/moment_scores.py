@@ -14,7 +14,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.effects import CORRELATION
 from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE, Regression
-from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
@@ -34,8 +34,10 @@ class Fit:
         parents: Bit mask.
         better: Bit mask of those that would raise the score as one parent more.
         variance: What the parents leave of the variable.
-        shares: Of that what those of `better` would explain, ascending by position.
-        losses: What every parent explains that the others do not, likewise.
+        candidates: Those of `better`, ascending.
+        shares: What they would explain of the variance.
+        swept: The parents that the others do not determine.
+        losses: What every one of them explains that the others do not, less than 0.
         best: Those of `better`, best first, once `MomentScores.ranked` was called.
         score: Of the family, once `MomentScores.settled` was called.
         worst: The parent without which the score is highest, if it is higher; else -1. Likewise.
@@ -44,7 +46,9 @@ class Fit:
     parents: int
     better: int
     variance: float
+    candidates: IndexArray
     shares: FloatVector
+    swept: IndexArray
     losses: FloatVector
     best: tuple[int, ...] | None = None
     score: int | None = None
@@ -119,7 +123,7 @@ class MomentScores:
         left = np.maximum(fit.variance - fit.shares, LEAST_VARIANCE)
         exact = -self._half_rows * logarithm(left) - self._cost * (parents.bit_count() + 1)
         scores = np.rint(np.ldexp(exact, BITS)).astype(np.int64)
-        return list(zip(scores.tolist(), members(fit.better), strict=True))
+        return list(zip(scores.tolist(), fit.candidates.tolist(), strict=True))
 
     def fit(self, regression: Regression, v: int, free: BoolVector) -> Fit:
         """The family of v with the parents that it would rather have.
@@ -137,26 +141,29 @@ class MomentScores:
         else:
             better = np.zeros(self.n_variables, dtype=bool)
         mask = int.from_bytes(np.packbits(better, bitorder="little").tobytes(), "little")
-        return Fit(parents, mask, variance, shares[better], shares[[*members(parents)]])
+        (candidates,), swept = better.nonzero(), regression.swept
+        return Fit(parents, mask, variance, candidates, shares[candidates], swept, shares[swept])
 
     def ranked(self, fit: Fit) -> tuple[int, ...]:
         """Those that would raise the score as one parent more, best first; of equals the first."""
         if fit.best is None:
-            candidates = [*members(fit.better)]
             steps = np.rint(fit.shares * (-math.ldexp(1.0, SHARE_BITS) / fit.variance))
-            fit.best = tuple([candidates[i] for i in steps.argsort(kind="stable").tolist()])
+            fit.best = tuple(fit.candidates[steps.argsort(kind="stable")].tolist())
         return fit.best
 
     def settled(self, fit: Fit, required: int) -> int:
         """The score of a family; the fit knows which of its parents that may go is worst."""
         if fit.score is None:
-            variance = max(fit.variance, LEAST_VARIANCE)
-            fit.score = round(math.ldexp(self._of(variance, fit.parents.bit_count()), BITS))
-            # of those that the others determine, the share is 0 but for rounding
-            losses = zip(np.abs(fit.losses).tolist(), members(fit.parents), strict=True)
-            free = (own for own in losses if not required >> own[1] & 1)
-            least, worst = min(free, default=(0.0, -1))
-            fit.worst = worst if least <= self._losing * variance else -1
+            variance, size = max(fit.variance, LEAST_VARIANCE), fit.parents.bit_count()
+            fit.score = round(math.ldexp(self._of(variance, size), BITS))
+            losses, bearable = fit.losses.tolist(), self._losing * variance
+            if len(losses) < size or (losses and -max(losses) <= bearable):
+                # what the others determine explains nothing
+                lost = dict.fromkeys(members(fit.parents), 0.0)
+                lost |= {u: -loss for u, loss in zip(fit.swept.tolist(), losses, strict=True)}
+                free = ((loss, u) for u, loss in lost.items() if not required >> u & 1)
+                least, worst = min(free, default=(0.0, -1))
+                fit.worst = worst if least <= bearable else -1
         return fit.score
 
     def _of(self, variance: float, size: int) -> float:

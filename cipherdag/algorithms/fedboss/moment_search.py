@@ -81,10 +81,11 @@ class ParentSets:
         self._free = ~matrix_of(tuple(forbidden)).T
         np.fill_diagonal(self._free, val=False)
         self._fits: list[dict[int, Fit]] = [{} for _ in range(scores.n_variables)]
+        self._alone = [scores.regression(v) for v in range(scores.n_variables)]
 
-    def alone(self, v: int) -> Regression:
-        """No parents yet."""
-        return self._scores.regression(v)
+    def among(self, v: int, before: int) -> _Parents:
+        """The parents of v among those before it, grown from none."""
+        return self.after(v, self._alone[v], 0, before)
 
     def after(self, v: int, near: Regression, parents: int, before: int) -> _Parents:
         """The parents of v among those before it, grown from some of them and then shrunk."""
@@ -135,9 +136,7 @@ class MomentOrder:
         self._before, self._position = [0] * len(order), [0] * len(order)
         self._number()
         self._stay: dict[int, tuple[int, int]] = {}
-        self._parents = [
-            sets.after(v, sets.alone(v), 0, before) for v, before in enumerate(self._before)
-        ]
+        self._parents = [sets.among(v, before) for v, before in enumerate(self._before)]
 
     @property
     def dag(self) -> Dag:
@@ -242,12 +241,12 @@ def best_by_moments(
 
     Up to 100 variables three times as many. Never waits, since every score is there.
     """
-    sets = ParentSets(scores, trees.forbidden, trees.required)
-    best = yield from _converged(trees, sets, scores, scores.near_order(trees.required))
+    descents = Descents(trees, scores)
+    best = yield from descents.end(scores.near_order(trees.required))
     curve, failed = [trees.total(best)], 0
     patience = restarts * (PATIENCE if scores.n_variables <= FEW_VARIABLES else 1)
     while failed < patience and len(curve) <= MOST_STARTS * patience:
-        other = yield from _converged(trees, sets, scores, perturbed(topological(best), rng))
+        other = yield from descents.end(perturbed(topological(best), rng))
         total = trees.total(other)
         failed = 0 if total > curve[-1] else failed + 1
         if total > curve[-1]:
@@ -256,17 +255,38 @@ def best_by_moments(
     return BestGraph(best, tuple(curve))
 
 
-def _converged(
-    trees: GrowShrinkTrees, sets: ParentSets, scores: MomentScores, order: Sequence[int]
-) -> Waiting[Dag]:
-    """Orders and deletions in turn, as long as the one improves what the other reached."""
-    best, highest = None, 0
-    while True:
-        search = MomentOrder(sets, order, least=scores.least, most_lost=scores.most_lost)
+class Descents:
+    """Orders and deletions in turn; from a graph that was met before all is known.
+
+    Args:
+        trees: Find deletions.
+        scores: Of families.
+    """
+
+    def __init__(self, trees: GrowShrinkTrees, scores: MomentScores) -> None:
+        self._trees, self._scores = trees, scores
+        self._sets = ParentSets(scores, trees.forbidden, trees.required)
+        self._without: dict[Dag, Dag] = {}
+        self._after: dict[Dag, Dag] = {}
+
+    def end(self, order: Sequence[int]) -> Waiting[Dag]:
+        """The graph from which neither orders nor deletions go on, from an order."""
+        best = yield from self._less(self._moved(order))
+        while True:
+            if best not in self._after:
+                self._after[best] = self._moved(topological(best))
+            dag = yield from self._less(self._after[best])
+            if self._trees.total(dag) < self._trees.total(best) + self._scores.least:
+                return best
+            best = dag
+
+    def _moved(self, order: Sequence[int]) -> Dag:
+        scores = self._scores
+        search = MomentOrder(self._sets, order, least=scores.least, most_lost=scores.most_lost)
         search.run()
-        dag, _ = yield from after_phase(search.dag, trees, "delete")
-        total = trees.total(dag)
-        if best is not None and total < highest + scores.least:
-            return best
-        best, highest = dag, total
-        order = topological(dag)
+        return search.dag
+
+    def _less(self, dag: Dag) -> Waiting[Dag]:
+        if dag not in self._without:
+            self._without[dag], _ = yield from after_phase(dag, self._trees, "delete")
+        return self._without[dag]
