@@ -14,7 +14,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.effects import CORRELATION
 from cipherdag.algorithms.fedboss.regressions import LEAST_VARIANCE, Regression
-from cipherdag.arrays import BoolVector, FloatVector
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.question import Question
@@ -28,20 +28,30 @@ SHARE_BITS = 36
 
 @dataclass(slots=True)
 class Fit:
-    """A family, and the steps from it that raise the score.
+    """A family, and the steps from it that raise the score; the rest once a search needs it.
 
     Attributes:
-        score: Of the family.
         parents: Bit mask.
         better: Bit mask of those that would raise the score as one parent more.
-        best: The same, best first.
-        worst: The parent without which the score is highest, if it is higher; else -1.
+        variance: What the parents leave of the variable.
+        candidates: Those of `better`, ascending.
+        shares: What they would explain of the variance.
+        swept: The parents that the others do not determine.
+        losses: What every one of them explains that the others do not, less than 0.
+        best: Those of `better`, best first, once `MomentScores.ranked` was called.
+        score: Of the family, once `MomentScores.settled` was called.
+        worst: The parent without which the score is highest, if it is higher; else -1. Likewise.
     """
 
-    score: int
     parents: int
-    better: int = 0
-    best: tuple[int, ...] = ()
+    better: int
+    variance: float
+    candidates: IndexArray
+    shares: FloatVector
+    swept: IndexArray
+    losses: FloatVector
+    best: tuple[int, ...] | None = None
+    score: int | None = None
     worst: int = -1
 
 
@@ -107,35 +117,54 @@ class MomentScores:
 
     def grown(self, v: int, parents: int) -> list[tuple[int, int]]:
         """See `FamilyScores.grown`; never None."""
-        regression = self.regression(v, parents)
-        shares = self._shares(regression)
-        better = self._better(v, regression, shares)
-        left = np.maximum(float(regression.covariances[v]) - shares[better], LEAST_VARIANCE)
+        free = np.ones(self.n_variables, dtype=bool)
+        free[v] = False
+        fit = self.fit(self.regression(v, parents), v, free)
+        left = np.maximum(fit.variance - fit.shares, LEAST_VARIANCE)
         exact = -self._half_rows * logarithm(left) - self._cost * (parents.bit_count() + 1)
         scores = np.rint(np.ldexp(exact, BITS)).astype(np.int64)
-        return list(zip(scores.tolist(), np.flatnonzero(better).tolist(), strict=True))
+        return list(zip(scores.tolist(), fit.candidates.tolist(), strict=True))
 
-    def fit(self, v: int, regression: Regression, *, forbidden: int, required: int) -> Fit:
-        """A family with the parents that it would rather have, and the one that it would not."""
-        shares, variance = self._shares(regression), float(regression.covariances[v])
-        parents = regression.given
-        fit = Fit(round(math.ldexp(self._of(variance, parents.bit_count()), BITS)), parents)
-        free = [*members(parents & ~required)]
-        if free:
-            # of those that the others determine, the share is 0 but for rounding
-            losses = np.abs(shares[free])
-            worst = int(losses.argmin())
-            if losses[worst] <= self._losing * max(variance, LEAST_VARIANCE):
-                fit.worst = free[worst]
-        better = self._better(v, regression, shares)
-        if forbidden:
-            better[[*members(forbidden)]] = False
-        (candidates,) = better.nonzero()
-        if len(candidates):
-            fit.better = int.from_bytes(np.packbits(better, bitorder="little").tobytes(), "little")
-            steps = np.rint(shares[candidates] * (-math.ldexp(1.0, SHARE_BITS) / variance))
-            fit.best = tuple(candidates[steps.argsort(kind="stable")].tolist())
-        return fit
+    def fit(self, regression: Regression, v: int, free: BoolVector) -> Fit:
+        """The family of v with the parents that it would rather have.
+
+        Args:
+            regression: Of v on its parents.
+            v: The variable.
+            free: What else may be a parent, shape (p,).
+        """
+        parents, variance = regression.given, regression.covariances.item(v)
+        shares = self._shares(regression)
+        if variance > LEAST_VARIANCE and parents.bit_count() < self._max_parents:
+            better = shares >= self._gaining * variance
+            better &= free
+        else:
+            better = np.zeros(self.n_variables, dtype=bool)
+        mask = int.from_bytes(np.packbits(better, bitorder="little").tobytes(), "little")
+        (candidates,), swept = better.nonzero(), regression.swept
+        return Fit(parents, mask, variance, candidates, shares[candidates], swept, shares[swept])
+
+    def ranked(self, fit: Fit) -> tuple[int, ...]:
+        """Those that would raise the score as one parent more, best first; of equals the first."""
+        if fit.best is None:
+            steps = np.rint(fit.shares * (-math.ldexp(1.0, SHARE_BITS) / fit.variance))
+            fit.best = tuple(fit.candidates[steps.argsort(kind="stable")].tolist())
+        return fit.best
+
+    def settled(self, fit: Fit, required: int) -> int:
+        """The score of a family; the fit knows which of its parents that may go is worst."""
+        if fit.score is None:
+            variance, size = max(fit.variance, LEAST_VARIANCE), fit.parents.bit_count()
+            fit.score = round(math.ldexp(self._of(variance, size), BITS))
+            losses, bearable = fit.losses.tolist(), self._losing * variance
+            if len(losses) < size or (losses and -max(losses) <= bearable):
+                # what the others determine explains nothing
+                lost = dict.fromkeys(members(fit.parents), 0.0)
+                lost |= {u: -loss for u, loss in zip(fit.swept.tolist(), losses, strict=True)}
+                free = ((loss, u) for u, loss in lost.items() if not required >> u & 1)
+                least, worst = min(free, default=(0.0, -1))
+                fit.worst = worst if least <= bearable else -1
+        return fit.score
 
     def _of(self, variance: float, size: int) -> float:
         """The score of what so many parents leave."""
@@ -146,15 +175,6 @@ class MomentScores:
         squares = regression.covariances * regression.covariances
         varies = np.abs(regression.variances) > LEAST_VARIANCE
         return np.divide(squares, regression.variances, out=np.zeros(len(squares)), where=varies)
-
-    def _better(self, v: int, regression: Regression, shares: FloatVector) -> BoolVector:
-        """Which would raise the score as one parent more."""
-        variance = float(regression.covariances[v])
-        if regression.given.bit_count() >= self._max_parents or not variance > LEAST_VARIANCE:
-            return np.zeros(self.n_variables, dtype=bool)
-        better = shares >= self._gaining * variance
-        better[v] = False
-        return better
 
     def effect(self, u: int, v: int, given: int) -> EffectSize | None:
         """The partial correlation of two variables given others; None where there is none.

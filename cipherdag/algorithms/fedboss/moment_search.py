@@ -29,7 +29,7 @@ from cipherdag.algorithms.fedboss.grow_shrink import (
 from cipherdag.algorithms.fedboss.moment_scores import Fit, MomentScores
 from cipherdag.algorithms.fedboss.order_search import perturbed
 from cipherdag.algorithms.fedboss.regressions import Regression
-from cipherdag.graphs.dags import Dag, topological
+from cipherdag.graphs.dags import Dag, matrix_of, topological
 
 FEW_VARIABLES = 100
 PATIENCE = 3
@@ -44,12 +44,14 @@ class _Parents:
 
     Attributes:
         score: Of the family; far less where a required parent is missing.
-        fit: The family.
+        mask: Bit mask of the parents.
+        better: Bit mask of those that would raise the score as one parent more.
         near: A regression on these parents, or on some that the search met just before.
     """
 
     score: int
-    fit: Fit
+    mask: int
+    better: int
     near: Regression
 
 
@@ -76,37 +78,42 @@ class ParentSets:
     ) -> None:
         self.required = required
         self._scores = scores
-        self._forbidden = forbidden
+        self._free = ~matrix_of(tuple(forbidden)).T
+        np.fill_diagonal(self._free, val=False)
         self._fits: list[dict[int, Fit]] = [{} for _ in range(scores.n_variables)]
+        self._alone = [scores.regression(v) for v in range(scores.n_variables)]
 
-    def alone(self, v: int) -> Regression:
-        """No parents yet."""
-        return self._scores.regression(v)
+    def among(self, v: int, before: int) -> _Parents:
+        """The parents of v among those before it, grown from none."""
+        return self.after(v, self._alone[v], 0, before)
 
     def after(self, v: int, near: Regression, parents: int, before: int) -> _Parents:
         """The parents of v among those before it, grown from some of them and then shrunk."""
-        required = self.required[v]
+        required, fits, scores = self.required[v], self._fits[v], self._scores
         parents |= required & before
         while True:
-            fit, near = self._fitted(v, near, parents)
+            fit = fits.get(parents)
+            if fit is None:
+                fit, near = self._fitted(v, near, parents)
             if not fit.better & before:
                 break
-            for u in fit.best:
+            for u in fit.best or scores.ranked(fit):
                 if before >> u & 1:
                     parents |= 1 << u
                     break
+        score = scores.settled(fit, required) if fit.score is None else fit.score
         while fit.worst >= 0:
             parents &= ~(1 << fit.worst)
-            fit, near = self._fitted(v, near, parents)
+            fit = fits.get(parents)
+            if fit is None:
+                fit, near = self._fitted(v, near, parents)
+            score = scores.settled(fit, required) if fit.score is None else fit.score
         missing = (required & ~before).bit_count()
-        return _Parents(fit.score - NO_GRAPH * missing, fit, near)
+        return _Parents(score - NO_GRAPH * missing, parents, fit.better, near)
 
     def _fitted(self, v: int, near: Regression, parents: int) -> tuple[Fit, Regression]:
-        fit = self._fits[v].get(parents)
-        if fit is None:
-            near = self._scores.regression(v, parents, near)
-            fit = self._scores.fit(v, near, forbidden=self._forbidden[v], required=self.required[v])
-            self._fits[v][parents] = fit
+        near = self._scores.regression(v, parents, near)
+        fit = self._fits[v][parents] = self._scores.fit(near, v, self._free[v])
         return fit, near
 
 
@@ -128,14 +135,13 @@ class MomentOrder:
         self._order = list(order)
         self._before, self._position = [0] * len(order), [0] * len(order)
         self._number()
-        self._parents = [
-            sets.after(v, sets.alone(v), 0, before) for v, before in enumerate(self._before)
-        ]
+        self._stay: dict[int, tuple[int, int]] = {}
+        self._parents = [sets.among(v, before) for v, before in enumerate(self._before)]
 
     @property
     def dag(self) -> Dag:
         """The graph: everyone's parents."""
-        return tuple(parents.fit.parents for parents in self._parents)
+        return tuple(parents.mask for parents in self._parents)
 
     @property
     def total(self) -> int:
@@ -148,58 +154,78 @@ class MomentOrder:
         while better:
             better = False
             for v in tuple(self._order):
-                move = max(
-                    self._best_move(v, self._towards_first(v)),
-                    self._best_move(v, self._towards_last(v)),
-                    key=lambda move: move.gain,
-                )
+                if v in self._stay:
+                    continue
+                first, towards_first = self._best_move(v, self._towards_first(v), 0)
+                last, towards_last = self._best_move(v, self._towards_last(v), len(self._order))
+                move = max(towards_first, towards_last, key=lambda move: move.gain)
                 if move.gain >= self._least:
                     self._apply(v, move)
                     better = True
+                else:
+                    self._stay[v] = first, last
 
-    def _best_move(self, v: int, steps: Iterator[tuple[int, _Parents, _Parents]]) -> _Move:
-        """The best of the positions that v passes: with each, whom it passes and both's parents."""
+    def _best_move(
+        self, v: int, steps: Iterator[tuple[int, _Parents, _Parents]], end: int
+    ) -> tuple[int, _Move]:
+        """How far v was carried, at most to the end, and the best of the positions that it passed.
+
+        Args:
+            v: The variable.
+            steps: Of those that it passes and that this concerns: which, and both's parents then.
+            end: The position past all that it may pass.
+        """
         best, changed, gained = _Move(0, self._position[v], []), [], 0
-        here = self._parents[v]
+        here = self._parents[v].score
         for w, passed, parents in steps:
             if passed is not self._parents[w]:
                 gained += passed.score - self._parents[w].score
                 changed.append((w, passed))
-            gain = gained + parents.score - here.score
+            gain = gained + parents.score - here
             if gain < -self._most_lost:
-                break
+                return self._position[w], best
             if gain > best.gain:
                 best = _Move(gain, self._position[w], [*changed, (v, parents)])
-        return best
+        return end, best
 
     def _towards_first(self, v: int) -> Iterator[tuple[int, _Parents, _Parents]]:
         after, parents, bit = self._sets.after, self._parents[v], 1 << v
         required = self._sets.required
         for w in reversed(self._order[: self._position[v]]):
-            passed, before = self._parents[w], self._before[w]
-            if (passed.fit.better | required[w]) & bit:
-                passed = after(w, passed.near, passed.fit.parents | bit, before | bit)
-            if parents.fit.parents >> w & 1:
-                parents = after(v, parents.near, parents.fit.parents & ~(1 << w), before)
-            yield w, passed, parents
+            passed = self._parents[w]
+            gains, loses = (passed.better | required[w]) & bit, parents.mask >> w & 1
+            if gains:
+                passed = after(w, passed.near, passed.mask | bit, self._before[w] | bit)
+            if loses:
+                parents = after(v, parents.near, parents.mask & ~(1 << w), self._before[w])
+            if gains or loses:
+                yield w, passed, parents
 
     def _towards_last(self, v: int) -> Iterator[tuple[int, _Parents, _Parents]]:
         after, parents, bit = self._sets.after, self._parents[v], 1 << v
-        required = self._sets.required
+        required = self._sets.required[v]
         for w in self._order[self._position[v] + 1 :]:
-            passed, before = self._parents[w], self._before[w] & ~bit
-            if passed.fit.parents & bit:
-                passed = after(w, passed.near, passed.fit.parents & ~bit, before)
-            if (parents.fit.better | required[v]) >> w & 1:
-                parents = after(v, parents.near, parents.fit.parents, before | 1 << w)
-            yield w, passed, parents
+            passed = self._parents[w]
+            loses, gains = passed.mask & bit, (parents.better | required) >> w & 1
+            before = self._before[w] & ~bit
+            if loses:
+                passed = after(w, passed.near, passed.mask & ~bit, before)
+            if gains:
+                parents = after(v, parents.near, parents.mask, before | 1 << w)
+            if loses or gains:
+                yield w, passed, parents
 
     def _apply(self, v: int, move: _Move) -> None:
+        first, last = sorted((self._position[v], move.position))
         self._order.remove(v)
         self._order.insert(move.position, v)
         self._number()
         for w, parents in move.changed:
             self._parents[w] = parents
+        # of the others all is as it was where they were carried
+        self._stay = {
+            w: (start, end) for w, (start, end) in self._stay.items() if end < first or start > last
+        }
 
     def _number(self) -> None:
         before = 0
@@ -215,12 +241,12 @@ def best_by_moments(
 
     Up to 100 variables three times as many. Never waits, since every score is there.
     """
-    sets = ParentSets(scores, trees.forbidden, trees.required)
-    best = yield from _converged(trees, sets, scores, scores.near_order(trees.required))
+    descents = Descents(trees, scores)
+    best = yield from descents.end(scores.near_order(trees.required))
     curve, failed = [trees.total(best)], 0
     patience = restarts * (PATIENCE if scores.n_variables <= FEW_VARIABLES else 1)
     while failed < patience and len(curve) <= MOST_STARTS * patience:
-        other = yield from _converged(trees, sets, scores, perturbed(topological(best), rng))
+        other = yield from descents.end(perturbed(topological(best), rng))
         total = trees.total(other)
         failed = 0 if total > curve[-1] else failed + 1
         if total > curve[-1]:
@@ -229,17 +255,38 @@ def best_by_moments(
     return BestGraph(best, tuple(curve))
 
 
-def _converged(
-    trees: GrowShrinkTrees, sets: ParentSets, scores: MomentScores, order: Sequence[int]
-) -> Waiting[Dag]:
-    """Orders and deletions in turn, as long as the one improves what the other reached."""
-    best, highest = None, 0
-    while True:
-        search = MomentOrder(sets, order, least=scores.least, most_lost=scores.most_lost)
+class Descents:
+    """Orders and deletions in turn; from a graph that was met before all is known.
+
+    Args:
+        trees: Find deletions.
+        scores: Of families.
+    """
+
+    def __init__(self, trees: GrowShrinkTrees, scores: MomentScores) -> None:
+        self._trees, self._scores = trees, scores
+        self._sets = ParentSets(scores, trees.forbidden, trees.required)
+        self._without: dict[Dag, Dag] = {}
+        self._after: dict[Dag, Dag] = {}
+
+    def end(self, order: Sequence[int]) -> Waiting[Dag]:
+        """The graph from which neither orders nor deletions go on, from an order."""
+        best = yield from self._less(self._moved(order))
+        while True:
+            if best not in self._after:
+                self._after[best] = self._moved(topological(best))
+            dag = yield from self._less(self._after[best])
+            if self._trees.total(dag) < self._trees.total(best) + self._scores.least:
+                return best
+            best = dag
+
+    def _moved(self, order: Sequence[int]) -> Dag:
+        scores = self._scores
+        search = MomentOrder(self._sets, order, least=scores.least, most_lost=scores.most_lost)
         search.run()
-        dag, _ = yield from after_phase(search.dag, trees, "delete")
-        total = trees.total(dag)
-        if best is not None and total < highest + scores.least:
-            return best
-        best, highest = dag, total
-        order = topological(dag)
+        return search.dag
+
+    def _less(self, dag: Dag) -> Waiting[Dag]:
+        if dag not in self._without:
+            self._without[dag], _ = yield from after_phase(dag, self._trees, "delete")
+        return self._without[dag]

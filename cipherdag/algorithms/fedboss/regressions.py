@@ -1,8 +1,8 @@
 """Regressions of one variable on others that gain or lose one at a time, by the sweep operator.
 
 A correlation matrix that is swept on k of p variables has their coefficients for all others, and
-what they leave of these. Of that matrix a regression has the rows of its set, the row of its
-variable, and the diagonal; one variable more or less changes them in O(k p) operations.
+what they leave of these. Of that matrix a regression has the rows of its variable and of its set,
+and the diagonal; one variable more or less changes them in O(k p) operations.
 
 Source: Goodnight, "A tutorial on the SWEEP operator", The American Statistician 33 (1979).
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.arrays import FloatMatrix, FloatVector, IndexArray
 from cipherdag.graphs.dags import members
 
 LEAST_VARIANCE = 1e-10
@@ -29,25 +29,28 @@ class Regression:
 
     Attributes:
         given: Bit mask of the others.
-        swept: Those of them that the rest of them do not determine.
-        rows: Swept rows of these, shape (k, p).
-        covariances: Of the variable with all, given the others, shape (p,); with those swept, the
-            coefficients.
+        swept: Those of them that the rest of them do not determine, shape (k,).
+        rows: The row of the variable, which is its covariances with all, given the others, and then
+            those of the others that are swept, shape (k + 1, p); in the columns of these the
+            coefficients, and of their own rows less than 0 their inverse correlation matrix.
         variances: Of all, given the others, shape (p,); of those swept, less than 0: the diagonal
             of their inverse correlation matrix.
     """
 
     given: int
-    swept: tuple[int, ...]
+    swept: IndexArray
     rows: FloatMatrix
-    covariances: FloatVector
     variances: FloatVector
 
     @classmethod
     def alone(cls, matrix: FloatMatrix, v: int) -> Regression:
         """On no other variable."""
-        p = len(matrix)
-        return cls(0, (), np.empty((0, p)), matrix[v], np.ones(p))
+        return cls(0, np.empty(0, dtype=np.intp), matrix[v : v + 1], np.ones(len(matrix)))
+
+    @property
+    def covariances(self) -> FloatVector:
+        """Of the variable with all, given the others, shape (p,)."""
+        return self.rows[0]
 
     def on(self, matrix: FloatMatrix, v: int, given: int) -> Regression:
         """The same variable v on others."""
@@ -64,52 +67,36 @@ class Regression:
 
     def extended(self, matrix: FloatMatrix, u: int) -> Regression:
         """On one variable more."""
-        row, k = matrix[u], len(self.swept)
+        row, k, coefficients = matrix[u], len(self.swept), self.rows[:, u]
         if k:
-            swept, coefficients = list(self.swept), self.rows[:, u]
             # one row after the other, so that every processor rounds alike
-            row = row - (row[swept][:, None] * self.rows).sum(axis=0)
-            row[swept] = coefficients
-        pivot = float(row[u])
+            row = row - np.add.reduce(row[self.swept][:, None] * self.rows[1:])
+            row[self.swept] = coefficients[1:]
+        pivot, given = row.item(u), self.given | 1 << u
         if not pivot > LEAST_VARIANCE:
-            given = self.given | 1 << u
-            return Regression(given, self.swept, self.rows, self.covariances, self.variances)
+            return Regression(given, self.swept, self.rows, self.variances)
         scaled = row / pivot
-        rows = np.empty((k + 1, len(row)))
-        if k:
-            np.multiply(coefficients[:, None], scaled, out=rows[:k])
-            np.subtract(self.rows, rows[:k], out=rows[:k])
-            rows[:k, u] = coefficients / pivot
-        rows[k] = scaled
-        rows[k, u] = -1.0 / pivot
-        return self._swept(u, (*self.swept, u), rows, row, scaled, pivot)
+        rows, swept = np.empty((k + 2, len(row))), np.empty(k + 1, dtype=np.intp)
+        others = rows[:-1]
+        np.multiply(coefficients[:, None], scaled, out=others)
+        np.subtract(self.rows, others, out=others)
+        np.divide(coefficients, pivot, out=others[:, u])
+        rows[-1], rows[-1, u] = scaled, -1.0 / pivot
+        swept[:k], swept[k] = self.swept, u
+        variances = self.variances - scaled * row
+        variances[u] = -1.0 / pivot
+        return Regression(given, swept, rows, variances)
 
     def reduced(self, s: int) -> Regression:
         """On one variable less, which is swept."""
-        index = self.swept.index(s)
-        row = self.rows[index]
-        pivot = float(row[s])
+        left = self.swept != s
+        row = self.rows[1 + left.argmin()]
+        pivot = row.item(s)
         scaled = row / pivot
-        rows = np.concatenate((self.rows[:index], self.rows[index + 1 :]))
+        rows = self.rows[np.concatenate(((True,), left))]
         coefficients = rows[:, s].copy()
         rows -= coefficients[:, None] * scaled
         rows[:, s] = -coefficients / pivot
-        swept = self.swept[:index] + self.swept[index + 1 :]
-        return self._swept(s, swept, rows, row, scaled, pivot)
-
-    def _swept(
-        self,
-        u: int,
-        swept: tuple[int, ...],
-        rows: FloatMatrix,
-        row: FloatVector,
-        scaled: FloatVector,
-        pivot: float,
-    ) -> Regression:
-        """The rest of the matrix, swept on u, or no longer."""
-        covariance = float(self.covariances[u])
-        covariances = self.covariances - scaled * covariance
-        covariances[u] = covariance / pivot if len(swept) > len(self.swept) else -covariance / pivot
         variances = self.variances - scaled * row
-        variances[u] = -1.0 / pivot
-        return Regression(self.given ^ 1 << u, swept, rows, covariances, variances)
+        variances[s] = -1.0 / pivot
+        return Regression(self.given ^ 1 << s, self.swept[left], rows, variances)

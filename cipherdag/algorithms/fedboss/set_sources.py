@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -154,12 +155,17 @@ class SetPenalty:
         sizes, numbers = np.maximum(categories, 1), int((categories == 0).sum())
         parameters = numbers * (numbers - 1) // 2 + numbers * int((sizes - 1).sum())
         half = 0.5 * self.penalty * logarithm_of(max(self.score.rows, 2)) * 2.0**self.score.bits
-        of_table = int(self.score.of_shape(np.array([float(self.cells(mask))]))[0])
-        return of_table - round(half * parameters)
+        return _of_shape(self.score, self.cells(mask)) - round(half * parameters)
 
     def cells(self, mask: int) -> int:
         """How many cells the table of the set's categories has."""
         return math.prod(max(int(self.categories[v]), 1) for v in members(mask))
+
+
+@lru_cache(maxsize=4096)
+def _of_shape(score: SetScore, cells: int) -> int:
+    """The penalty of a table of so many cells, which thousands of sets share."""
+    return int(score.of_shape(np.array([float(cells)]))[0])
 
 
 class LikelihoodScores(SetFamilies):

@@ -283,16 +283,17 @@ def test_a_fit_says_which_steps_raise_the_score(seed, p, draw):
     v = draw.draw(st.integers(0, p - 1))
     parents = mask_of(draw.draw(st.sets(st.sampled_from([u for u in range(p) if u != v]))))
     forbidden = draw.draw(st.integers(0, (1 << p) - 1)) & ~(1 << v)
-    fit = scores.fit(v, scores.regression(v, parents), forbidden=forbidden, required=0)
+    free = np.array([u != v and not forbidden >> u & 1 for u in range(p)])
+    fit = scores.fit(scores.regression(v, parents), v, free)
     gains = {
         u: scores.score(v, parents ^ 1 << u) - scores.score(v, parents) for u in set(range(p)) - {v}
     }
     clear = 2  # of the grid: less may be rounding
-    assert fit.score == pytest.approx(scores.score(v, parents), abs=1)
+    assert scores.settled(fit, required=0) == pytest.approx(scores.score(v, parents), abs=1)
     for u, gain in gains.items():
         if not parents >> u & 1 and abs(gain - scores.least) > clear:
             assert fit.better >> u & 1 == (gain > scores.least and not forbidden >> u & 1)
-    steps = [gains[u] for u in fit.best]
+    steps = [gains[u] for u in scores.ranked(fit)]
     assert all(one >= other - clear for one, other in itertools.pairwise(steps))
     losses = {u: gains[u] for u in members(parents)}
     if losses and abs(max(losses.values()) - scores.least) > clear:
@@ -307,8 +308,8 @@ def test_moves_never_lower_the_score_and_say_what_they_gain(seed, p, draw):
     sets = ParentSets(scores, [0] * p, [0] * p)
     search = MomentOrder(sets, order, least=scores.least, most_lost=scores.most_lost)
     for v in order:
-        for towards in (search._towards_first, search._towards_last):
-            before, move = search.total, search._best_move(v, towards(v))
+        for towards, end in ((search._towards_first, 0), (search._towards_last, p)):
+            before, (_, move) = search.total, search._best_move(v, towards(v), end)
             if move.gain >= scores.least:
                 search._apply(v, move)
                 assert search.total == before + move.gain
