@@ -13,8 +13,9 @@ import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
-from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores, RegressionScores
+from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
 from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
+from cipherdag.sites.compute.pooled.score_sums.residuals import RegressionScores
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScoreTests, normal_score
 
 if TYPE_CHECKING:
