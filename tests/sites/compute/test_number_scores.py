@@ -22,6 +22,8 @@ def by_definition(columns, test):
     standard = np.array([in_deviations(column) for column in columns.T]).T
     rows = standard[~np.isnan(standard[:, list(test)]).any(axis=1)]
     n, k = len(rows), len(test) - 2
+    if n <= 10:
+        return 0.0, 0.0, 0.0
     regressors = rows[:, list(test[2:])]
     if k and n >= 10 * (2 * k + 2):
         regressors = np.hstack([regressors, regressors**2])
@@ -97,7 +99,8 @@ SMALL = {
     "many blocks of rows": {(standard_columns, "WHOLE_VALUES"): 1,
                             (standard_columns, "CHUNK_VALUES"): 1},
     "small parts": {(numbers, "MOST_TESTS"): 5, (numbers, "FEWEST_TESTS"): 3},
-    "many variables": {(numbers, "MOST_VARIABLES"): 4, (numbers, "FEWEST_TESTS"): 2},
+    "many variables": {(numbers, "MOST_CORRELATIONS"): 9, (numbers, "MOST_VARIABLES"): 4,
+                       (numbers, "FEWEST_TESTS"): 2},
     "all gaps together": {(numbers, "LEAST_SHARED"): 0, (numbers, "FEWEST_SHARED"): 0},
     "gaps by blocks": {(numbers, "LEAST_SHARED"): 0, (numbers, "FEWEST_SHARED"): 0,
                        (standard_columns, "WHOLE_VALUES"): 1,

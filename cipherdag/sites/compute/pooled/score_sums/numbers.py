@@ -45,8 +45,8 @@ ROWS_PER_SQUARE = 10
 """Rows per coefficient from which squares of S are among them."""
 MOST_TESTS, FEWEST_TESTS = 512, 32
 """Of a part: so many residuals fit a cache, and fewer would not pay for its matrix."""
-MOST_VARIABLES = 128
-"""Of a part's matrix of correlations; of no more a site's is made once."""
+MOST_VARIABLES, MOST_CORRELATIONS = 128, 2**22
+"""Variables of a part that needs its own correlations, and how many a site makes once."""
 LEAST_SHARED, FEWEST_SHARED = 2**16, 4
 """Rows times tests, and tests, from which those with gaps of their own are done together."""
 MOST_ALONE, ALONE_VALUES = 2**20, 2**15
@@ -119,24 +119,25 @@ class NumberScores:
         if count <= FEWEST_REST:
             return moments
         curved = bool(_curved(count, given))
-        variables, _ = distinct_numbers(tests)
-        of_all = given > 0 and len(variables) <= MOST_VARIABLES
-        shared = self._correlated(variables, complete, curved=curved) if of_all else None
-        for part in _parts(tests):
-            columns = shared
-            if columns is None:
-                variables, _ = distinct_numbers(tests[part])
-                columns = Columns(
+        shared = None
+        if given:
+            variables, _ = distinct_numbers(tests)
+            shared = self._correlated(variables, complete, curved=curved)
+        for part in _parts(tests, whole=shared is not None):
+            variables, index = distinct_numbers(tests[part])
+            if shared is None:
+                columns = Columns.over(
                     self._columns, variables, complete, curved=curved, crossed=given > 0
                 )
-            index = np.searchsorted(columns.variables, tests[part])
+            else:
+                columns = shared.of(variables, curved=curved)
             moments[:, part] = shared_moments(columns, index, curved=curved)
         return moments
 
     def _correlated(
         self, variables: IndexArray, complete: BoolVector | None, *, curved: bool
-    ) -> Columns:
-        """Columns with their correlations; over all rows the last ones are remembered."""
+    ) -> Columns | None:
+        """Columns with all their correlations, over all rows made once; None if they are many."""
         last = self._correlated_columns
         if (
             complete is None
@@ -145,7 +146,9 @@ class NumberScores:
             and np.isin(variables, last.variables).all()
         ):
             return last
-        made = Columns(self._columns, variables, complete, curved=curved, crossed=True)
+        if (len(variables) * (1 + CURVES * curved)) ** 2 > MOST_CORRELATIONS:
+            return None
+        made = Columns.over(self._columns, variables, complete, curved=curved, crossed=True)
         if complete is None:
             self._correlated_columns = made
         return made
@@ -177,8 +180,13 @@ def _curved(count: Any, given: int) -> Any:
     return (count >= ROWS_PER_SQUARE * ((1 + CURVES) * given + 2)) & (given > 0)
 
 
-def _parts(tests: IndexArray) -> Iterator[IndexArray]:
-    """Tests that share residuals, some at a time, of shape (B, 2 + k)."""
+def _parts(tests: IndexArray, *, whole: bool) -> Iterator[IndexArray]:
+    """Tests that share residuals, some at a time, of shape (B, 2 + k).
+
+    Args:
+        tests: Shape (B, 2 + k).
+        whole: Whether they may be of any number of variables.
+    """
     given = np.sort(tests[:, 2:], axis=1)
     if not given.size:
         # given nothing, tiles of the square of all pairs
@@ -188,10 +196,11 @@ def _parts(tests: IndexArray) -> Iterator[IndexArray]:
         order = np.argsort(codes, kind="stable")
         yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
         return
-    waiting = [np.lexsort((*tests[:, :2].T, *given.T[::-1]))]
+    # sets are of neighbours of x
+    waiting = [np.lexsort((tests[:, 1], *given.T[::-1], tests[:, 0]))]
     while waiting:
         part = waiting.pop()
-        few = len(part) <= FEWEST_TESTS or len(np.unique(tests[part])) <= MOST_VARIABLES
+        few = whole or len(part) <= FEWEST_TESTS or len(np.unique(tests[part])) <= MOST_VARIABLES
         if few and len(part) <= MOST_TESTS:
             yield part
         else:

@@ -11,6 +11,7 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,46 +49,92 @@ Rows = tuple[Array, Array | None]
 """A block of rows, 0 in those that do not count, and which do, shape (r,); None for all of them."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """Numbers, and their curves behind them, centred over the rows that have all of them.
 
-    Args:
+    Attributes:
         source: The site's numbers.
         variables: Their positions, ascending, shape (k,).
-        complete: Which rows count, shape (n,); None for all of them.
         curved: Whether there are curves.
-        crossed: Whether regressions need correlations.
-
-    Attributes:
-        variables: As given.
-        count: How many rows count.
-        curved: As given.
-        deviations: Standard deviations, 0 of constant columns, shape (m,).
-        correlations: Shape (m, m); None unless they are needed.
+        complete: Which rows count, where these are computed with, shape (n,); None for all of them.
+        count: How many they are.
+        origin: The means of all columns, shape (m,).
+        deviations: Their standard deviations, 0 of constant ones, shape (m,).
+        table: Correlations of these columns and more; variances where there are no regressions.
+        index: The columns' places in it, shape (m,).
     """
 
-    def __init__(
-        self,
+    source: StandardColumns
+    variables: IndexArray
+    curved: bool
+    complete: Array | None
+    count: int
+    origin: FloatVector
+    deviations: FloatVector
+    table: FloatArray
+    index: IndexArray
+
+    @classmethod
+    def over(
+        cls,
         source: StandardColumns,
         variables: IndexArray,
         complete: BoolVector | None,
         *,
         curved: bool,
         crossed: bool,
-    ) -> None:
-        self._source, self.variables, self.curved = source, variables, curved
-        self._complete = None if complete is None else source.placed(complete)
-        self.count = source.rows if complete is None else int(complete.sum())
-        self._origin: FloatVector = np.zeros(len(variables) * (1 + CURVES * curved))
-        second = self._centred(crossed=crossed)
-        self.deviations: FloatVector = np.sqrt(second.diagonal() if crossed else second)
-        self.correlations = second * self.scales * self.scales[:, None] if crossed else None
+    ) -> Columns:
+        """The columns over some rows.
+
+        Args:
+            source: The site's numbers.
+            variables: Positions, ascending, shape (k,).
+            complete: Which rows count, shape (n,); None for all of them.
+            curved: Whether there are curves.
+            crossed: Whether regressions need correlations.
+        """
+        count = source.rows if complete is None else int(complete.sum())
+        rows = None if complete is None else source.placed(complete)
+        zeros = np.zeros(len(variables) * (1 + CURVES * curved))
+        index = np.arange(len(zeros))
+        made = cls(source, variables, curved, rows, count, zeros, zeros, zeros, index)
+        for _ in range(2):
+            mean, table = made._moments(crossed=crossed)
+            made = replace(made, origin=made.origin + mean)
+            variance = table.diagonal() if crossed else table
+            # squares far from the mean would lose its digits
+            if (variance >= WELL_CENTRED * mean**2).all():
+                break
+        varies = variance > (LEAST_REST * made.origin) ** 2
+        made = replace(made, deviations=np.where(varies, np.sqrt(np.maximum(variance, 0.0)), 0.0))
+        if crossed:
+            table *= made.scales
+            table *= made.scales[:, None]
+        return replace(made, table=table)
+
+    def of(self, variables: IndexArray, *, curved: bool) -> Columns:
+        """Some of the numbers, with the correlations that are known here."""
+        places = np.searchsorted(self.variables, variables)
+        columns = self.regressors(places[None], curved=curved)[0]
+        return replace(
+            self,
+            variables=variables,
+            curved=curved,
+            origin=self.origin[columns],
+            deviations=self.deviations[columns],
+            index=self.index[columns],
+        )
 
     @property
     def scales(self) -> FloatVector:
         """One over the deviations; 0 of constant columns, shape (m,)."""
         varies = self.deviations > 0.0
         return np.where(varies, 1.0 / np.where(varies, self.deviations, 1.0), 0.0)
+
+    def correlations(self, rows: IndexArray, columns: IndexArray) -> FloatArray:
+        """Correlations of columns, of the shape that both have together."""
+        return self.table[self.index[rows], self.index[columns]]
 
     def regressors(self, given: IndexArray, *, curved: bool) -> IndexArray:
         """The columns of sets of numbers, and of their curves, shape (U, m).
@@ -101,7 +148,7 @@ class Columns:
 
     def whole(self, others: int) -> bool:
         """Whether all rows are one block."""
-        return self._size(others) >= self._source.rows
+        return self._size(others) >= self.source.rows
 
     def blocks(self, others: int = 0) -> Iterator[Rows]:
         """Yield blocks of rows, shape (m, r), 0 in those that do not count, and which do.
@@ -110,33 +157,21 @@ class Columns:
             others: Rows of other arrays that are to fit in a cache too.
         """
         size = self._size(others)
-        origin = like(self._origin[:, None], self._source.values(self.variables[:1], slice(0, 0)))
-        for start in range(0, self._source.rows, size):
+        origin = like(self.origin[:, None], self.source.values(self.variables[:1], slice(0, 0)))
+        for start in range(0, self.source.rows, size):
             part = slice(start, start + size)
-            block = self._source.values(self.variables, part)
+            block = self.source.values(self.variables, part)
             xp, counts = functions_of(block), None
             if self.curved:
                 block = xp.concatenate([block, curves(block)])
             block -= origin
-            if self._complete is not None:
-                counts = self._complete[part]
+            if self.complete is not None:
+                counts = self.complete[part]
                 block = xp.where(counts, block, 0.0)
             yield block, counts
 
     def _size(self, others: int) -> int:
-        return self._source.rows_at_once(len(self._origin) + others)
-
-    def _centred(self, *, crossed: bool) -> FloatArray:
-        """Covariances, or variances alone, about means that become the origin."""
-        for _ in range(2):
-            mean, second = self._moments(crossed=crossed)
-            self._origin = self._origin + mean
-            variance = second.diagonal() if crossed else second
-            # squares far from the mean would lose its digits
-            if (variance >= WELL_CENTRED * mean**2).all():
-                break
-        varies = variance > (LEAST_REST * self._origin) ** 2
-        return second * varies * (varies[:, None] if crossed else 1.0)
+        return self.source.rows_at_once(len(self.origin) + others)
 
     def _moments(self, *, crossed: bool) -> tuple[FloatVector, FloatArray]:
         """Means, and covariances or variances alone."""
@@ -144,8 +179,9 @@ class Columns:
         for block, _ in self.blocks():
             total = total + block.sum(axis=1)
             second = second + (block @ block.T if crossed else _squares(block))
-        mean, products = (host(each) / max(self.count, 1) for each in (total, second))
-        return mean, products - (np.outer(mean, mean) if crossed else mean**2)
+        mean, products = (host(each) / self.count for each in (total, second))
+        products -= np.outer(mean, mean) if crossed else mean**2
+        return mean, products
 
 
 def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> FloatArray:
@@ -202,10 +238,10 @@ def _regressions(
     regressors = columns.regressors(sets, curved=curved)[which]
     left = (columns.deviations > 0.0)[number].astype(np.float64)
     weights, rank = np.ones((len(number), 1)), np.zeros(len(number))
-    if columns.correlations is not None and sets.size:
+    if sets.size:
         among = columns.regressors(sets, curved=curved)
-        inverse, ranks = pseudo_inverse(columns.correlations[among[:, :, None], among[:, None]])
-        across = columns.correlations[number[:, None], regressors]
+        inverse, ranks = pseudo_inverse(columns.correlations(among[:, :, None], among[:, None]))
+        across = columns.correlations(number[:, None], regressors)
         slopes = (across[:, None] @ inverse[which])[:, 0]
         left -= (slopes * across).sum(axis=1)
         weights, rank = np.concatenate([weights, -slopes], axis=1), ranks[which]
