@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_device import NAME, written_down
 
+from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.pooled.score_sums import numbers, standard_columns
 from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
 
-CPU = torch.device("cpu")
+CPU = resolve_device("cpu")
 TOLERANCE = 1e-9
 SHAPES = ("normal", "exponential", "standard_cauchy")
 
@@ -120,7 +120,7 @@ def test_they_are_however_tests_and_rows_are_cut(way, device, monkeypatch):
     columns[rng.random(300) < 0.1, 6] = np.nan
     with written_down():
         for k in range(4):
-            assert_as_defined(columns, some_tests(rng, 9, k, 30), torch.device(device))
+            assert_as_defined(columns, some_tests(rng, 9, k, 30), resolve_device(device))
 
 
 def test_all_pairs_are_those_one_by_one():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.sites.compute.device import batch_bytes, placed
+from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, placed
 from cipherdag.statistics.array_functions import Array, functions_of, like
 from cipherdag.statistics.regression_fits import LEAST_REST
 
@@ -137,7 +137,7 @@ class StandardColumns:
         if width * self.rows <= WHOLE_VALUES:
             return max(self.rows, 1)
         most = CHUNK_VALUES
-        if self._device.type != "cpu":
+        if self._device != PROCESSOR:
             most = batch_bytes(self._device) // BYTES_PER_VALUE
         return max(most // width, FEWEST_ROWS)
 
