@@ -68,8 +68,8 @@ class Components:
         """Some of the tests, in any order and as often as wanted."""
         sizes = self.sizes[tests]
         first = np.cumsum(self.sizes) - self.sizes
-        place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - first[tests], sizes)
-        return Components(sizes, self.expected[place], self.dof[tests], self.alone[place])
+        index = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - first[tests], sizes)
+        return Components(sizes, self.expected[index], self.dof[tests], self.alone[index])
 
     @property
     def n_alone(self) -> IndexArray:

@@ -45,8 +45,10 @@ ROWS_PER_SQUARE = 10
 """Rows per coefficient from which squares of S are among them."""
 MOST_TESTS, FEWEST_TESTS = 512, 32
 """Of a part: so many residuals fit a cache, and fewer would not pay for its matrix."""
-MOST_VARIABLES, MOST_CORRELATIONS = 128, 2**22
-"""Variables of a part that needs its own correlations, and how many a site makes once."""
+MOST_VARIABLES = 128
+"""Of a part that needs its own correlations."""
+MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
+"""Up to which a site makes all of them once."""
 LEAST_SHARED, FEWEST_SHARED = 2**16, 4
 """Rows times tests, and tests, from which those with gaps of their own are done together."""
 MOST_ALONE, ALONE_VALUES = 2**20, 2**15
@@ -64,6 +66,7 @@ class NumberScores:
     def __init__(self, column: Callable[[int], FloatVector], device: torch.device) -> None:
         self._columns = StandardColumns(column, device)
         self._correlated_columns: Columns | None = None
+        self._asked = 0
 
     def standard(self, variable: int) -> FloatVector:
         """The values in deviations from their mean, zeros where they are constant."""
@@ -122,7 +125,7 @@ class NumberScores:
         shared = None
         if given:
             variables, _ = distinct_numbers(tests)
-            shared = self._correlated(variables, complete, curved=curved)
+            shared = self._correlated(variables, complete, len(tests), curved=curved)
         for part in _parts(tests, whole=shared is not None):
             variables, index = distinct_numbers(tests[part])
             if shared is None:
@@ -135,7 +138,7 @@ class NumberScores:
         return moments
 
     def _correlated(
-        self, variables: IndexArray, complete: BoolVector | None, *, curved: bool
+        self, variables: IndexArray, complete: BoolVector | None, n_tests: int, *, curved: bool
     ) -> Columns | None:
         """Columns with all their correlations, over all rows made once; None if they are many."""
         last = self._correlated_columns
@@ -146,7 +149,14 @@ class NumberScores:
             and np.isin(variables, last.variables).all()
         ):
             return last
-        if (len(variables) * (1 + CURVES * curved)) ** 2 > MOST_CORRELATIONS:
+        if complete is None:
+            # further questions will use them too
+            self._asked += n_tests
+            n_tests = self._asked
+            if last is not None:
+                variables = np.union1d(variables, last.variables)
+        size = (len(variables) * (1 + CURVES * curved)) ** 2
+        if size > min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests):
             return None
         made = Columns.over(self._columns, variables, complete, curved=curved, crossed=True)
         if complete is None:
@@ -156,7 +166,7 @@ class NumberScores:
     def _one_by_one(self, tests: IndexArray) -> FloatArray:
         """Moments of tests over rows of their own each, shape (3, B)."""
         variables, index = distinct_numbers(tests)
-        values = self._columns.values(variables)
+        values = self._columns.numbers(variables).rows()
         block = values[like(index, values)]
         xp = functions_of(block)
         complete = ~xp.isnan(block).any(axis=1)

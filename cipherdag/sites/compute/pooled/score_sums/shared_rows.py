@@ -26,6 +26,7 @@ from cipherdag.sites.compute.pooled.score_sums.residuals import (
 )
 from cipherdag.sites.compute.pooled.score_sums.standard_columns import (
     CURVES,
+    Numbers,
     StandardColumns,
     curves,
 )
@@ -55,6 +56,7 @@ class Columns:
 
     Attributes:
         source: The site's numbers.
+        numbers: Those that are columns here.
         variables: Their positions, ascending, shape (k,).
         curved: Whether there are curves.
         complete: Which rows count, where these are computed with, shape (n,); None for all of them.
@@ -66,6 +68,7 @@ class Columns:
     """
 
     source: StandardColumns
+    numbers: Numbers
     variables: IndexArray
     curved: bool
     complete: Array | None
@@ -98,7 +101,8 @@ class Columns:
         rows = None if complete is None else source.placed(complete)
         zeros = np.zeros(len(variables) * (1 + CURVES * curved))
         index = np.arange(len(zeros))
-        made = cls(source, variables, curved, rows, count, zeros, zeros, zeros, index)
+        numbers = source.numbers(variables)
+        made = cls(source, numbers, variables, curved, rows, count, zeros, zeros, zeros, index)
         for _ in range(2):
             mean, table = made._moments(crossed=crossed)
             made = replace(made, origin=made.origin + mean)
@@ -119,6 +123,7 @@ class Columns:
         columns = self.regressors(places[None], curved=curved)[0]
         return replace(
             self,
+            numbers=self.source.numbers(variables),
             variables=variables,
             curved=curved,
             origin=self.origin[columns],
@@ -157,10 +162,10 @@ class Columns:
             others: Rows of other arrays that are to fit in a cache too.
         """
         size = self._size(others)
-        origin = like(self.origin[:, None], self.source.values(self.variables[:1], slice(0, 0)))
+        origin = self.source.placed(self.origin[:, None])
         for start in range(0, self.source.rows, size):
             part = slice(start, start + size)
-            block = self.source.values(self.variables, part)
+            block = self.numbers.rows(part)
             xp, counts = functions_of(block), None
             if self.curved:
                 block = xp.concatenate([block, curves(block)])

@@ -10,9 +10,10 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, placed
@@ -76,6 +77,28 @@ def curves(numbers: Array) -> Array:
     return numbers * numbers
 
 
+class Numbers(NamedTuple):
+    """Columns of numbers that are read in standard deviations.
+
+    Attributes:
+        columns: As they are, shape (n,) each.
+        scales: Their `Scale`, shape (3, k, 1).
+    """
+
+    columns: list[Array]
+    scales: Array
+
+    def rows(self, part: slice = slice(None)) -> Array:
+        """Some rows, NaN where missing, shape (k, r)."""
+        joined = functions_of(self.scales).concatenate([column[part] for column in self.columns])
+        block = joined.reshape(len(self.columns), -1)
+        unit, mean, inverse = self.scales
+        block *= unit
+        block -= mean
+        block *= inverse
+        return block
+
+
 class StandardColumns:
     """The numbers of one site in standard deviations.
 
@@ -102,7 +125,7 @@ class StandardColumns:
         return (self._column(variable) * unit - mean) * inverse
 
     def patterns(self, variables: Sequence[int]) -> IndexArray:
-        """Numbers of the variables' patterns of missing values, 0 for none, shape (k,)."""
+        """Read columns; of each the number of its pattern of missing values, 0 for none, (k,)."""
         for variable in variables:
             self._scale(variable)
         return np.array([self._pattern_of[variable] for variable in variables], dtype=np.int64)
@@ -116,21 +139,16 @@ class StandardColumns:
         missing = np.bitwise_or.reduce([np.frombuffer(bits, dtype=np.uint8) for bits in packed])
         return ~np.unpackbits(missing, count=self.rows).view(np.bool_)
 
-    def values(self, variables: IndexArray, part: slice = slice(None)) -> Array:
-        """Some rows in standard deviations, NaN where missing, shape (k, n)."""
-        columns = [self._on_device(variable) for variable in variables.tolist()]
-        block = functions_of(columns[0]).concatenate([column[part] for column in columns])
-        scales = np.array([self._scale(variable) for variable in variables.tolist()])
-        unit, mean, inverse = like(scales.T[:, :, None], block)
-        block = block.reshape(len(columns), -1)
-        block *= unit
-        block -= mean
-        block *= inverse
-        return block
+    def numbers(self, variables: IndexArray) -> Numbers:
+        """Some of them, shape (k,), to be read in standard deviations."""
+        chosen = variables.tolist()
+        columns = [self._on_device(variable) for variable in chosen]
+        scales = np.array([self._scales[variable] for variable in chosen])
+        return Numbers(columns, like(scales.T[:, :, None], columns[0]))
 
-    def placed(self, rows: BoolVector) -> Array:
-        """Which rows count, where the columns are computed with."""
-        return placed(rows, self._device)
+    def placed(self, values: NDArray[Any]) -> Array:
+        """An array where the columns are computed with."""
+        return placed(values, self._device)
 
     def rows_at_once(self, width: int) -> int:
         """Rows of a block of so many columns: all of them if they are few."""
