@@ -32,6 +32,7 @@ from cipherdag.questions.regression_steps import check_ordered
 from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
 from cipherdag.statistics.regression_models import (
+    MAX_COEFFICIENTS,
     Regression,
     outputs,
     predictor_columns,
@@ -130,14 +131,25 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         return np.concatenate([np.zeros(0, dtype=bool), *each])
 
     @cached_property
+    def of_numbers(self) -> BoolVector:
+        """Which triplets are of numbers alone, and not too many for a site to fit, shape (B,)."""
+        discrete = np.array(self.categories) > 0
+        blocks = [rows for rows in self.rows() if rows.shape[1] <= MAX_COEFFICIENTS]
+        each = [~discrete[rows].any(axis=1) for rows in blocks]
+        few = np.concatenate([np.zeros(0, dtype=bool), *each])
+        return np.pad(few, (0, self.n_tests - len(few)))
+
+    @cached_property
     def models(self) -> dict[int, Regression]:
-        """The regression of each triplet that is not by table, whose last predictor is scored."""
-        ordered = frozenset(self.ordered)
-        tests = (row for block in self.rows() for row in block.tolist())
+        """The regression of each triplet of both kinds, whose last predictor is scored."""
+        ordered, numbers = (
+            frozenset(self.ordered),
+            np.flatnonzero(~(self.by_table | self.of_numbers)),
+        )
+        tests = [row for block in self.rows() for row in block] if len(numbers) else []
         return {
-            test: scored_model(row, self.categories, ordered)
-            for test, row in enumerate(tests)
-            if not self.by_table[test]
+            test: scored_model(tests[test].tolist(), self.categories, ordered)
+            for test in numbers.tolist()
         }
 
     @cached_property
@@ -213,15 +225,19 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         of_variable = np.split(sizes, np.cumsum(self.categories)[:-1])
 
         def shares(variable: int, side: int) -> FloatVector:
-            rows_of_each = of_variable[variable]
-            if side <= 1 and len(rows_of_each) != 2:  # noqa: PLR2004
-                return rows_of_each[:0]
+            # a number, or an order, has none
+            rows_of_each = of_variable[variable] if variable >= 0 else np.zeros(0)
             return (rows_of_each / rows_of_each.sum())[:side]
 
         done = self.sizes > 0
-        layouts = np.column_stack([self.pairs, self.shapes])[done].tolist()
-        shapes = [(shares(x, rows_), shares(y, columns)) for x, y, rows_, columns in layouts]
-        components = components_of(shapes, float(max(rows, 1)))
+        sides = np.array(self.categories)[self.pairs]
+        variables = np.where((self.shapes > 1) | (sides == 2), self.pairs, -1)  # noqa: PLR2004
+        layouts = np.column_stack([variables + 1, self.shapes])[done].T
+        beyond = tuple((layouts.max(axis=1, initial=0) + 1).tolist())
+        codes, which = np.unique(np.ravel_multi_index(layouts, beyond), return_inverse=True)
+        distinct = np.column_stack(np.unravel_index(codes, beyond)).tolist()
+        shapes = [(shares(x - 1, m), shares(y - 1, k)) for x, y, m, k in distinct]
+        components = components_of(shapes, float(max(rows, 1))).taken(which)
         dof = np.zeros(self.n_tests)
         dof[done] = components.dof
         return Components(self.sizes, components.expected, dof, components.alone)

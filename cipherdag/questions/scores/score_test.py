@@ -64,6 +64,13 @@ class Components:
         """The test of every component, shape (K,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
+    def taken(self, tests: IndexArray) -> Components:
+        """Some of the tests, in any order and as often as wanted."""
+        sizes = self.sizes[tests]
+        first = np.cumsum(self.sizes) - self.sizes
+        index = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - first[tests], sizes)
+        return Components(sizes, self.expected[index], self.dof[tests], self.alone[index])
+
     @property
     def n_alone(self) -> IndexArray:
         """How many components of every test are compared by themselves, shape (B,)."""

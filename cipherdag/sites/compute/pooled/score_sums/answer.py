@@ -7,6 +7,7 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.sites.compute.device import Device
-from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores, RegressionScores
+from cipherdag.sites.compute.pooled.score_sums.numbers import NumberScores
 from cipherdag.sites.compute.pooled.score_sums.regressions import SiteRegressions
+from cipherdag.sites.compute.pooled.score_sums.residuals import RegressionScores
 from cipherdag.sites.compute.pooled.score_sums.tables import TableScoreTests, normal_score
 
 if TYPE_CHECKING:
@@ -45,23 +47,27 @@ class SiteScores:
     ) -> None:
         self._counted = counted
         self._numbers = NumberScores(column, device)
-        self._regressions = SiteRegressions(categories, column, self._numbers.standard, device)
+        self._make = partial(SiteRegressions, categories, column, self._numbers.standard, device)
+
+    @cached_property
+    def _regressions(self) -> SiteRegressions:
+        """Of tests of categories and numbers together: these read all columns."""
+        return self._make()
 
     def answer(self, question: ScoreSums) -> FloatVector:
         """The site's scores and null variances as the question lays them out."""
         sizes, count = question.sizes, int(question.sizes.sum())
         sums = Scores(*np.zeros((2, count)), *np.zeros((3, question.n_tests)))
         start = np.cumsum(sizes) - sizes
-        discrete = np.array(question.categories) > 0
         first = 0
         for rows in question.rows():
             tests = first + np.arange(len(rows))
             first += len(rows)
-            numbers = ~discrete[rows].any(axis=1)
+            numbers = question.of_numbers[tests]
             self._by_table(question, rows, tests, start, sums)
             self._of_numbers(rows[numbers], tests[numbers], start, sums)
         for test, model in question.models.items():
-            if discrete[[model.response, *model.predictors]].any() and sizes[test]:
+            if sizes[test]:
                 scores = self._regressions.scores(model)
                 if scores is not None:
                     moments = self._regressions.components(model, scores)

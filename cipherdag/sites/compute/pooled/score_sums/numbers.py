@@ -1,11 +1,9 @@
 """Score tests of two numbers given numbers, with heteroscedasticity-consistent variances.
 
-Residuals of x and of y given S within the site are standardised and clipped at 2.5 deviations, so
-that no few rows decide a sum. U is the sum of their products, V that of the squared products: no
-model says how the spread of x or y depends on S (White, 1980). Squares of S are regressors too
-where a site has enough rows.
+Squares of S are regressors too where a site has enough rows. Tests over the same rows are done
+together (`shared_rows`), those with gaps of their own one by one.
 
-Source: White, Econometrica 48 (1980) 817-838; Huber, Robust Statistics, chapter 7.
+Source: White, Econometrica 48 (1980) 817-838.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -13,47 +11,46 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from cipherdag.arrays import FloatArray, FloatVector, IndexArray
-from cipherdag.sites.compute.device import PROCESSOR, Device, batch_bytes, placed
-from cipherdag.statistics.array_functions import (
-    Array,
-    at_least,
-    floats,
-    functions_of,
-    host,
-    least_squares,
-    like,
+from cipherdag.arrays import BoolVector, FloatArray, FloatVector, IndexArray
+from cipherdag.sites.compute.device import Device
+from cipherdag.sites.compute.pooled.score_sums.residuals import (
+    FEWEST_REST,
+    products,
+    pseudo_inverse,
 )
+from cipherdag.sites.compute.pooled.score_sums.shared_rows import (
+    Columns,
+    distinct_numbers,
+    shared_moments,
+)
+from cipherdag.sites.compute.pooled.score_sums.standard_columns import (
+    CURVES,
+    StandardColumns,
+    curves,
+)
+from cipherdag.statistics.array_functions import Array, at_least, functions_of, host, like
 from cipherdag.statistics.regression_fits import LEAST_REST
 
 ScoreMoments = tuple[FloatVector, FloatVector, FloatVector]
 """Scores U, their null variances V, and rows less coefficients, by test, shape (B,) each."""
 
-CLIP, FURTHEST = 2.5, 4.0
-"""Deviations at which residuals are clipped, before and after they are standardised again."""
-FEWEST_REST = 10
-"""Fewest rows less coefficients of a site that does a test."""
 ROWS_PER_SQUARE = 10
 """Rows per coefficient from which squares of S are among them."""
-LEAST_VARIANCE = 2.0 / 3.0
-"""Of that of normal numbers: the least V that a site states, whatever its rows."""
-CHUNK_VALUES = 2**18
-"""Of the tests that a processor does together: they stay in its cache."""
-BYTES_PER_VALUE = 64
-"""On a card: of a value, its square, and what is made of both."""
-
-
-class RegressionScores(NamedTuple):
-    """U (m,), their covariances (m, m), and rows less coefficients, of one test."""
-
-    scores: FloatVector
-    covariance: FloatArray
-    rows: float
+MOST_TESTS, FEWEST_TESTS = 512, 32
+"""Of a part: so many residuals fit a cache, and fewer would not pay for its matrix."""
+MOST_VARIABLES = 128
+"""Of a part that needs its own correlations."""
+MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
+"""Up to which a site makes all of them once."""
+LEAST_SHARED, FEWEST_SHARED = 2**16, 4
+"""Rows times tests, and tests, from which those with gaps of their own are done together."""
+MOST_ALONE, ALONE_VALUES = 2**20, 2**15
+"""Rows up to which a test may have columns of its own, and values of these at a time."""
 
 
 class NumberScores:
@@ -65,9 +62,13 @@ class NumberScores:
     """
 
     def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
-        self._column, self._device = column, device
-        self._standardised: dict[int, FloatVector] = {}
-        self._placed: dict[int, Array] = {}
+        self._columns = StandardColumns(column, device)
+        self._correlated_columns: Columns | None = None
+        self._asked = 0
+
+    def standard(self, variable: int) -> FloatVector:
+        """The values in deviations from their mean, zeros where they are constant."""
+        return self._columns.standard(variable)
 
     def answer(self, tests: IndexArray) -> ScoreMoments:
         """U, V, and rows less coefficients of tests (x, y, s1, ...), shape (B,) each; 0: not done.
@@ -76,73 +77,143 @@ class NumberScores:
             tests: Positions of numbers, shape (B, 2 + k).
         """
         moments = np.zeros((3, len(tests)))
-        if not len(tests):
-            return moments[0], moments[1], moments[2]
-        variables, at = np.unique(tests, return_inverse=True)
-        each = [self._on_device(variable) for variable in variables.tolist()]
-        xp = functions_of(each[0])
-        values = xp.stack(each)
-        missing = xp.isnan(values)
-        gaps = host(missing.any(axis=1))
-        at = at.reshape(tests.shape)
-        most = max(self._most // (2 * tests.shape[1] * max(values.shape[1], 1)), 1)
-        for first in range(0, len(tests), most):
-            part = slice(first, first + most)
-            chosen = like(at[part], values)
-            block = values[chosen]
-            if gaps[at[part]].any():
-                complete = ~missing[chosen].any(axis=1)
-                block = xp.where(complete[:, None], block, 0.0)
+        alone: list[IndexArray] = []
+        for mine, patterns in self._by_rows(tests):
+            if patterns.any() and self._better_alone(len(mine)):
+                alone.append(mine)
             else:
-                complete = like(np.ones((1, values.shape[1]), dtype=bool), values)
-            moments[:, part] = self._moments(block, complete)
+                complete = self._columns.complete(patterns)
+                moments[:, mine] = self._together(tests[mine], complete)
+        if alone:
+            each = np.concatenate(alone)
+            most = max(ALONE_VALUES // (tests.shape[1] * self._columns.rows), 1)
+            for first in range(0, len(each), most):
+                at = each[first : first + most]
+                moments[:, at] = self._one_by_one(tests[at])
         return moments[0], moments[1], moments[2]
 
-    @property
-    def _most(self) -> int:
-        """Values that are computed with at a time."""
-        if self._device == PROCESSOR:
-            return CHUNK_VALUES
-        return batch_bytes(self._device) // BYTES_PER_VALUE
+    def _by_rows(self, tests: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
+        """Yield tests over the same rows, and their patterns of missing values, 0 for none."""
+        if not len(tests):
+            return
+        variables, index = distinct_numbers(tests)
+        patterns = self._columns.patterns(variables.tolist())
+        if not patterns.any():
+            yield np.arange(len(tests)), patterns[:1]
+            return
+        each = np.sort(patterns[index], axis=1)
+        each[:, 1:][each[:, 1:] == each[:, :-1]] = 0
+        keys, owner = np.unique(np.sort(each, axis=1), axis=0, return_inverse=True)
+        order = np.argsort(owner.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(owner.ravel()))
+        yield from zip(np.split(order, ends[:-1]), keys, strict=True)
 
-    def _on_device(self, variable: int) -> Array:
-        if variable not in self._placed:
-            self._placed[variable] = placed(self.standard(variable), self._device)
-        return self._placed[variable]
+    def _better_alone(self, count: int) -> bool:
+        """Whether so many tests are faster done one by one, in memory that does not matter."""
+        rows = self._columns.rows
+        return count * rows < LEAST_SHARED or (count < FEWEST_SHARED and rows <= MOST_ALONE)
 
-    def standard(self, variable: int) -> FloatVector:
-        """The values in deviations from their mean, zeros where they are constant."""
-        if variable not in self._standardised:
-            column = self._column(variable)
-            present = column[~np.isnan(column)]
-            largest = float(np.abs(present).max(initial=0.0)) or 1.0
-            centred = column / largest - (present / largest).mean() if len(present) else column
-            spread = float(np.sqrt(np.nanmean(centred**2))) if len(present) else 0.0
-            varies = spread > LEAST_REST
-            self._standardised[variable] = centred / spread if varies else centred * 0.0
-        return self._standardised[variable]
+    def _together(self, tests: IndexArray, complete: BoolVector | None) -> FloatArray:
+        """Moments of tests over the same rows, shape (3, B)."""
+        moments, given = np.zeros((3, len(tests))), tests.shape[1] - 2
+        count = self._columns.rows if complete is None else int(complete.sum())
+        if count <= FEWEST_REST:
+            return moments
+        curved = bool(_curved(count, given))
+        shared = None
+        if given:
+            variables, _ = distinct_numbers(tests)
+            shared = self._correlated(variables, complete, len(tests), curved=curved)
+        for part in _parts(tests, whole=shared is not None):
+            variables, index = distinct_numbers(tests[part])
+            if shared is None:
+                columns = Columns.over(
+                    self._columns, variables, complete, curved=curved, crossed=given > 0
+                )
+            else:
+                columns = shared.of(variables, curved=curved)
+            moments[:, part] = shared_moments(columns, index, curved=curved)
+        return moments
 
-    def _moments(self, block: Array, complete: Array) -> FloatArray:
-        """Scores, variances and residual degrees of freedom of tests of one size, shape (3, B).
+    def _correlated(
+        self, variables: IndexArray, complete: BoolVector | None, n_tests: int, *, curved: bool
+    ) -> Columns | None:
+        """Columns with all their correlations, over all rows made once; None if they are many."""
+        last = self._correlated_columns
+        if (
+            complete is None
+            and last is not None
+            and last.curved >= curved
+            and np.isin(variables, last.variables).all()
+        ):
+            return last
+        if complete is None:
+            # further questions will use them too
+            self._asked += n_tests
+            n_tests = self._asked
+            if last is not None:
+                variables = np.union1d(variables, last.variables)
+        size = (len(variables) * (1 + CURVES * curved)) ** 2
+        if size > min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests):
+            return None
+        made = Columns.over(self._columns, variables, complete, curved=curved, crossed=True)
+        if complete is None:
+            self._correlated_columns = made
+        return made
 
-        Args:
-            block: Values of x, y and S, 0 where incomplete, shape (B, 2 + k, n).
-            complete: Which rows count, shape (B, n) or (1, n).
-        """
-        count = np.broadcast_to(host(complete.sum(axis=1)), len(block)).astype(np.float64)
-        given = block.shape[1] - 2
-        moments = np.zeros((3, len(block)))
-        curved = (count >= ROWS_PER_SQUARE * (2 * given + 2)) & (given > 0)
+    def _one_by_one(self, tests: IndexArray) -> FloatArray:
+        """Moments of tests over rows of their own each, shape (3, B)."""
+        variables, index = distinct_numbers(tests)
+        values = self._columns.numbers(variables).rows()
+        block = values[like(index, values)]
+        xp = functions_of(block)
+        complete = ~xp.isnan(block).any(axis=1)
+        block = xp.where(complete[:, None], block, 0.0)
+        count = host(complete.sum(axis=1)).astype(np.float64)
+        moments = np.zeros((3, len(tests)))
+        curved = _curved(count, tests.shape[1] - 2)
         for chosen, square in ((curved, True), (~curved, False)):
             if chosen.any():
-                these = like(np.flatnonzero(chosen), block)
-                part = block[these]
+                at = slice(None) if chosen.all() else like(np.flatnonzero(chosen), block)
+                part, where = block[at], complete[at]
                 if square:
-                    part = functions_of(part).concatenate([part, part[:, 2:] ** 2], axis=1)
-                where = complete if len(complete) == 1 else complete[these]
+                    part = xp.concatenate([part, curves(part[:, 2:])], axis=1)
                 left, rest = _residuals(part, where, like(count[chosen], block))
-                moments[:, chosen] = host(_products(left, rest, where))
+                moments[:, chosen] = host(products(left, rest, where))
         return moments
+
+
+def _curved(count: Any, given: int) -> Any:
+    """Whether so many rows are enough for curves of so many numbers."""
+    return (count >= ROWS_PER_SQUARE * ((1 + CURVES) * given + 2)) & (given > 0)
+
+
+def _parts(tests: IndexArray, *, whole: bool) -> Iterator[IndexArray]:
+    """Tests that share residuals, some at a time, of shape (B, 2 + k).
+
+    Args:
+        tests: Shape (B, 2 + k).
+        whole: Whether they may be of any number of variables.
+    """
+    given = np.sort(tests[:, 2:], axis=1)
+    if not given.size:
+        # given nothing, tiles of the square of all pairs
+        variables, index = distinct_numbers(tests)
+        tiles = index // MOST_TESTS
+        codes = tiles[:, 0] * len(variables) + tiles[:, 1]
+        order = np.argsort(codes, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+        return
+    # sets are of neighbours of x
+    waiting = [np.lexsort((tests[:, 1], *given.T[::-1], tests[:, 0]))]
+    while waiting:
+        part = waiting.pop()
+        few = whole or len(part) <= FEWEST_TESTS or len(np.unique(tests[part])) <= MOST_VARIABLES
+        if few and len(part) <= MOST_TESTS:
+            yield part
+        else:
+            middle = len(part) // 2
+            waiting += [part[middle:], part[:middle]]
 
 
 def _residuals(block: Array, complete: Array, count: Array) -> tuple[Array, Array]:
@@ -151,77 +222,26 @@ def _residuals(block: Array, complete: Array, count: Array) -> tuple[Array, Arra
     Both are 0 where the others leave nothing.
 
     Args:
-        block: Values, shape (B, 2 + k, n).
-        complete: Which rows count, shape (B, n) or (1, n).
+        block: Values, 0 in rows that do not count, shape (B, 2 + k, n); they are overwritten.
+        complete: Which rows count, shape (B, n).
         count: How many they are, shape (B,).
     """
     xp = functions_of(block)
     mean = block.sum(axis=2) / at_least(count, 1.0)[:, None]
-    block = (block - mean[:, :, None]) * complete[:, None]
-    size = xp.sqrt((block * block).sum(axis=2))
-    block /= xp.where(size > 0.0, size, 1.0)[:, :, None]
-    both, given = block[:, :2], block[:, 2:]
-    rest = count - 1.0
-    if given.shape[1]:
-        among = given @ given.swapaxes(1, 2)
-        values, vectors = xp.linalg.eigh(among)
-        positive = values > LEAST_REST
-        inverse = (
-            vectors * xp.where(positive, 1.0 / xp.where(positive, values, 1.0), 0.0)[:, None]
-        ) @ (vectors.swapaxes(1, 2))
-        slopes = (both @ given.swapaxes(1, 2)) @ inverse
-        both = both - slopes @ given
-        rest = rest - positive.sum(axis=1)
-    left = (both * both).sum(axis=2)
+    block -= mean[:, :, None]
+    block *= complete[:, None]
+    among = block @ block.swapaxes(1, 2)
+    size = xp.sqrt(xp.diagonal(among, 0, 1, 2))
+    varies = size > LEAST_REST * abs(mean) * xp.sqrt(count)[:, None]
+    scale = xp.where(varies, 1.0 / xp.where(varies, size, 1.0), 0.0)
+    both, rest = block[:, :2] * scale[:, :2, None], count - 1.0
+    if block.shape[1] > 2:  # noqa: PLR2004
+        among = among * scale[:, :, None] * scale[:, None]
+        inverse, ranks = pseudo_inverse(among[:, 2:, 2:])
+        slopes = (among[:, :2, 2:] @ inverse) * scale[:, None, 2:]
+        both -= slopes @ block[:, 2:]
+        rest = rest - ranks
+    left = xp.einsum("ijk,ijk->ij", both, both)
     done = (left > LEAST_REST).all(axis=1) & (rest >= FEWEST_REST)
-    return both * done[:, None, None] * complete[:, None], xp.where(done, rest, 0.0)
-
-
-def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
-    """The test of two numbers given any columns; None where S leaves too little of one.
-
-    Args:
-        nuisance: Regressors, a constant among them, shape (n, k).
-        both: The numbers, shape (n, 2).
-    """
-    slopes, rank = least_squares(nuisance, both)
-    left = both - nuisance @ slopes
-    total = ((both - both.mean(axis=0)) ** 2).sum(axis=0)
-    rest = float(len(both) - rank)
-    if rest < FEWEST_REST or ((left**2).sum(axis=0) <= LEAST_REST * total).any():
-        return None
-    everywhere = like(np.ones((1, len(both)), dtype=bool), left)
-    score, variance, _ = host(_products(left.T[None], like(np.array([rest]), left), everywhere))
-    return RegressionScores(score, variance[:, None], rest)
-
-
-def _products(residuals: Array, rest: Array, complete: Array) -> Array:
-    """U, V and rows less coefficients, shape (3, B)."""
-    first, second = (clipped_residuals(residuals[:, side], rest, complete) for side in (0, 1))
-    xp, product = functions_of(first), first * second
-    scale = floats(complete.sum(axis=1)) / xp.where(rest > 0.0, rest, 1.0)
-    variance = xp.maximum((product * product).sum(axis=1) * scale, LEAST_VARIANCE * rest)
-    return xp.stack([product.sum(axis=1), variance, rest])
-
-
-def clipped_residuals(residuals: Array, rest: Array, complete: Array) -> Array:
-    """Clipped residuals with about mean 0, whose squares add up to about ``rest``.
-
-    Args:
-        residuals: Shape (B, n), 0 in rows that do not count.
-        rest: Rows less coefficients, shape (B,).
-        complete: Which rows count, shape (B, n) or (1, n).
-
-    Returns:
-        Shape (B, n).
-    """
-    xp = functions_of(residuals)
-
-    def standard(values: Array) -> Array:
-        size = xp.sqrt((values * values).sum(axis=1) / at_least(rest, 1.0))
-        return values / xp.where(size > 0.0, size, 1.0)[:, None]
-
-    clipped = xp.clip(standard(residuals), -CLIP, CLIP)
-    # skewed numbers are clipped on one side, and products of means would add up
-    mean = clipped.sum(axis=1) / at_least(complete.sum(axis=1), 1)
-    return xp.clip(standard((clipped - mean[:, None]) * complete), -FURTHEST, FURTHEST)
+    both *= done[:, None, None]
+    return both, xp.where(done, rest, 0.0)

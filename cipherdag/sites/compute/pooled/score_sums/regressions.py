@@ -24,11 +24,8 @@ from cipherdag.questions.scores.score_sums import score_shape
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.steps import model_step, site_fit
-from cipherdag.sites.compute.pooled.score_sums.numbers import (
-    ROWS_PER_SQUARE,
-    RegressionScores,
-    residual_scores,
-)
+from cipherdag.sites.compute.pooled.score_sums.numbers import ROWS_PER_SQUARE
+from cipherdag.sites.compute.pooled.score_sums.residuals import RegressionScores, residual_scores
 from cipherdag.statistics.array_functions import Array, functions_of, quantiles
 from cipherdag.statistics.newton import step_parts
 from cipherdag.statistics.regression_fits import LEAST_REST, Fit

@@ -1,0 +1,103 @@
+"""Residuals of two numbers as the score test takes them: standardised, clipped, and multiplied.
+
+Residuals of x and of y given S within the site are standardised and clipped at 2.5 deviations, so
+that no few rows decide a sum. U is the sum of their products, V that of the squared products: no
+model says how the spread of x or y depends on S (White, 1980).
+
+Source: White, Econometrica 48 (1980) 817-838; Huber, Robust Statistics, chapter 7.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cipherdag.arrays import FloatArray, FloatVector
+from cipherdag.statistics.array_functions import (
+    Array,
+    at_least,
+    floats,
+    functions_of,
+    host,
+    least_squares,
+    like,
+)
+from cipherdag.statistics.regression_fits import LEAST_REST
+
+CLIP, FURTHEST = 2.5, 4.0
+"""Deviations at which residuals are clipped, before and after they are standardised again."""
+FEWEST_REST = 10
+"""Fewest rows less coefficients of a site that does a test."""
+LEAST_VARIANCE = 2.0 / 3.0
+"""Of that of normal numbers: the least V that a site states, whatever its rows."""
+
+
+class RegressionScores(NamedTuple):
+    """U (m,), their covariances (m, m), and rows less coefficients, of one test."""
+
+    scores: FloatVector
+    covariance: FloatArray
+    rows: float
+
+
+def residual_scores(nuisance: Array, both: Array) -> RegressionScores | None:
+    """The test of two numbers given any columns; None where S leaves too little of one.
+
+    Args:
+        nuisance: Regressors, a constant among them, shape (n, k).
+        both: The numbers, shape (n, 2).
+    """
+    slopes, rank = least_squares(nuisance, both)
+    left = both - nuisance @ slopes
+    total = ((both - both.mean(axis=0)) ** 2).sum(axis=0)
+    rest = float(len(both) - rank)
+    if rest < FEWEST_REST or ((left**2).sum(axis=0) <= LEAST_REST * total).any():
+        return None
+    everywhere = like(np.ones((1, len(both)), dtype=bool), left)
+    score, variance, _ = host(products(left.T[None], like(np.array([rest]), left), everywhere))
+    return RegressionScores(score, variance[:, None], rest)
+
+
+def products(residuals: Array, rest: Array, complete: Array) -> Array:
+    """U, V and rows less coefficients, shape (3, B)."""
+    first, second = (clipped_residuals(residuals[:, side], rest, complete) for side in (0, 1))
+    xp, product = functions_of(first), first * second
+    scale = floats(complete.sum(axis=1)) / xp.where(rest > 0.0, rest, 1.0)
+    variance = xp.maximum((product * product).sum(axis=1) * scale, LEAST_VARIANCE * rest)
+    return xp.stack([product.sum(axis=1), variance, rest])
+
+
+def clipped_residuals(residuals: Array, rest: Array, complete: Array) -> Array:
+    """Clipped residuals with about mean 0, whose squares add up to about ``rest``.
+
+    Args:
+        residuals: Shape (B, n), 0 in rows that do not count.
+        rest: Rows less coefficients, shape (B,).
+        complete: Which rows count, shape (B, n) or (1, n).
+
+    Returns:
+        Shape (B, n).
+    """
+    xp = functions_of(residuals)
+
+    def standard(values: Array) -> Array:
+        size = xp.sqrt((values * values).sum(axis=1) / at_least(rest, 1.0))
+        return values / xp.where(size > 0.0, size, 1.0)[:, None]
+
+    clipped = xp.clip(standard(residuals), -CLIP, CLIP)
+    # skewed numbers are clipped on one side, and products of means would add up
+    mean = clipped.sum(axis=1) / at_least(complete.sum(axis=1), 1)
+    return xp.clip(standard((clipped - mean[:, None]) * complete), -FURTHEST, FURTHEST)
+
+
+def pseudo_inverse(correlations: Array) -> tuple[Array, Array]:
+    """The inverses of matrices without their eigenvalues of 0, (U, m, m), and ranks, (U,)."""
+    xp = functions_of(correlations)
+    values, vectors = xp.linalg.eigh(correlations)
+    positive = values > LEAST_REST
+    scale = xp.where(positive, 1.0 / xp.where(positive, values, 1.0), 0.0)
+    return (vectors * scale[:, None]) @ vectors.swapaxes(1, 2), positive.sum(axis=1)
