@@ -2,9 +2,6 @@
 
 The rules were chosen by the errors of graphs on data whose graph is known; see ``benchmarks.md``.
 How many columns there are for the rows does not choose: the result warns where there are too many.
-
-Leaks:
-    Nothing: it is asked where all tables can be read, before a run.
 """
 
 from __future__ import annotations

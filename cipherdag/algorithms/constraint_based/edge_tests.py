@@ -1,8 +1,4 @@
-"""The evidence of an edge or a triple, from the tests over all sites.
-
-Leaks:
-    Nothing new: p-values and effects are what the run opened, and so is which tests were skipped.
-"""
+"""The evidence of an edge or a triple, from the tests over all sites."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is remembered of the tests of every pair: the one of largest p-value, and the skipped ones.
-
-Leaks:
-    Nothing new: p-values, and that a test could not be done, were opened by the run.
-"""
+"""What is remembered of the tests of every pair: the largest p-value, and the skipped ones."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The shared report of constraint-based searches: details, doubts, confidence and notes.
-
-Leaks:
-    Nothing new: all of it was opened by the run.
-"""
+"""The shared report of constraint-based searches: details, doubts, confidence and notes."""
 
 from __future__ import annotations
 

@@ -287,9 +287,6 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
         Returns:
             The outcome. Rounds: those of `learn`; with `bootstrap` those of the replicate that
             needs most, or more where a round would have more than 2,000,000 values.
-
-        Leaks:
-            See the class.
         """
         self.check_sites(facts.n_sites)
         constraints = (self.knowledge or Knowledge()).over(facts.names)

@@ -1,8 +1,4 @@
-"""What is odd about columns, before anything is learnt from them.
-
-Leaks:
-    Nothing new: it follows from opened sums.
-"""
+"""What is odd about columns, before anything is learnt from them."""
 
 from __future__ import annotations
 

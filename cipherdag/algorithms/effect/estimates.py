@@ -9,9 +9,6 @@ Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis,
 Theory and Missing Data (2006), chapters 7 and 13; MacKinnon and White, Journal of
 Econometrics 29 (1985) 305-325 (residuals over one less their leverage: HC3); Agresti, Categorical
 Data Analysis, 3.1.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

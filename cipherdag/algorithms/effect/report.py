@@ -1,8 +1,4 @@
-"""Effect's account of a run: what makes the estimates doubtful, and what they take for granted.
-
-Leaks:
-    Nothing new: it follows from opened sums.
-"""
+"""Effect's account of a run: what makes the estimates doubtful, and what they take for granted."""
 
 from __future__ import annotations
 

@@ -148,9 +148,6 @@ class ThresholdedTests(CachedFederatedCITest):
     Tests that no site can do have NaN with ``fisher``. Where constants are untestable, so have
     marginal tests with ``weighted_p``, which are compared in both directions.
 
-    Leaks:
-        See the module.
-
     Args:
         combination: The results that are summed.
         settings: Options of the tests.

@@ -7,9 +7,6 @@ Source: Fisher, Metron 1 (1921) 3-32; Yusuf, Peto et al., Progress in Cardiovasc
 (1985) 335-371 (one-step odds ratio, which is off where the association is strong); Mantel and
 Haenszel, JNCI 22 (1959) 719-748; Robins, Breslow and Greenland, Biometrics 42 (1986) 311-323 (its
 variance).
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

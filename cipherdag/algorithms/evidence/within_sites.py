@@ -57,9 +57,6 @@ class ScoreTests(CachedFederatedCITest):
     sites contribute is not done, and counts as dependent. Marginal tests of both kinds count as
     independent and never tested, since x or y is constant at the other sites.
 
-    Leaks:
-        See the module.
-
     Args:
         kinds: The columns.
         settings: Options of the tests.

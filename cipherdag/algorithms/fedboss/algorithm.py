@@ -178,9 +178,6 @@ class FedBOSS(ScoreSettings):
             ParameterError: The knowledge contradicts itself or names other variables, the score
                 does not fit the columns, or the seed is negative.
             SiteUnreachableError: A site left: scores over fewer sites compare with no others.
-
-        Leaks:
-            See the class.
         """
         require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
         asking = replicated(

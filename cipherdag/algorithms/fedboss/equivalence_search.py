@@ -6,9 +6,6 @@ forbidden; such a graph stands for its class.
 
 Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JMLR 13 (2012), for
 the turns.
-
-Leaks:
-    Nothing beyond what the scores open.
 """
 
 from __future__ import annotations

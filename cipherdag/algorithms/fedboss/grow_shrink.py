@@ -5,9 +5,6 @@ without which it rises most. What was computed for one order serves every other 
 
 Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
 discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
-
-Leaks:
-    Nothing: scores only.
 """
 
 from __future__ import annotations

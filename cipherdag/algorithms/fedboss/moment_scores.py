@@ -1,8 +1,4 @@
-"""Gaussian BIC of families from moments of all rows; no round once they are open.
-
-Leaks:
-    Nothing beyond the moments.
-"""
+"""Gaussian BIC of families from moments of all rows; no round once they are open."""
 
 from __future__ import annotations
 

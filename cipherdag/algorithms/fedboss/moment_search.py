@@ -7,9 +7,6 @@ the order has lost what a few edges cost.
 Source: Wienöbst, Henckel and Weichwald, "Embracing discrete search: a reasonable approach to causal
 structure learning", ICLR 2026, for warm starts, the first order and the iterated search; Andrews et
 al., NeurIPS 2023, for the moves.
-
-Leaks:
-    Nothing beyond the moments.
 """
 
 from __future__ import annotations

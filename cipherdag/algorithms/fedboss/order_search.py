@@ -4,9 +4,6 @@ The search starts again from the best order so far, some of its variables at ran
 earlier orders needed is known already, so that a restart asks for little.
 
 Source: Andrews et al., NeurIPS 2023, algorithms 1 and 2; see `grow_shrink`.
-
-Leaks:
-    Nothing beyond what the scores open.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ what they leave of these. Of that matrix a regression has the rows of its variab
 and the diagonal; one variable more or less changes them in O(k p) operations.
 
 Source: Goodnight, "A tutorial on the SWEEP operator", The American Statistician 33 (1979).
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

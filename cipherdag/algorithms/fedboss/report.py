@@ -1,8 +1,4 @@
-"""FedBOSS's account of a run: the score along the search, what edges are worth, what was opened.
-
-Leaks:
-    Nothing new: scores are functions of what FedBOSS opened; see `FedBOSS`.
-"""
+"""FedBOSS's account of a run: the score along the search, what edges are worth, what was opened."""
 
 from __future__ import annotations
 

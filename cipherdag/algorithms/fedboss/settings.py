@@ -1,8 +1,4 @@
-"""The settings of FedBOSS's scores, and the scores that a run opens.
-
-Leaks:
-    See `FedBOSS`.
-"""
+"""The settings of FedBOSS's scores, and the scores that a run opens."""
 
 from __future__ import annotations
 

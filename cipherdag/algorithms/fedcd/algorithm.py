@@ -197,9 +197,6 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         Raises:
             ParameterError: Fewer than two variables, more than DCDI takes, or a seed that is no
                 63-bit number.
-
-        Leaks:
-            See the class.
         """
         n_variables, seed = facts.n_variables, facts.seed
         require(n_variables > 1, "a graph needs two variables")

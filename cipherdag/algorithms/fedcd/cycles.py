@@ -2,9 +2,6 @@
 
 The paper's binary step may leave cycles, of which it says nothing; the published program puts the
 variables of a cycle into their likeliest order.
-
-Leaks:
-    Nothing: a function of the aggregated beliefs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Fed-CD's account of a run: beliefs, what was left out, and how the sites came to agree.
-
-Leaks:
-    Nothing new: beliefs and votes per edge are what Fed-CD opened; see `FedCD`.
-"""
+"""Fed-CD's account of a run: beliefs, what was left out, and how the sites came to agree."""
 
 from __future__ import annotations
 

@@ -168,9 +168,6 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             SchemaError: No label.
             ParameterError: A label beyond the variables, or bits are to be found by fewer than two
                 sites.
-
-        Leaks:
-            See the class.
         """
         n_variables, labels = facts.n_variables, facts.labels
         if not labels:

@@ -1,8 +1,4 @@
-"""The evidence behind a PAG: what its marks say, the tests of its edges, what separates the rest.
-
-Leaks:
-    Nothing new: all of it was opened by the run; see `FedFCI`.
-"""
+"""The evidence behind a PAG: what marks say, the tests of its edges, what separates the rest."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The evidence behind a FedPC graph: tests or votes of its edges, separating sets, colliders.
-
-Leaks:
-    Nothing new: votes and supports are sums that FedPC opened; see `FedPC`.
-"""
+"""The evidence behind a FedPC graph: tests or votes of its edges, separating sets, colliders."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""FedPC's directions (phases 4 and 5): the class of a DAG with the colliders that tests find.
-
-Leaks:
-    Nothing: separating sets and judged triples are already the coordinator's.
-"""
+"""FedPC's directions (phases 4 and 5): the class of a DAG with the colliders that tests find."""
 
 from __future__ import annotations
 

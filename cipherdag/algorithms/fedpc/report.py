@@ -1,8 +1,4 @@
-"""FedPC's conclusion: the graph by name with its evidence, and what to know of it.
-
-Leaks:
-    Nothing new: votes and supports are sums that FedPC opened; see `FedPC`.
-"""
+"""FedPC's conclusion: the graph by name with its evidence, and what to know of it."""
 
 from __future__ import annotations
 

@@ -127,9 +127,6 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             ParameterError: ``exact`` for more than 10 variables.
             AggregateRangeError: A regret exceeds the grid.
             SiteUnreachableError: A site left: regrets over fewer sites compare with no others.
-
-        Leaks:
-            See the class.
         """
         require(
             self.learner != "exact" or facts.n_variables <= MAX_EXACT,

@@ -1,8 +1,4 @@
-"""RFcd's account of a run: the worst-case regret and how it fell.
-
-Leaks:
-    Nothing new: worst-case regrets on the grid are what RFcd opened; see `RFcd`.
-"""
+"""RFcd's account of a run: the worst-case regret and how it fell."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Survival's account of a run: its curves, and what to know of them.
-
-Leaks:
-    Nothing new: it follows from opened sums.
-"""
+"""Survival's account of a run: its curves, and what to know of them."""
 
 from __future__ import annotations
 
