@@ -1,1 +1,4 @@
-"""How numbers are protected; knows nothing of causality."""
+"""How numbers are protected; knows nothing of causality.
+
+Where a docstring has no ``Leaks:`` section, nothing leaves but what its class or module names.
+"""

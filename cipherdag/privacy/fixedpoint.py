@@ -89,9 +89,6 @@ def encode(
     Raises:
         BoundExceededError: Before anything is encoded, and without the value.
         ParameterError: The declaration is impossible, or too large for the moduli.
-
-    Leaks:
-        Nothing: the words stay inside the site until they are protected.
     """
     layout = _Layout.of(declaration, moduli)
     _check(answer, declaration)
@@ -121,9 +118,6 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
         ShareError: The sum has another length than declared.
         AggregateRangeError: A check word is not zero, a word not reduced, or a sum is one that
             the cohort cannot produce.
-
-    Leaks:
-        Nothing beyond the words.
     """
     layout = _Layout.of(declaration, moduli)
     planes = _planes(content, layout, moduli)

@@ -79,9 +79,6 @@ class MacKey(Secret):
             lengths: Number of words of each plane.
             moduli: Modulus of each plane, primes of at most 56 bits.
             digest: Of the question; never twice with other words.
-
-        Leaks:
-            Nothing; see the module.
         """
         for row, tags in self._tags(words, lengths, moduli, digest, n_sites=1):
             row[1 : 1 + len(tags)] = tags
@@ -107,9 +104,6 @@ class MacKey(Secret):
         Raises:
             ForgedSumError: A word is not reduced, a check word not zero, or a tag not that of the
                 sums; a forgery passes with a chance of at most 2**-50.
-
-        Leaks:
-            Nothing.
         """
         reduced = bool((words < np.repeat(np.array(moduli, dtype=np.uint64), lengths)).all())
         if not reduced or not all(

@@ -5,9 +5,6 @@ coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means addi
 digits with carries, the residues of a sum say nothing beyond the sum.
 
 Every modulus is at most 2**56, so that all arithmetic stays inside 64-bit words.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

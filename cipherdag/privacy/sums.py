@@ -245,9 +245,6 @@ class SiteAggregation(Secret):
             ForgedSumError: They are not the sums of what the sites asked shared.
             ShareError: The words are cut short or too long.
             AggregateRangeError: A site declared one range and answered beyond.
-
-        Leaks:
-            Nothing.
         """
         self._check_tags(content, declaration)
         return decode(content, declaration, self._carrier.moduli).values

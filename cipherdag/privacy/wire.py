@@ -1,8 +1,4 @@
-"""Everything that travels is written so: strict structs in canonical msgpack, and their digests.
-
-Leaks:
-    Nothing: pure encoding.
-"""
+"""Everything that travels is written so: strict structs in canonical msgpack, and their digests."""
 
 from __future__ import annotations
 

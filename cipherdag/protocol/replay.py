@@ -2,9 +2,6 @@
 
 An algorithm is a generator: it yields questions and receives sums. Given the same sums it asks the
 same questions, so that a site derives what it is asked.
-
-Leaks:
-    Nothing: it is computed from the plan and the opened sums.
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ one that follows where it was already acted on: nothing is done twice.
 The set-up with a key for every two sites leads through ``offered`` and ``sealed``; that of a sparse
 graph of keys through ``committed``, ``revealed`` and ``linked``; a round through ``masked`` and
 ``opened``; a round whose sums are never opened through ``secure``.
-
-Leaks:
-    Nothing: the table is public.
 """
 
 from __future__ import annotations

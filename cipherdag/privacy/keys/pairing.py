@@ -6,9 +6,6 @@ A code commits to the whole fingerprint, which commits to the keys. It is the be
 attacker must hit a code that is given: nine words, 81 bits. Where the one who is distrusted chooses
 both sides, as a coordinator that shows two sites different studies, any two that agree will do, and
 it takes twice the words (docs/adr/0019).
-
-Leaks:
-    Nothing: fingerprints are public, and so are their codes.
 """
 
 from __future__ import annotations

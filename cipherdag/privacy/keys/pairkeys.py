@@ -181,9 +181,6 @@ def agree_as_responder(
 
     Raises:
         KeyAgreementError: As for `agree_as_initiator`, or a ciphertext of wrong length.
-
-    Leaks:
-        Nothing.
     """
     _check_order(i, j)
     classical = keys.exchange(peer_x25519)

@@ -69,9 +69,6 @@ class SealingKey(Secret):
         Raises:
             KeyAgreementError: It was altered, cut short, or sealed under another key, purpose or
                 associated text.
-
-        Leaks:
-            Nothing.
         """
         nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:

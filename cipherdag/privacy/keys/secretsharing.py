@@ -55,9 +55,6 @@ def split(
     Raises:
         ParameterError: The secret has another length, a point is used twice or out of range, or
             the threshold is not between 1 and the number of points.
-
-    Leaks:
-        Nothing through fewer shares than the threshold.
     """
     if len(secret) != SECRET_BYTES:
         raise ParameterError(f"only a secret of {SECRET_BYTES} bytes is shared")

@@ -84,9 +84,6 @@ class Party(Secret):
             CohortError: This party takes no part in it, or shares no key with one that has a role.
             ReplayError: It is not after the one before; or it repeats a question after this
                 holder's masked sums left, over other sites, with other tests, or twice.
-
-        Leaks:
-            Nothing.
         """
         if batch.session != self._session or batch.roles != self._roles:
             raise InconsistentQuestionError("secure tests of another session, or with other roles")
@@ -120,9 +117,6 @@ class Party(Secret):
         Raises:
             ReplayError: It is not the batch of this party's last part.
             MalformedMessageError, ForgedSumError: As `read_verdicts`.
-
-        Leaks:
-            Nothing.
         """
         if self._last is None or self._last.digest != batch.digest:
             raise ReplayError("these bits are not of the secure tests asked last")

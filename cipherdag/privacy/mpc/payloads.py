@@ -151,9 +151,6 @@ def evaluate_payloads(
         words: As `deal_payloads` yields them.
         points: Public points of so many bits, shape (points a comparison, count).
         second: Whether this is the holder of the second root.
-
-    Leaks:
-        Nothing.
     """
     shares = np.empty(points.shape, dtype=np.uint64)
     for some, part in _Keys.of(words, bits).chunks():

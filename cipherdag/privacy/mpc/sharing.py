@@ -64,9 +64,6 @@ def split_vector(batch: Batch, values: IntegerVector, random_bytes: RandomBytes)
     Raises:
         ParameterError: There is not one whole number for every word.
         BoundExceededError: A number is beyond what the sum over all sites may reach.
-
-    Leaks:
-        Nothing through two parts; all three are the vector.
     """
     check_words(values, batch.predicates)
     first, dealt = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)

@@ -2,9 +2,6 @@
 
 Every word travels as the least whole bytes of its ring, little-endian. Forms are computed modulo
 2**64, which is a homomorphism to any smaller ring, so a party computes them of its shares.
-
-Leaks:
-    Nothing: pure encoding and arithmetic.
 """
 
 from __future__ import annotations

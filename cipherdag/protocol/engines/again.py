@@ -1,8 +1,4 @@
-"""Whether something happens again and again, as connections that displace each other.
-
-Leaks:
-    Nothing.
-"""
+"""Whether something happens again and again, as connections that displace each other."""
 
 from __future__ import annotations
 

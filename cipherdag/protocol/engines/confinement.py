@@ -3,9 +3,6 @@
 A process that carries messages needs none of a site's files. On Linux it asks the kernel to take
 them away for good: Landlock leaves it the folders that it may read, seccomp the system calls that
 it needs. Neither takes any right, and neither can be undone by the process.
-
-Leaks:
-    Nothing: the process loses rights and sends nothing.
 """
 
 from __future__ import annotations
