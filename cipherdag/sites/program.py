@@ -1,8 +1,4 @@
-"""A plan's algorithm as it is installed at a site, run step by step as the coordinator runs it.
-
-Leaks:
-    Nothing: it is computed from the plan and the opened sums.
-"""
+"""A plan's algorithm as it is installed at a site, run step by step as the coordinator runs it."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 An answer is a function of the question, the rows and the site's key alone: the generator is seeded
 from the run's seed, the round, a digest of the rows and that key, and networks are new in every
 round, so that a round that is asked again, even of a restarted site, has the same answer.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

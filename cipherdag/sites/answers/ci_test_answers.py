@@ -1,8 +1,4 @@
-"""A site's answers from conditional-independence tests: votes, separating sets, evidence of tests.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""A site's answers from independence tests: votes, separating sets, evidence of tests."""
 
 from __future__ import annotations
 

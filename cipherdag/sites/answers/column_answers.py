@@ -1,8 +1,4 @@
-"""A site's answers from its columns and their tables: kinds, counts, moments, descriptions.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""A site's answers from its columns and their tables: kinds, counts, moments, descriptions."""
 
 from __future__ import annotations
 

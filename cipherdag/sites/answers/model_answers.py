@@ -1,8 +1,4 @@
-"""A site's answers from models of its rows: regressions, likelihoods, scores, effects, survival.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""A site's answers from models of its rows: regressions, likelihoods, scores, effects, survival."""
 
 from __future__ import annotations
 

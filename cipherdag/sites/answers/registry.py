@@ -1,8 +1,4 @@
-"""Registry of answering functions by kind of question; each module of this room enters its own.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""Registry of answering functions by kind of question; each module of this room enters its own."""
 
 from __future__ import annotations
 

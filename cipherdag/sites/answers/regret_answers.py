@@ -3,9 +3,6 @@
 A regret is a function of the whole numbers of a few tables, and the largest one, which is opened,
 is one site's. So a site that restricts small counts joins rare categories, moves likelihoods as
 those of `LogLikelihoods` are moved, and tells regrets to a sixteenth.
-
-Leaks:
-    Nothing: regrets stay inside the site until they are protected.
 """
 
 from __future__ import annotations

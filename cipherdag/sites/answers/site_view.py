@@ -1,8 +1,4 @@
-"""View of a site's rows from which answers are computed, with rules of disclosure and caches.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""View of a site's rows from which answers are computed, with rules of disclosure and caches."""
 
 from __future__ import annotations
 

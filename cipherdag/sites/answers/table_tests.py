@@ -1,8 +1,4 @@
-"""A site's conditional-independence tests: those that questions name, over its own table.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""A site's conditional-independence tests: those that questions name, over its own table."""
 
 from __future__ import annotations
 

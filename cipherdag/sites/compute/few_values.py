@@ -1,8 +1,4 @@
-"""Which columns have few distinct values, so that sums over them are counts.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""Which columns have few distinct values, so that sums over them are counts."""
 
 from __future__ import annotations
 

@@ -3,9 +3,6 @@
 Sums over different sites are told apart by subtraction. So sites are put in groups that lack the
 same variables, each of as many sites as a sum has to cover; what one site of a group lacks, none of
 it uses (docs/adr/0027).
-
-Leaks:
-    Nothing: it is computed where all files, or all sites' lists, lie.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A site of its own reads and checks everything itself. Sites of one process may share what one of
 them has read (`federation.shared_reading`).
-
-Leaks:
-    Nothing.
 """
 
 from __future__ import annotations

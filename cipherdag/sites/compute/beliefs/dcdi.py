@@ -13,9 +13,6 @@ Source: Brouillard et al., "Differentiable causal discovery from interventional 
 known targets, DCDI-G and DCDI-DSF. Theirs stops by held-out rows; here the steps are declared,
 and multipliers and the rate of the logits follow them. The likelihood of categories is ours.
 The prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
-
-Leaks:
-    Nothing: beliefs stay inside the site until they are protected.
 """
 
 from __future__ import annotations

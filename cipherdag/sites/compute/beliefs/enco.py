@@ -6,9 +6,6 @@ rows of one regime at a time, and updates the logits by score-function estimator
 
 Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022;
 the prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
-
-Leaks:
-    Nothing: beliefs stay inside the site until they are protected.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 A regime is a set of rows with the same intervened variables; the rows with none are observational.
 Rows with a missing value in any variable are left out: the networks take complete rows. So is a
 regime of fewer rows than the smallest count that may be disclosed.
-
-Leaks:
-    Nothing: they stay inside the site.
 """
 
 from __future__ import annotations

@@ -8,9 +8,6 @@ Source: Ke et al., "Learning neural causal models from unknown interventions", a
 sections 3.3 to 3.5; the intervened variable is given here, so none is predicted, and the weights of
 the regularisers are ours, since a round is much shorter than their training. The prior term is
 Eq. 2 of Fed-CD.
-
-Leaks:
-    Nothing: beliefs stay inside the site until they are protected.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ without any missing value, which contingency tables are of, or of two counts fro
 Of two columns it may follow: each is disclosed by itself. Numbers that fewer than ``min_cell_size``
 rows would dominate, by squared distances from the median, are winsorised before they are added or
 counted.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Sources: Miller, "Note on the bias of information estimates" (1955), for tables; of correlations,
 E ln(1 - R**2) is about -k / n for k predictors that explain nothing.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

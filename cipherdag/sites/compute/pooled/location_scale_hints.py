@@ -1,8 +1,4 @@
-"""Coarse hints of location and scale of a site's numbers, and their exact moments.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""Coarse hints of location and scale of a site's numbers, and their exact moments."""
 
 from __future__ import annotations
 

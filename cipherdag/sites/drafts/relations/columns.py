@@ -1,8 +1,4 @@
-"""Columns of tables as codes and numbers, and which of them follow from one or two others.
-
-Leaks:
-    Nothing leaves the site.
-"""
+"""Columns of tables as codes and numbers, and which of them follow from one or two others."""
 
 from __future__ import annotations
 

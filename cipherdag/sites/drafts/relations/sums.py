@@ -2,9 +2,6 @@
 
 Columns join one after the other an independent set; of one that lies in its span the weights name
 the set that it follows from (a fundamental circuit; Oxley, Matroid Theory, 2011, section 1.2).
-
-Leaks:
-    Nothing leaves the site.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Such a file is the owner's alone and has no name from the moment it is made, so that nobody else can
 open it and nothing is left of it once the process ends, however it ends. Rows are written one block
 after the other; the system keeps of them in memory what there is room for.
-
-Leaks:
-    Nothing: the file lies in a folder of the site.
 """
 
 from __future__ import annotations

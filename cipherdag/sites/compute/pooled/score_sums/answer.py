@@ -1,8 +1,4 @@
-"""A site's answer to the score test, of columns of any type.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
-"""
+"""A site's answer to the score test, of columns of any type."""
 
 from __future__ import annotations
 

@@ -4,9 +4,6 @@ Squares of S are regressors too where a site has enough rows. Tests over the sam
 together (`shared_rows`), those with gaps of their own one by one.
 
 Source: White, Econometrica 48 (1980) 817-838.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

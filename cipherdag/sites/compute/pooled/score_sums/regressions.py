@@ -4,9 +4,6 @@ The response is fitted on S by the site's own Newton steps, and the other variab
 numbers have their residuals multiplied (`residual_scores`). Variances of a categorical response are
 those of its likelihood, times n / (n - k) for n rows and k coefficients. Squares of the numbers in
 S are regressors too where the site has enough rows.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

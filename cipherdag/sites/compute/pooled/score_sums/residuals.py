@@ -5,9 +5,6 @@ that no few rows decide a sum. U is the sum of their products, V that of the squ
 model says how the spread of x or y depends on S (White, 1980).
 
 Source: White, Econometrica 48 (1980) 817-838; Huber, Robust Statistics, chapter 7.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

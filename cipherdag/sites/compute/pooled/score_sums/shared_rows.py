@@ -3,9 +3,6 @@
 Coefficients follow from the correlations of the numbers and their curves. A residual that several
 tests have is made once. Two passes over the rows are left: one for means and sizes of the clipped
 residuals, and one for their products.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

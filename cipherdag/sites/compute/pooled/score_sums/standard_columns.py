@@ -2,9 +2,6 @@
 
 No second copy of the columns is held: of every column a site remembers its mean and its spread,
 and a bit a row where values are missing.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 Source: Landis, Heyman and Koch, International Statistical Review 46 (1978) 237-254; Agresti,
 Categorical Data Analysis, section 8.4.
-
-Leaks:
-    Nothing: an answer stays inside the site until it is protected.
 """
 
 from __future__ import annotations
