@@ -1,9 +1,6 @@
 """numpy on a processor and torch on another device: what one code path needs of both.
 
 Most operators and functions have the same name in both; here are those that differ.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Sites test tables of their rows, and a coordinator tables summed over the sites, by the same
 functions, so that both compute the same to the last bit. Statistics are summed as fixed-point
 integers, whose sum does not depend on its order.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -6,9 +6,6 @@ With one baseline hazard, they add sums over the rows at risk in bins of time, f
 
 Source: Cox, JRSS B 34 (1972) 187-220; ties as in Efron, JASA 72 (1977) 557-565, or Breslow,
 Biometrics 30 (1974) 89-99.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

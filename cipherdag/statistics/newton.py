@@ -2,9 +2,6 @@
 
 A step that loses value is halved. The ascent ends where the next step gains too little, as a share
 of the value, or after 40 steps.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 A site caches outcomes so that none is computed twice. A coordinator caches them so that none is
 asked for twice: the difference of two sums over different sites would disclose single sites.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ Sources: Wilson and Hilferty, PNAS 17 (1931) 684-688: the cube root of a chi-squ
 degrees of freedom is nearly normal (unlike p-values, scores of strong dependences do not
 underflow); Holm, Scandinavian Journal of Statistics 6 (1979) 65-70; Benjamini and Hochberg, JRSS B
 57 (1995) 289-300.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

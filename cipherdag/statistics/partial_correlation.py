@@ -4,9 +4,6 @@ Sites use the moments of their rows, and a coordinator those summed over the sit
 the same by the same functions.
 
 Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ variable adds.
 
 Source: Agresti, Categorical Data Analysis, sections 5.4, 8.1 and 8.2; Vittinghoff and McCulloch,
 American Journal of Epidemiology 165 (2007) 710-718, for the rows per coefficient.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

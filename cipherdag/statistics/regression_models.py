@@ -6,9 +6,6 @@ concave while the thresholds ascend, so that Newton's method with steps that kee
 halved where they lose likelihood, converges to the maximum.
 
 Source: McCullagh, JRSS B 42 (1980) 109-142; Pratt, JASA 76 (1981) 103-106, for the concavity.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ Products, factors and logarithms of libraries do not, since they add in an order
 processor. These functions use single operations of IEEE 754 in a fixed order.
 
 Source of the series: Abramowitz and Stegun, Handbook of Mathematical Functions, 4.1.27, 6.1.41.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

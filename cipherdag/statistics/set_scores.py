@@ -8,9 +8,6 @@ any order; larger is better.
 Sources: Schwarz, Annals of Statistics 6 (1978) 461-464; Heckerman, Geiger and Chickering, Machine
 Learning 20 (1995) 197-243 (BDeu); Silander, Leppä-aho, Jääsaari and Roos, AISTATS 2018 (qNML);
 Szpankowski and Weinberger, IEEE Transactions on Information Theory 58 (2012), for its constant.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

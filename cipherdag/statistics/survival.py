@@ -10,9 +10,6 @@ scale log(-log S), Kalbfleisch and Prentice, The Statistical Analysis of Failure
 section 1.4; the interval of a median, Brookmeyer and Crowley, Biometrics 38 (1982) 29-41; the
 log-rank test of several groups, Peto and Peto, JRSS A 135 (1972) 185-207, and its sums over strata,
 Mantel, Cancer Chemotherapy Reports 50 (1966) 163-170.
-
-Leaks:
-    Nothing: pure arithmetic.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Small tensors are computed by one thread, and large ones by several.
-
-Leaks:
-    Nothing.
-"""
+"""Small tensors are computed by one thread, and large ones by several."""
 
 from __future__ import annotations
 
