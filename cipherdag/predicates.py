@@ -17,9 +17,6 @@ representative of its residue in that interval, and half of all residues are of 
 the range label notices those. T > 0 is T - 1 >= 0, which the residue's highest bit says.
 All of it is computed in 64-bit words: forms whose terms could add up to 2^62 are refused, and
 modulo 2^64 is a homomorphism to modulo 2^k.
-
-Leaks:
-    Nothing: all of it is public.
 """
 
 from __future__ import annotations

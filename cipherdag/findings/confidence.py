@@ -1,8 +1,4 @@
-"""How often the edges of a learnt graph came back when sites drew their rows anew.
-
-Leaks:
-    Nothing new: the coordinator counts the edges of graphs that it learnt; see `FedPC.bootstrap`.
-"""
+"""How often the edges of a learnt graph came back when sites drew their rows anew."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is known of the columns of all sites together, each by itself.
-
-Leaks:
-    Nothing new: all of it follows from opened sums.
-"""
+"""What is known of the columns of all sites together, each by itself."""
 
 from __future__ import annotations
 

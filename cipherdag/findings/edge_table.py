@@ -2,10 +2,6 @@
 
 What an edge stands on is the `status` and the `tests` of `EdgeEvidence`; terminal, CSV, JSON, page
 and warnings all read it here.
-
-Leaks:
-    Nothing new: the numbers are those of `GraphEvidence` and `Confidences`, and which tests could
-    not be done was opened by the run.
 """
 
 from __future__ import annotations

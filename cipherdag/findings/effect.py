@@ -1,8 +1,4 @@
-"""The parts of an estimated effect: arms, contrasts, refutations and differences between sites.
-
-Leaks:
-    Nothing new: all of it follows from opened sums.
-"""
+"""The parts of an estimated effect: arms, contrasts, refutations and differences between sites."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The estimated effect of one variable on another, for every set that it may be adjusted for.
-
-Leaks:
-    Nothing new: all of it follows from opened sums.
-"""
+"""The estimated effect of one variable on another, for every set that it may be adjusted for."""
 
 from __future__ import annotations
 

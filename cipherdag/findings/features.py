@@ -1,8 +1,4 @@
-"""Selected features: the causes and effects of every label.
-
-Leaks:
-    Nothing new: the coordinator computed all of it from opened sums.
-"""
+"""Selected features: the causes and effects of every label."""
 
 from __future__ import annotations
 

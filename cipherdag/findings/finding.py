@@ -2,9 +2,6 @@
 
 A new kind of finding is a frozen dataclass below `Finding` in a file of this folder, and the
 template of its page; nothing else lists the kinds.
-
-Leaks:
-    Nothing new: the coordinator computed all of it from opened sums.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The graph of causes that most algorithms learn.
-
-Leaks:
-    Nothing new: the coordinator computed all of it from opened sums.
-"""
+"""The graph of causes that most algorithms learn."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What data say of a graph: which of the independences that it implies stand.
-
-Leaks:
-    Nothing new: all of it follows from opened sums.
-"""
+"""What data say of a graph: which of the independences that it implies stand."""
 
 from __future__ import annotations
 

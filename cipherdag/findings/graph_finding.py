@@ -1,8 +1,4 @@
-"""What all learnt graphs have in common: their tables, their drawing and their evidence.
-
-Leaks:
-    Nothing new: the coordinator computed all of it from opened sums.
-"""
+"""What all learnt graphs have in common: their tables, their drawing and their evidence."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The graphs over all columns that fit what groups of sites tell: table, notes and warnings.
-
-Leaks:
-    Nothing new: they follow from the groups' graphs, and these from opened sums.
-"""
+"""The graphs over all columns that fit what groups of sites tell: table, notes and warnings."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A learnt partial ancestral graph: the causes that data tell of where some are unmeasured.
-
-Leaks:
-    Nothing new: the coordinator computed all of it from opened sums.
-"""
+"""A learnt partial ancestral graph: the causes that data tell of where some are unmeasured."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 Sources: Sharma and Kiciman, arXiv:2011.04216 (refuters); Efron and Tibshirani, An Introduction to
 the Bootstrap (1993), chapter 11 (the jackknife).
-
-Leaks:
-    Nothing new: all of it follows from opened sums.
 """
 
 from __future__ import annotations

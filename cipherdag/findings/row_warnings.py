@@ -1,8 +1,4 @@
-"""Warnings about rows: more columns than rows can tell of, and rows left out for missing values.
-
-Leaks:
-    Nothing new: how many rows there are, and which columns miss values, was opened.
-"""
+"""Warnings about rows: more columns than rows can tell of, and rows left out for missing values."""
 
 from __future__ import annotations
 

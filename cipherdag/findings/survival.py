@@ -1,8 +1,4 @@
-"""How long it takes until an event, over the rows of all sites.
-
-Leaks:
-    Nothing new: all of it follows from opened sums.
-"""
+"""How long it takes until an event, over the rows of all sites."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Unshielded triples that the graph does not show as the tests say, or on which they are undecided.
-
-Leaks:
-    Nothing new: what tests say of triples was opened by the run.
-"""
+"""Unshielded triples that the graph shows otherwise than the tests, or that are undecided."""
 
 from __future__ import annotations
 

@@ -2,9 +2,6 @@
 
 A DAG over p variables is a tuple of p integers: bit u of ``dag[v]`` says that u -> v. A *family* is
 a variable and the bit mask of its parents; a decomposable score is a sum over families.
-
-Leaks:
-    Nothing: a graph is what the coordinator itself proposes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Why the edges of a learnt graph stand: numbers that the run opened, and nothing else.
-
-Leaks:
-    Nothing new: the coordinator computed the graph from these numbers.
-"""
+"""Why the edges of a learnt graph stand: numbers that the run opened, and nothing else."""
 
 from __future__ import annotations
 

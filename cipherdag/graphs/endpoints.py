@@ -4,9 +4,6 @@ Endpoint marks are numbered as in the R package pcalg, shape (p, p): ``endpoints
 at j of the edge between i and j, `NONE` without one. So i --> j has `ARROW` at [i, j] and `TAIL` at
 [j, i]. Where every edge is i --> j or i --- j, a boolean matrix says the same: ``arcs[i, j]`` is
 True where i --> j or i --- j, so that an undirected edge stands both ways.
-
-Leaks:
-    Nothing: a graph is already the coordinator's.
 """
 
 from __future__ import annotations

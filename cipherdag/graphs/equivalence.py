@@ -4,9 +4,6 @@ Sources: Chickering, "Optimal structure identification with greedy search", JMLR
 15 and 17 (insert, delete) and its algorithm that labels compelled edges (1995); Hauser and
 Buehlmann, "Characterization and greedy learning of interventional Markov equivalence classes", JMLR
 13 (2012), for the turning phase; Dor and Tarsi (1992) for the extension.
-
-Leaks:
-    Nothing: graphs only.
 """
 
 from __future__ import annotations

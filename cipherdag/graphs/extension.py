@@ -8,9 +8,6 @@ Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension 
 oriented graph", technical report R-185, UCLA 1992; Eades, Lin and Smyth, "A fast and effective
 heuristic for the feedback arc set problem", IPL 47 (1993); Weisfeiler and Leman (1968), colour
 refinement.
-
-Leaks:
-    Nothing: the graph is already the coordinator's.
 """
 
 from __future__ import annotations

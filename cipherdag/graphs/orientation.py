@@ -7,9 +7,6 @@ Sources: Meek, "Causal inference and causal explanation with background knowledg
 (rules 1 to 4); Colombo and Maathuis, JMLR 15 (2014), section 4 (orientation free of orders);
 Huang et al., "Towards privacy-aware causal structure learning in federated setting", IEEE TBD 2023
 (FedOrien, phases 4 and 5), and the visit order of its published program.
-
-Leaks:
-    Nothing: the graph and the separating sets are already the coordinator's.
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ last. The result is the class of this DAG, with the triples in which it differs 
 Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially
 oriented graph", technical report R-185, UCLA 1992; Meek, "Causal inference and causal explanation
 with background knowledge", UAI 1995.
-
-Leaks:
-    Nothing: the graph and the tests are already the coordinator's.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ Sources: Richardson and Spirtes, "Ancestral graph Markov models", Annals of Stat
 sections 3 and 4; Zhang, "On the completeness of orientation rules for causal discovery in the
 presence of latent confounders and selection bias", Artificial Intelligence 172 (2008), theorems 2
 and 3 (a MAG of a PAG's class).
-
-Leaks:
-    Nothing: graphs only.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ contradicts the groups, and checks every graph that is left by its definition.
 Source: Tillman and Spirtes, "Learning equivalence classes of acyclic models with latent and
 selection variables from multiple datasets with overlapping variables", AISTATS 2011. That goes
 through all sets of edges and of triples; here branches end as soon as ancestors contradict.
-
-Leaks:
-    Nothing: the graphs are already the coordinator's.
 """
 
 from __future__ import annotations

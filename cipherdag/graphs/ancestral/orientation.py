@@ -7,9 +7,6 @@ ground for a rule.
 
 Source: Zhang, "On the completeness of orientation rules for causal discovery in the presence of
 latent confounders and selection bias", Artificial Intelligence 172 (2008), sections 3 and 4.
-
-Leaks:
-    Nothing: the graph and the separating sets are already the coordinator's.
 """
 
 from __future__ import annotations

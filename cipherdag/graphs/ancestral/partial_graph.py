@@ -3,9 +3,6 @@
 Without selection the mark of an edge at b says whether b is an ancestor of the other end, so that
 marks are held as such facts, of variables without an edge, too. All is in bit masks, since a search
 looks at thousands of such graphs.
-
-Leaks:
-    Nothing: graphs only.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 Sources: Zhang, "On the completeness of orientation rules for causal discovery in the presence of
 latent confounders and selection bias", Artificial Intelligence 172 (2008); Spirtes, Glymour and
 Scheines, "Causation, Prediction, and Search", MIT Press 2000, section 6.7 (Possible-D-SEP).
-
-Leaks:
-    Nothing: a graph is already the coordinator's.
 """
 
 from __future__ import annotations

@@ -5,9 +5,6 @@ sections 4 (two variables are adjacent unless their ancestors among the measured
 6 (the canonical DAG of a MAG); Zhang, "On the completeness of orientation rules for causal
 discovery in the presence of latent confounders and selection bias", Artificial Intelligence 172
 (2008), theorem 2 (a MAG of a PAG's class).
-
-Leaks:
-    Nothing: the graph is already the coordinator's.
 """
 
 from __future__ import annotations

@@ -3,9 +3,6 @@
 A site's words are its scores, its variances times a public z^2, its own normal scores and whether
 it has them, all in whole steps of a public grid. The thresholds are those of
 `cipherdag.questions.scores.score_test`, rounded up to the grid.
-
-Leaks:
-    See each question.
 """
 
 from __future__ import annotations
