@@ -147,13 +147,7 @@ def edge_in_words(
 
 
 def _effect_in_words(effect: EffectSize, edge: Edge, named: tuple[str, str]) -> str:
-    """Which ends go together, by their reference categories, and how strongly where that is open.
-
-    Args:
-        effect: The effect.
-        edge: The edge.
-        named: Its ends with their units.
-    """
+    """Which ends go together, by reference categories, and how strongly where that is open."""
     ends = [
         name
         for name, end in zip(named, (edge.source, edge.target), strict=True)
