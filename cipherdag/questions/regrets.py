@@ -1,9 +1,8 @@
 """Questions of RFcd: a site's regret of a graph, its score less that of the site's best graph.
 
-A score is a cost, BIC or a description length, and a sum over families (see `dags`). A site's
-regret of a graph is its score of the graph minus the score of the graph it learnt itself; so a
-smaller regret is better, and it may be negative where the site's own search missed its optimum. On
-the grid a regret is the nearest whole multiple of 2**-grid_bits.
+A score is a cost, BIC or a description length, and a sum over families (see `dags`). A smaller
+regret is better, and it may be negative where the site's own search missed its optimum. On the grid
+a regret is the nearest whole multiple of 2**-grid_bits.
 
 Leaks:
     Every site and whoever carries the messages see the graphs asked about, by position. Of a
