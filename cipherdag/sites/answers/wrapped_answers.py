@@ -5,9 +5,9 @@ Bayesian networks: a bootstrap approach", UAI 1999. Every site draws as many row
 the sites are strata.
 
 Leaks:
-    Nothing: an answer stays inside the site until it is protected. Which rows are drawn follows
-    from all rows of the site and its key, so nobody else can tell, but for a simulation, which has
-    no key; were it known, sums over many replicates would be equations in single rows.
+    Nothing: which rows are drawn follows from all rows of the site and its key, so nobody else can
+    tell, but for a simulation, which has no key; were it known, sums over many replicates would be
+    equations in single rows.
 """
 
 from __future__ import annotations

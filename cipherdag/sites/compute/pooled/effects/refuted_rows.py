@@ -5,8 +5,7 @@ Sources: Sharma and Kiciman, "DoWhy: an end-to-end library for causal inference"
 chapter 11 (a group left out at a time).
 
 Leaks:
-    Nothing: an answer stays inside the site until it is protected. How rows are changed follows
-    from all of them, so only who knows them all can tell.
+    Nothing: how rows are changed follows from all of them, so only who knows them all can tell.
 """
 
 from __future__ import annotations

@@ -173,11 +173,7 @@ def _standardised(other: Array) -> Array:
 
 
 def _within_fences(values: Array) -> Array:
-    """Numbers clipped at Tukey's fences, column by column; where quartiles are one, none is.
-
-    Args:
-        values: Shape (n, k), n > 0.
-    """
+    """Numbers, shape (n, k), n > 0, clipped at Tukey's fences; where quartiles are one, none is."""
     xp, (low, high) = functions_of(values), quantiles(values, (0.25, 0.75))
     reach = xp.where(high > low, FENCE * (high - low), np.inf)
     return xp.clip(values, low - reach, high + reach)

@@ -261,12 +261,7 @@ def _regressions(
 
 
 class _Residuals:
-    """Residuals, and what is summed of them once they are clipped.
-
-    Args:
-        columns: What they are of.
-        weighted: How.
-    """
+    """Residuals, and what is summed of them once they are clipped."""
 
     def __init__(self, columns: Columns, weighted: _Weighted) -> None:
         self._columns, self._rest = columns, weighted.rest
