@@ -160,13 +160,10 @@ def quantiles(values: Array, shares: Sequence[float]) -> Array:
 
 
 def extremes(columns: Array) -> tuple[Array, Array]:
-    """Return the least and the largest value of each row but NaN, infinite where it has none.
+    """Return least and largest value of each row but NaN, shape (k,) each; infinite if none is.
 
     Args:
         columns: Shape (k, n).
-
-    Returns:
-        Shape (k,) each.
     """
     if isinstance(columns, np.ndarray):
         low = np.fmin.reduce(columns, axis=1, initial=np.inf)
