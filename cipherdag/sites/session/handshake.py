@@ -207,11 +207,7 @@ class SetUp:
         return self._read.beacon(self.plan, [offer.commitment for offer in self._offers], chances)
 
     def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes]:
-        """The first site's secrets for all: small keys for each, the large context once.
-
-        Returns:
-            The keys sealed for every later site, and the context sealed once.
-        """
+        """The first site's secrets, sealed: small keys for each later site, the context once."""
         context = drawn(PROTECTIONS[self.plan.protection].shared)
         self._drawn_secrets = SharedSecrets(
             alignment_key=fresh_bytes(SHARED_KEY_BYTES),
