@@ -1,0 +1,238 @@
+"""What a whole search costs beside other programs: each time a fresh process, all in turns.
+
+    python benchmarks/whole_process.py --out benchmarks/results/whole_process
+
+FedPC by bits over sites, masked and signed, all sites in one process, beside programs that have
+all rows at one place in the clear; one thread each. Alarm has the 5,000 rows of `data`, and
+`numbers` are `variables.py`'s linear models with 5,000 rows. PCs have FedPC's level and largest
+set. Programs take turns, A B A B. Of every process: the import, the first search, another search
+when it is warm, the whole process up to the end of the first search (start, import, reading,
+search), all in processor seconds; the most memory until then; and what all sites send, and the
+one that sends most, which deals keys. `commands` are whole commands, from start to exit.
+A process beyond --limit processor seconds is given up, and has no further turn; a program that is
+not installed is named. Finished processes stay in --lines, and what is there is not run again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markdown_table import table
+from measuring import add_line, parser, read_lines, write_report
+from variables import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+ALARM = HERE / "data" / "alarm_5000.csv.gz"
+OURS, BOSS = "FedPC by bits", "FedBOSS by bits"
+FISHER = "causal-learn PC, Fisher-z"
+CASES = {
+    "alarm, 10 sites": (
+        0, 10, (OURS, "causal-learn PC, G2", "causal-learn PC, chi2", "pgmpy PC, chi2"),
+    ),
+    "alarm, 3 sites": (0, 3, (OURS,)),
+    "alarm, 30 sites": (0, 30, (OURS,)),
+    "alarm, 100 sites": (0, 100, (OURS,)),
+    "50 numbers, 10 sites": (50, 10, (OURS, BOSS, FISHER, "FLOP")),
+    "300 numbers, 10 sites": (300, 10, (OURS, FISHER)),
+    "1,000 numbers, 10 sites": (1000, 10, (OURS,)),
+    "3,000 numbers, 10 sites": (3000, 10, (OURS,)),
+}  # fmt: skip
+"""Numbers (none: alarm), sites, and programs, the first of which the others are compared with."""
+COMMANDS = {
+    "import cipherdag": ("-c", "import cipherdag"),
+    "from cipherdag import FedPC, Federation": ("-c", "from cipherdag import FedPC, Federation"),
+    "cipherdag --help": ("-m", "cipherdag", "--help"),
+    "cipherdag demo": ("-m", "cipherdag", "demo", "--out", "demo"),
+}
+COLUMNS = {
+    "import s": ("import", 2),
+    "search s": ("search", 2),
+    "first search s": ("first_search", 2),
+    "whole process s": ("whole", 2),
+    "peak MB": ("peak_mb", 0),
+    "MB sent by all": ("mb_all", 2),
+    "MB sent by the dealer": ("mb_dealer", 2),
+    "edges": ("edges", 0),
+}
+
+
+def main() -> None:
+    arguments = parse()
+    lines = read_lines(arguments.lines)
+    with tempfile.TemporaryDirectory() as folder:
+        for key, measure in planned(arguments, Path(folder)):
+            if key in map(key_of, lines) or beyond(lines, key):
+                continue
+            lines.append(dict(zip(("case", "program", "turn"), key, strict=True)) | measure())
+            add_line(arguments.lines, lines[-1])
+            print(lines[-1], flush=True)
+    report = {"seed": arguments.seed, "limit": arguments.limit, "cases": summaries(lines)}
+    print(markdown(report))
+    write_report(arguments.out, "whole_process", report, markdown)
+
+
+def planned(arguments, folder: Path) -> Iterator[tuple[tuple[str, str, int], Callable[[], dict]]]:
+    """What each process is, and what measures it; the programs of a case in turns."""
+    for case in arguments.cases:
+        for turn in range(arguments.turns):
+            if case == "commands":
+                for name, words in COMMANDS.items():
+                    yield (case, name, turn), partial(command, words, folder)
+                continue
+            variables, sites, programs = CASES[case]
+            for program in programs:
+                asked = {"program": program, "sites": sites, "limit": arguments.limit}
+                rows = partial(rows_of, variables, arguments.seed, folder)
+                yield (case, program, turn), partial(search, asked, rows)
+
+
+def key_of(line: dict) -> tuple[str, str, int]:
+    return line["case"], line["program"], line["turn"]
+
+
+def beyond(lines: list[dict], key: tuple[str, str, int]) -> bool:
+    """Whether the program was given up, or is missing, in an earlier turn."""
+    return any(key_of(own)[:2] == key[:2] and "note" in own for own in lines)
+
+
+def rows_of(variables: int, seed: int, folder: Path) -> Path:
+    """The file with a case's rows."""
+    if not variables:
+        return ALARM
+    path = folder / f"{variables}.npy"
+    if not path.exists():
+        data, _, _ = numbers(variables, np.random.default_rng(seed))
+        np.save(path, data.to_numpy())
+    return path
+
+
+def search(asked: dict, rows: Callable[[], Path]) -> dict:
+    """Figures of one process, or a note why there are none."""
+    told = json.dumps(asked | {"data": str(rows())})
+    words = [sys.executable, str(HERE / "whole_process_programs.py"), told]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=one_thread())
+    if done.returncode == -signal.SIGXCPU:
+        return {"note": f"given up after {asked['limit']:.0f} s"}
+    last = done.stderr.strip().rpartition("\n")[2]
+    if last.startswith("ModuleNotFoundError"):
+        return {"note": f"not installed here: {last.rpartition(' ')[2]}"}
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def command(words: tuple[str, ...], folder: Path) -> dict:
+    """Processor seconds and memory of a command, from start to exit."""
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    child = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=one_thread(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise RuntimeError(f"{words} ended with {child.returncode}")
+    return {"whole": used.ru_utime + used.ru_stime}
+
+
+def one_thread() -> dict[str, str]:
+    threads = {f"{own}_NUM_THREADS": "1" for own in ("OMP", "OPENBLAS", "MKL")}
+    return {**os.environ, **threads}
+
+
+def summaries(lines: list[dict]) -> list[dict]:
+    """Of every case and program the processes, and what the first program takes of its time."""
+    found = []
+    for case in (*CASES, "commands"):
+        own = [line for line in lines if line["case"] == case]
+        for program in dict.fromkeys(line["program"] for line in own):
+            runs = [line for line in own if line["program"] == program]
+            summary = {"case": case, "program": program}
+            if "note" in runs[-1]:
+                found.append(summary | {"note": runs[-1]["note"]})
+                continue
+            first = [line for line in own if line["program"] == own[0]["program"]]
+            ratios = {
+                part: [
+                    a[part] / b[part]
+                    for a, b in zip(first, runs, strict=False)
+                    if part in a and part in b
+                ]
+                for part in ("search", "whole")
+                if case != "commands"
+            }
+            kept = [
+                {key: value for key, value in run.items() if key not in ("case", "program")}
+                for run in runs
+            ]
+            found.append(summary | {"first_to_this": ratios, "runs": kept})
+    return found
+
+
+def markdown(report: dict) -> str:
+    """A row for every case and program."""
+    rows, commands = [], []
+    for case in report["cases"]:
+        if "note" in case:
+            rows.append([case["case"], case["program"], case["note"]])
+        elif case["case"] == "commands":
+            commands.append([f"`{case['program']}`", shown(case["runs"], "whole", 2)])
+        else:
+            ratios = [
+                f"{statistics.median(own):.2f}" if own else ""
+                for own in case["first_to_this"].values()
+            ]
+            columns = [shown(case["runs"], *own) for own in COLUMNS.values()]
+            rows.append([case["case"], case["program"], *columns, *ratios])
+    head = ["data", "search", *COLUMNS, "FedPC's search to it", "FedPC's whole process to it"]
+    return "\n".join(
+        [
+            "Processor seconds on one thread: medians (least to most) of processes in turns.",
+            "",
+            *table(head, rows),
+            "",
+            *table(["command", "processor s, start to exit"], commands),
+            "",
+        ]
+    )
+
+
+def shown(runs: list[dict], key: str, digits: int) -> str:
+    """The median, and the ends where they are others."""
+    values = [own[key] for own in runs if key in own]
+    if not values:
+        return ""
+    middle, least, most = (
+        f"{own:,.{digits}f}" for own in (statistics.median(values), min(values), max(values))
+    )
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def parse():
+    options = parser(__doc__, seed=0)
+    cases = [*CASES, "commands"]
+    options.add_argument("--cases", nargs="+", choices=cases, default=cases)
+    options.add_argument("--turns", type=int, default=3)
+    options.add_argument("--limit", type=float, default=120.0, help="processor seconds of each")
+    options.add_argument("--lines", type=Path, default=Path("whole_process.jsonl"))
+    return options.parse_args()
+
+
+if __name__ == "__main__":
+    main()
