@@ -13,6 +13,7 @@ import resource
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 ALPHA, LARGEST = 0.01, 3
@@ -96,15 +97,16 @@ def federation_of(path: Path, sites: int):
     values = numbers_of(path)
     names = [f"v{k:04d}" for k in range(values.shape[1])]
     schema = Schema(tuple(Column(name, "continuous") for name in names))
-    policy = Policy(max_values=2_000_000_000, max_rounds=10_000)
+    policy = Policy(reveal="sums", max_values=2_000_000_000, max_rounds=10_000)
     table = pd.DataFrame(values, columns=names)
     return Federation.split(table, sites, schema=schema, device="cpu", policy=policy)
 
 
-def fedpc(federation) -> dict:
+def fedpc(reveal: str, federation) -> dict:
     from cipherdag import FedPC
 
-    return cost_of(federation.run(FedPC(alpha=ALPHA, max_cond_size=LARGEST), seed=0))
+    asked = FedPC(alpha=ALPHA, max_cond_size=LARGEST, reveal=reveal)
+    return cost_of(federation.run(asked, seed=0))
 
 
 def fedboss(federation) -> dict:
@@ -164,6 +166,7 @@ def pgmpy(codes) -> dict:
 
 def load_flop() -> None:
     import flopsearch  # noqa: F401
+    import numpy as np  # noqa: F401
 
 
 def flop(rows) -> dict:
@@ -184,7 +187,8 @@ def of_numbers(path: Path, _: int):
 
 
 PROGRAMS = {
-    "FedPC by bits": (load_cipherdag, federation_of, fedpc),
+    "FedPC by bits": (load_cipherdag, federation_of, partial(fedpc, "bits")),
+    "FedPC by sums": (load_cipherdag, federation_of, partial(fedpc, "sums")),
     "FedBOSS by bits": (load_cipherdag, federation_of, fedboss),
     "causal-learn PC, G2": (load_causal_learn, of_codes, causal_learn("gsq")),
     "causal-learn PC, chi2": (load_causal_learn, of_codes, causal_learn("chisq")),
