@@ -5,7 +5,7 @@
 A room is a folder of ``cipherdag/``, or a module of its root. Imports inside functions count like
 all others, and those under ``TYPE_CHECKING``, of which nothing runs, where circles with types and
 circles between nested folders are counted. With ``--gate`` the exit code is 1 where a limit is
-passed; `LIMITS` has them.
+passed; `LIMITS` and `BUDGETS` have them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ LIMITS = {
     "lines of the longest file": 400,
     "lines of the longest function": 70,
 }
+BUDGETS = {}
+"""Lines that each room may have. One rises only with a decision record that says what for."""
 
 
 VAGUE = frozenset(
@@ -177,6 +179,15 @@ def sizes(paths: list[Path]) -> dict[str, float]:
     return figures
 
 
+def room_lines(known: dict[str, Path]) -> dict[str, int]:
+    """Lines of every room; the modules of the root are one."""
+    counts: Counter[str] = Counter()
+    for name, path in known.items():
+        inside = path.parent != PACKAGE
+        counts[room(name) if inside else "the root"] += path.read_text("utf-8").count("\n")
+    return dict(counts)
+
+
 def constants_twice(known: dict[str, Path]) -> list[str]:
     """Constants that two modules define by one name and one literal, with these modules."""
     where: dict[tuple[str, str], list[str]] = {}
@@ -234,6 +245,7 @@ def measure(package: Path = PACKAGE) -> dict[str, object]:
         "modules in the root": len(root),
         "modules in the largest folder": max(n for where, n in inside.items() if where),
         **sizes(list(known.values())),
+        **{f"lines of {name}": count for name, count in sorted(room_lines(known).items())},
         "named": {
             "circles": rooms,
             "circles between files": files,
@@ -260,12 +272,18 @@ def _levels(pairs: set[tuple[str, str]]) -> int:
     return nx.dag_longest_path_length(graph) + 1
 
 
-def exceeded(figures: dict[str, object]) -> list[str]:
-    """The limits that are passed, in words."""
+def limits() -> dict[str, int]:
+    """All limits by the name of their figure."""
+    return LIMITS | {f"lines of {name}": most for name, most in BUDGETS.items()}
+
+
+def exceeded(figures: dict[str, object], package: Path = PACKAGE) -> list[str]:
+    """The limits that are passed, in words; a room without a budget has one of 0."""
+    rooms = {f"lines of {name}": 0 for name in room_lines(modules(package))}
     return [
         f"{name}: {figures[name]}, at most {most}"
-        for name, most in LIMITS.items()
-        if int(str(figures[name])) > most
+        for name, most in (rooms | limits()).items()
+        if int(str(figures.get(name, 0))) > most
     ]
 
 
@@ -283,8 +301,9 @@ def main() -> None:
         for name, own in named.items():
             for which in own:
                 print(f"{name}: {which}")
+        most = limits()
         for name, figure in figures.items():
-            limit = f"   (at most {LIMITS[name]})" if name in LIMITS else ""
+            limit = f"   (at most {most[name]})" if name in most else ""
             print(f"{name:<34} {figure:>8g}{limit}")
     over = exceeded(figures)
     if chosen.gate and over:
