@@ -66,9 +66,11 @@ WRITERS = {
     "structure": "colliders",
     "survival_coverage": "survival_coverage",
     "table_levels": "table_levels",
+    "thresholds": "thresholds",
     "valid_graphs": "valid_graphs",
     "variables": "variables",
     "where_time_goes": "where_time_goes",
+    "whole_process": "whole_process",
 }
 
 
