@@ -85,7 +85,8 @@ def measured(categories: tuple[int, ...], layout: str, world: str, tests: int, s
         count = min(batch, tests - start)
         parts = drawn(rng, categories, LAYOUTS[layout], world, count)
         sites = [Site(own, categories * count) for own in parts]
-        dependent.append(p_values(sites, categories, count) <= ALPHA)
+        p_values = answered(sites, categories, count, lambda source, tests: source.p_values(tests))
+        dependent.append(p_values <= ALPHA)
     return float(np.concatenate(dependent).mean())
 
 
@@ -117,8 +118,11 @@ def one_of_each(rng, chances: np.ndarray) -> np.ndarray:
     return (rng.random(chances.shape[:-1])[..., None] > below).sum(axis=-1)
 
 
-def p_values(sites: list[Site], categories, count: int) -> np.ndarray:
-    """Of x and y given s, which of one category is left out."""
+def answered(sites: list[Site], categories, count: int, ask) -> np.ndarray:
+    """What is asked by bits of the tests of x and y given s, which of one category is left out.
+
+    ``ask`` puts the tests to the source of evidence.
+    """
     columns = np.arange(3 * count).reshape(-1, 3)
     tests = [columns[:0, :2], columns] if categories[2] > 1 else [columns[:, :2]]
     spec = CITestSpec(alpha=ALPHA, name="auto")
@@ -132,7 +136,7 @@ def p_values(sites: list[Site], categories, count: int) -> np.ndarray:
 
     def asking():
         source = yield from EVIDENCE["stratified"].source(settings, closed=True)
-        return (yield from source.p_values(tests))
+        return (yield from ask(source, tests))
 
     return driven(asking(), sites)[-1]
 

@@ -18,16 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from calibration import FEWEST, Site
+from calibration import Site
 from markdown_table import table
 from measuring import add_line, parser, read_lines, write_report
-from plain_runs import driven
 from scipy.special import ndtri
-
-from cipherdag.algorithms.evidence.options import EvidenceSettings
-from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.presence import Presence
+from table_levels import answered
 
 LEVELS = (0.05, 0.01, 0.001)
 WORST = 1.4
@@ -194,28 +189,14 @@ def measured(name: str, layout: str, tests: int, seed: int) -> dict[str, float]:
             columns = world.draw(rng, site, (n, count))
             codes = np.stack(columns, axis=2).reshape(n, -1)
             sites.append(Site(codes, world.categories * count))
-        found.append(least_levels(sites, world.categories, count))
+        found.append(answered(sites, world.categories, count, least_levels))
     least = np.concatenate(found)
     return {str(level): float((least <= level).mean()) for level in LEVELS}
 
 
-def least_levels(sites: list[Site], categories: tuple[int, int, int], count: int) -> np.ndarray:
-    """The least level at which each test of x and y given s says dependent."""
-    columns = np.arange(3 * count).reshape(-1, 3)
-    tests = [columns[:0, :2], columns] if categories[2] > 1 else [columns[:, :2]]
-    settings = EvidenceSettings(
-        spec=CITestSpec(alpha=LEVELS[1], name="auto"),
-        n_variables=3 * count,
-        fewest=FEWEST,
-        max_rows=1 << 14,
-        present=Presence(len(sites)),
-    )
-
-    def asking():
-        source = yield from EVIDENCE["stratified"].source(settings, closed=True)
-        return (yield from source.smallest_levels(tests, LEVELS))
-
-    return driven(asking(), sites)[-1]
+def least_levels(source, tests):
+    """Asks for the least level at which each test says dependent."""
+    return source.smallest_levels(tests, LEVELS)
 
 
 def markdown(report: dict) -> str:
