@@ -50,7 +50,7 @@ BUDGETS = {
     "pages": 305,
     "privacy": 5626,
     "protocol": 5622,
-    "questions": 5552,
+    "questions": 5549,
     "results": 1482,
     "sites": 24547,
     "statistics": 2080,

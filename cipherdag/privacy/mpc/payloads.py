@@ -231,16 +231,16 @@ def _deal(
             front.first[:, :some], front.second[:, :some], (right, right ^ _ONE, _VALUES)
         )
         # the control bits differ on alpha's path, and nowhere else
-        differ, kept = lost[0] ^ lost[1], chosen[0, :, 0] ^ chosen[1, :, 0] ^ _ONE
-        level[0] = differ[:, 0] & ~FLAGS
-        level[0] |= (kept & _ONE) << right | (differ[:, 0] & _ONE) << (right ^ _ONE)
-        level[1] = differ[:, 1]
+        lose, keep = lost[0] ^ lost[1], chosen[0, :, 0] ^ chosen[1, :, 0] ^ _ONE
+        level[0] = lose[:, 0] & ~FLAGS
+        level[0] |= (keep & _ONE) << right | (lose[:, 0] & _ONE) << (right ^ _ONE)
+        level[1] = lose[:, 1]
         to_left, to_right = (yielded[0] - yielded[1]).T
         turn = right.astype(bool)
-        beside = where_set(right ^ turned[:some], payloads[:some])
-        beside -= np.where(turn, to_left, to_right)
-        level[2] = _signed(beside - path[:some], front.control[1, :some])
-        path[:some] = beside + np.where(turn, to_right, to_left)
+        off_path = where_set(right ^ turned[:some], payloads[:some])
+        off_path -= np.where(turn, to_left, to_right)
+        level[2] = _signed(off_path - path[:some], front.control[1, :some])
+        path[:some] = off_path + np.where(turn, to_right, to_left)
         front.take(chosen, level, right)
     inside = np.arange(LEAVES, dtype=np.uint64)[:, None] < alphas % np.uint64(LEAVES)
     wanted = where_set(inside ^ turned, payloads) - path

@@ -141,15 +141,12 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
 
     @cached_property
     def models(self) -> dict[int, Regression]:
-        """The regression of each triplet of both kinds, whose last predictor is scored."""
-        ordered, numbers = (
-            frozenset(self.ordered),
-            np.flatnonzero(~(self.by_table | self.of_numbers)),
-        )
-        tests = [row for block in self.rows() for row in block] if len(numbers) else []
+        """The regression of each triplet of neither kind alone, whose last predictor is scored."""
+        ordered, mixed = frozenset(self.ordered), np.flatnonzero(~(self.by_table | self.of_numbers))
+        tests = [row for block in self.rows() for row in block] if len(mixed) else []
         return {
             test: scored_model(tests[test].tolist(), self.categories, ordered)
-            for test in numbers.tolist()
+            for test in mixed.tolist()
         }
 
     @cached_property

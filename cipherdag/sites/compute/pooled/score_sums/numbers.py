@@ -47,7 +47,7 @@ MOST_CORRELATIONS, CORRELATIONS_PER_TEST = 2**22, 2**12
 LEAST_SHARED, FEWEST_SHARED = 2**16, 4
 """Rows times tests, and tests, from which those with gaps of their own are done together."""
 MOST_ALONE, ALONE_VALUES = 2**20, 2**15
-"""Rows up to which a test may have columns of its own, and values of these at a time."""
+"""Rows up to which a test may copy its columns, and values that are copied at a time."""
 
 
 class NumberScores:
