@@ -239,10 +239,10 @@ def sets_of(rng: np.random.Generator, p: int, count: int, size: int) -> np.ndarr
     return np.argsort(rng.random((count, p)), axis=1)[:, :size].astype(np.int64)
 
 
-def score_sums(kinds: tuple[int, ...], tests: np.ndarray) -> ScoreSums:
+def score_sums(kinds: tuple[int, ...], tests: np.ndarray, n_rows: int = 10_000) -> ScoreSums:
     empty = [np.zeros((0, 2 + k), dtype=np.int64) for k in range(tests.shape[1] - 2)]
     counts, members = pack_blocks([*empty, tests])
-    return ScoreSums(categories=kinds, counts=counts, members=members)
+    return ScoreSums(categories=kinds, counts=counts, members=members, n_rows=n_rows)
 
 
 def likelihoods(p: int, sets: np.ndarray) -> LogLikelihoods:

@@ -111,7 +111,7 @@ class Tests:
             heard[0], question=self.sums, levels=self.levels, able=0
         )
         self.pairs = blocks[0]
-        self.owner = self.bits.components.owner
+        self.owner = self.sums.owner
 
     def heard(self, run: list) -> tuple[np.ndarray, np.ndarray]:
         """Which bits of `bits` a run opened, and what they are."""

@@ -102,7 +102,6 @@ def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
     ("algorithm", "kind"),
     [
         (FedPC(evidence="pooled"), "tables"),
-        (FedPC(), "category-sizes"),
         (FedPC(), "score-bits"),
         (FedPC(reveal="sums"), "score-sums"),
         (FedPC(reveal="sums"), "site-differences"),

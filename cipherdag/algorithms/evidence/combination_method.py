@@ -19,8 +19,8 @@ NOTHING_OPENED = (
     "Of every test one bit was opened, whether it says dependent: no sum, statistic or p-value."
 )
 ALSO_OPENED = (
-    "Also opened were the kinds of columns, the rows of all sites together, to a power of two the "
-    "rows of each category, and of every two variables whether any site can test them."
+    "Also opened were the kinds of columns, the rows of all sites together, and of every two "
+    "variables whether any site can test them."
 )
 
 

@@ -15,7 +15,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     batches,
 )
 from cipherdag.algorithms.evidence.options import EvidenceSettings
-from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
+from cipherdag.algorithms.evidence.within_sites import ScoreTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.ci_tests import CITestSpec
@@ -51,9 +51,8 @@ def open_tables(
     for variable in np.flatnonzero(tables.available(single)).tolist():
         counts = tables.marginal(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
-    sizes = yield from category_sizes(kinds, settings)
     alpha = settings.spec.alpha
-    fallback = ScoreTests(kinds, settings, sizes, bits=False, alpha=alpha)
+    fallback = ScoreTests(kinds, settings, bits=False, alpha=alpha)
     return TableTests(tables, levels, settings.spec, fallback, max_cells=settings.max_cells)
 
 

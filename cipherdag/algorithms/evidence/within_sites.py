@@ -4,10 +4,9 @@ A test sums scores of the sites' strata and regressions (`ScoreSums`). Either on
 opened, whether x and y are dependent (`ScoreBits`), or its sums are, and with them its p-value.
 
 Leaks:
-    Before the tests: the kinds of columns, the rows of all sites together, and about how many rows
-    each category has (`CategorySizes`). Of every test one bit (`ScoreBits`), and given nothing a
-    second one, whether any site can do it; or, where sums are opened, how many sites contribute,
-    and what `ScoreSums` says where at least ``fewest`` do.
+    Before the tests: the kinds of columns, and the rows of all sites together. Of every test one
+    bit (`ScoreBits`), and given nothing a second one, whether any site can do it; or, where sums
+    are opened, how many sites contribute, and what `ScoreSums` says where at least ``fewest`` do.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.pooled_data import ColumnKinds, Columns
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_bits import ScoreBits
 from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
@@ -60,7 +59,6 @@ class ScoreTests(CachedFederatedCITest):
     Args:
         kinds: The columns.
         settings: Options of the tests.
-        sizes: Rounded numbers of rows of each category, as `CategorySizes` encodes them.
         bits: Whether one bit per test is opened.
         alpha: The level of the bits.
     """
@@ -69,13 +67,12 @@ class ScoreTests(CachedFederatedCITest):
         self,
         kinds: ColumnKinds,
         settings: EvidenceSettings,
-        sizes: bytes,
         *,
         bits: bool,
         alpha: float,
     ) -> None:
         super().__init__(kinds, settings)
-        self._columns, self._settings, self._sizes = kinds, settings, sizes
+        self._columns, self._settings = kinds, settings
         self._bits, self._level = bits, alpha
 
     def _ask(self, tests: Tests) -> PValues:
@@ -102,6 +99,7 @@ class ScoreTests(CachedFederatedCITest):
             members=members,
             max_rows=self._settings.max_rows,
             ordered=tuple(np.flatnonzero(self._columns.ordered).tolist()),
+            n_rows=max(self._columns.rows, 1),
         )
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -109,7 +107,7 @@ class ScoreTests(CachedFederatedCITest):
         question = self._question(tests)
         if self._bits:
             levels, pairs = (self._level,), len(tests[0])
-            asked = ScoreBits(question, levels, self._columns.rows, self._sizes, able=pairs)
+            asked = ScoreBits(question, levels, able=pairs)
             dependent, able = np.split((yield asked), [question.n_tests])
             p_value = np.where(question.sizes > 0, 1.0 - dependent, np.nan)
             constant = np.zeros(len(p_value), dtype=bool)
@@ -119,13 +117,13 @@ class ScoreTests(CachedFederatedCITest):
         contributors = np.rint((yield ContributorCounts(question=question)))
         scores = question.read((yield from open_unsuppressed(question, contributors >= fewest)))
         able = contributors[: question.n_tests]
-        possible = bool((scores.variances >= 0.0).all())
+        possible = bool((scores.means >= 0.0).all())
         require_possible(question.label, "a negative variance", holds=possible)
-        exponents = np.frombuffer(self._sizes, dtype=np.uint8).astype(np.float64)
         p_value = p_values(
-            question.components(np.exp2(exponents), self._columns.rows),
+            question.sizes,
             scores.scores,
-            scores.variances,
+            scores.means,
+            question.spreads(scores),
             scores.site_scores,
             scores.sites,
             self._settings.present.n_sites,
@@ -149,7 +147,7 @@ class ScoreTests(CachedFederatedCITest):
             Shape (B_l,) by size, NaN where a table is too large or scores vary at no site.
         """
         question, count = self._question(tests), sum(map(len, tests))
-        asked = ScoreBits(question, tuple(levels), self._columns.rows, self._sizes, able=count)
+        asked = ScoreBits(question, tuple(levels), able=count)
         *bits, able = ((yield asked) > 0).reshape(-1, count)
         least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
         self.n_tests_by_method[DONE] += count
@@ -166,7 +164,7 @@ class ScoreTests(CachedFederatedCITest):
         self.store_strengths(np.sort(tests[0], axis=1), strength)
         single = np.flatnonzero(question.sizes == 1)
         index = (np.cumsum(question.sizes) - question.sizes)[single]
-        score, variance = scores.scores[index], scores.variances[index]
+        score, variance = scores.scores[index], scores.means[single]
         rows = scores.rows[single]
         linear = np.array(question.categories)[question.pairs[single, 0]] == 0
         estimates = np.full((len(p_value), 2), np.nan)
@@ -194,7 +192,7 @@ class ScoreTests(CachedFederatedCITest):
 def within_sites(
     settings: EvidenceSettings, *, bits: bool
 ) -> Generator[Question, FloatVector, ScoreTests]:
-    """Open stratified tests of any columns: one round for their kinds, and one for categories.
+    """Open stratified tests of any columns: one round for their kinds.
 
     Raises:
         MixedTypesError: The test does not fit the columns.
@@ -212,37 +210,25 @@ def within_sites(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy='Leave out --test (Python: test="auto"), which takes columns of any type.',
         )
-    sizes = yield from category_sizes(kinds, settings)
     alpha = settings.spec.alpha
-    source = ScoreTests(kinds, settings, sizes, bits=bits, alpha=alpha)
+    source = ScoreTests(kinds, settings, bits=bits, alpha=alpha)
     if bits:
         level = max(SECOND_ALPHA, alpha)
-        source.lenient = ScoreTests(kinds, settings, sizes, bits=True, alpha=level)
+        source.lenient = ScoreTests(kinds, settings, bits=True, alpha=level)
     return source
-
-
-def category_sizes(
-    kinds: ColumnKinds, settings: EvidenceSettings
-) -> Generator[Question, FloatVector, bytes]:
-    """Ask in one round for rounded numbers of rows by category, as `CategorySizes` encodes them."""
-    if not kinds.categories.any() or not kinds.rows:
-        return b""
-    asked = CategorySizes(tuple(kinds.categories.tolist()), kinds.rows, settings.max_rows)
-    return asked.exponents((yield asked))
 
 
 STRATIFIED = CombinationMethod(
     name="stratified",
-    discloses="The kinds of columns, the rows of all sites together, and to a power of two how "
-    "many rows each category has. For every test, how many sites contribute and its rows; the "
-    "sums of their scores, of the variances of these, and of the normal scores of the sites' "
-    "chi-squares; and how many sites have one. Small counts may follow from these sums.",
+    discloses="The kinds of columns, and the rows of all sites together. For every test, how many "
+    "sites contribute and its rows; the sums of their scores, of the variances of these, of how "
+    "they vary together, and of the normal scores of the sites' chi-squares; and how many sites "
+    "have one. Small counts may follow from these sums.",
     open=partial(within_sites, bits=False),
     close=partial(within_sites, bits=True),
-    closed="The kinds of columns, the rows of all sites together, and to a power of two how many "
-    "rows each category has. For every test, whether it says dependent over all sites together: no "
-    "sum, no p-value, and not how many sites have rows for it. For every two variables, whether "
-    "any site can test them.",
+    closed="The kinds of columns, and the rows of all sites together. For every test, whether it "
+    "says dependent over all sites together: no sum, no p-value, and not how many sites have rows "
+    "for it. For every two variables, whether any site can test them.",
     asks_columns=True,
     overlapping=True,
     triplets=True,

@@ -17,6 +17,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -29,7 +30,6 @@ from cipherdag.questions.encodings import Encoding, position_sets, segments
 from cipherdag.questions.pooled_data import check_categories
 from cipherdag.questions.question import Question
 from cipherdag.questions.regression_steps import check_ordered
-from cipherdag.questions.scores.score_test import Components, components_of
 from cipherdag.questions.weighted_evidence import check_triplets
 from cipherdag.statistics.regression_models import (
     MAX_COEFFICIENTS,
@@ -44,10 +44,12 @@ MOST_COMPONENTS = 4096
 """Of one test; a larger table is not tested."""
 MOST_VARIANCE = 16.0
 """Of a score, per row, at most: residuals are clipped."""
+MOST_SCORE = 4.0
+"""Of a weighted score, per row and root of all rows, at most; what is beyond it is cut."""
 SUM_BITS = 10
 """Of the grid of scores and variances that are opened: a single row adds much more."""
-FIRST_SIZE = 3
-"""Exponent of the least number of rows that a category's size is compared with."""
+MOST_ROWS = 1 << 32
+"""Of all sites."""
 MOST_SITE_SCORE = 8.0
 """A site's own normal score beyond which more changes no verdict."""
 
@@ -57,21 +59,23 @@ class Scores(NamedTuple):
 
     Attributes:
         scores: U of every component, shape (K,).
-        variances: V, likewise.
+        means: a of every test, shape (B,): of one component its null variance V.
+        spreads: f of every test of several components, shape (T,).
         site_scores: The normal score of each test at the site by itself, shape (B,).
         sites: 1 where there is one, likewise.
         rows: Rows less coefficients that the test has, likewise; 0 where it is not done.
     """
 
     scores: FloatVector
-    variances: FloatVector
+    means: FloatVector
+    spreads: FloatVector
     site_scores: FloatVector
     sites: FloatVector
     rows: FloatVector
 
 
 class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
-    """Scores and null variances of tests of x and y given S, within each site.
+    """Scores of tests of x and y given S, and moments of their squares, within each site.
 
     Where all columns of a test are categories, a component is a cell: of the site's n rows of a
     configuration of S, r of a category of x and c of one of y, U is O - r c / n for the count O of
@@ -82,15 +86,20 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
     that of the squared products. Of two categories the first alone has components; a response in
     an order, or a number, has one.
 
+    Where a test has several components, a site divides each score by about its standard deviation,
+    had the site all rows: rare ones do not vanish beside common ones, nor outweigh them. a and f
+    are of the scores as divided (`score_test`).
+
     Leaks:
-        Where sums are opened, the coordinator learns per component the sums of U and V over the
-        sites, per test the sum of the sites' own normal scores, how many have one, and the rows
+        Where sums are opened, the coordinator learns per component the sum of U over the sites, per
+        test those of a, of f and of the sites' own normal scores, how many have one, and the rows
         less coefficients. Small counts follow from them; `ScoreBits` opens none of it.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a number, shape (p,).
         counts: How many triplets have |S| = 0, 1, 2, ...
         members: Packed positions as in `WeightedEvidence`.
+        n_rows: Rows of all sites, at least 1.
         max_rows: Declared bound of a site's rows.
         ordered: Positions of variables with three or more categories in an order, ascending.
     """
@@ -102,6 +111,7 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
     categories: tuple[int, ...]
     counts: tuple[int, ...]
     members: bytes
+    n_rows: int
     max_rows: int = 1 << 20
     ordered: tuple[int, ...] = ()
 
@@ -109,6 +119,8 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         check_categories(self.categories, self.max_rows)
         check_ordered(self.ordered, self.categories)
         check_triplets(self.counts, self.members, len(self.categories), self.max_rows)
+        if not 1 <= self.n_rows < MOST_ROWS:
+            raise ValueError("there are rows, and fewer than 2**32")
 
     @property
     def label(self) -> str:
@@ -173,71 +185,64 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
         """Components of every test, shape (B,)."""
         return self.shapes.prod(axis=1)
 
+    @property
+    def owner(self) -> IndexArray:
+        """The test of every component, shape (K,)."""
+        return np.repeat(np.arange(self.n_tests), self.sizes)
+
+    @cached_property
+    def several(self) -> IndexArray:
+        """The tests of several components, shape (T,)."""
+        return np.flatnonzero(self.sizes > 1)
+
+    @property
+    def root(self) -> float:
+        """The root of the rows of all sites."""
+        return math.sqrt(self.n_rows)
+
     def fits(self, categories: tuple[int, ...], ordered: tuple[int, ...]) -> bool:
         # tests of tables take no notice of an order
         return super().fits(categories, ordered) and {*self.ordered} <= {*ordered}
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Scores, variances, own scores; and rows of each test, and 1 for each own score.
+        """Scores; a; f; own scores; rows of each test, and 1 for each own score.
 
         The last segment says what a site contributes to: tests, and then own tests.
         """
         count, rows = int(self.sizes.sum()), float(self.max_rows)
-        site = Encoding(
-            length=self.n_tests, bound=MOST_SITE_SCORE, resolution_bits=SUM_BITS, signed=True
-        )
-        most = MOST_VARIANCE * rows
+        score = max(rows, MOST_SCORE * self.root)
+        mean = max(MOST_VARIANCE * rows, float(self.sizes.max(initial=1)) * self.root)
         return (
-            Encoding(length=count, bound=rows, resolution_bits=SUM_BITS, signed=True),
-            Encoding(length=count, bound=most, resolution_bits=SUM_BITS),
-            site,
+            Encoding(length=count, bound=score, resolution_bits=SUM_BITS, signed=True),
+            Encoding(length=self.n_tests, bound=mean, resolution_bits=SUM_BITS),
+            Encoding(length=len(self.several), bound=2.0 * mean, resolution_bits=SUM_BITS),
+            Encoding(
+                length=self.n_tests, bound=MOST_SITE_SCORE, resolution_bits=SUM_BITS, signed=True
+            ),
             Encoding(length=2 * self.n_tests, bound=rows),
         )
 
     def value_mask(self, parts: BoolVector) -> BoolVector:
         tests, sites = np.split(parts, 2)
-        each = np.repeat(tests, self.sizes)
-        return np.concatenate([each, each, sites, tests, sites])
+        of_scores = np.repeat(tests, self.sizes)
+        return np.concatenate([of_scores, tests, tests[self.several], sites, tests, sites])
 
     def read(self, answer: FloatVector) -> Scores:
         """An answer, or a sum of answers, by segment."""
-        scores, variances, site_scores, contributed = segments(self.encodings, answer)
+        *sums, contributed = segments(self.encodings, answer)
         rows, sites = np.split(contributed, 2)
-        return Scores(scores, variances, site_scores, sites, rows)
+        return Scores(*sums, sites, rows)
 
     def pack(self, scores: Scores) -> FloatVector:
         """Inverse of `read`."""
-        return np.concatenate([*scores[:3], scores.rows, scores.sites])
+        return np.concatenate([*scores[:4], scores.rows, scores.sites])
 
-    def components(self, sizes: FloatVector, rows: int) -> Components:
-        """The public properties of the tests' components.
-
-        Args:
-            sizes: About how many rows each category has, shape (sum of categories,).
-            rows: Rows of all sites.
-        """
-        # of the smallest size a category may have no row: as one of few a trace allows for more
-        sizes = np.where(sizes < 1 << FIRST_SIZE, 1.0, sizes)
-        of_variable = np.split(sizes, np.cumsum(self.categories)[:-1])
-
-        def shares(variable: int, side: int) -> FloatVector:
-            # a number, or an order, has none
-            rows_of_each = of_variable[variable] if variable >= 0 else np.zeros(0)
-            return (rows_of_each / rows_of_each.sum())[:side]
-
-        done = self.sizes > 0
-        sides = np.array(self.categories)[self.pairs]
-        variables = np.where((self.shapes > 1) | (sides == 2), self.pairs, -1)  # noqa: PLR2004
-        layouts = np.column_stack([variables + 1, self.shapes])[done].T
-        beyond = tuple((layouts.max(axis=1, initial=0) + 1).tolist())
-        codes, which = np.unique(np.ravel_multi_index(layouts, beyond), return_inverse=True)
-        distinct = np.column_stack(np.unravel_index(codes, beyond)).tolist()
-        shapes = [(shares(x - 1, m), shares(y - 1, k)) for x, y, m, k in distinct]
-        components = components_of(shapes, float(max(rows, 1))).taken(which)
-        dof = np.zeros(self.n_tests)
-        dof[done] = components.dof
-        return Components(self.sizes, components.expected, dof, components.alone)
+    def spreads(self, scores: Scores) -> FloatVector:
+        """F of every test, shape (B,): a where there is one component."""
+        spreads = scores.means.copy()
+        spreads[self.several] = scores.spreads
+        return spreads
 
 
 def score_shape(model: Regression, categories: Sequence[int]) -> tuple[int, int]:

@@ -1,172 +1,113 @@
-"""The score test over all sites: which sums of scores are beyond chance.
+"""The score test over all sites: whether sums of scores are beyond chance.
 
 Each component of a test (a cell of a table, a pair of residuals) has a score U, by how much the
-data differ from independence, and its null variance V, both summed over strata and sites. A test
-says dependent where any of these is beyond its threshold:
+data differ from independence, summed over strata and sites. A test says dependent where one of
+these is exceeded:
 
-component   U^2 > z^2 V + z^4 / 6   for any of m components, z by Šidák's correction
-trace       sum_c U_c^2 / e_c > q sum_c V_c / e_c   where there are several components
-sites       the sum of the sites' own normal scores is above the line of `site_line`
+form    sum_c (sum_k U_kc)^2 > sum_k a_k h(f_k / a_k)   for components c and sites k
+sites   the sum of the sites' own normal scores is above the line of `site_line`
 
-The constant z^4 / 6 keeps the level of a component whose count is rare: over all V, a Poisson count
-exceeds the threshold with 1.1 times the nominal chance at .01, 1.2 times at .001, twice at 1e-5.
-One component alone sees little of a dependence that is spread over a large table; the trace sees
-it. Its weights 1 / e_c are public, and so is the quantile q: a chi-square with the first two
-moments of the trace (Satterthwaite), whose fourth cumulants are those of Poisson counts. The sites'
-own tests see a dependence whose direction differs from site to site.
+Site k knows the null covariance of its scores, Sigma_k. Its part of the threshold is of a_k, the
+trace of Sigma_k, and of f_k^2, the trace of Sigma_k^2 and what the fourth cumulants of rare counts
+add. The form has mean sum a_k and a variance of at most 2 (sum f_k)^2, by the triangle inequality
+of Frobenius norms. h(r) is the quantile of a chi-square of 1 / r^2 degrees of freedom over these
+(Satterthwaite); directions of uneven size add up to twice its term of skewness. It is convex in r
+at levels up to .02, to half a percent, so that the sites' parts add up to an upper bound, and to
+the quantile itself where sites are alike. Of one component the threshold is z^2 V + z^4 / 6 for its
+variance V: the constant keeps the level where a count is rare. Over all V, a Poisson count exceeds
+it with 1.1 times the nominal chance at .01, 1.2 times at .001, twice at 1e-5. The sites' own tests
+see a dependence whose direction differs from site to site.
 
-Each threshold is linear in V, so that a secure comparison decides it; `p_values` gives the least
-level at which any of them is exceeded.
+Each threshold is a sum over sites, so that a secure comparison decides it; `p_values` gives the
+least level at which any of them is exceeded.
 
-Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Šidák, JASA 62 (1967) 626-633; Satterthwaite,
-Biometrics Bulletin 2 (1946) 110-114; Stouffer et al., The American Soldier (1949).
+Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Satterthwaite, Biometrics Bulletin 2 (1946)
+110-114; Stouffer et al., The American Soldier (1949).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cipherdag.arrays import BoolVector, FloatMatrix, FloatVector, IndexArray
-from cipherdag.statistics.chi_square_moments import LEAST_EXPECTED
+from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 
 SITES_SHARE = 0.1
 """Of the level, for the sites' own tests."""
-TRACE_SHARE = 0.5
-"""Of the level that is left, for the trace, where a test has several components."""
-LEAST_DOF = 2.5
-"""Of a trace; one of fewer is of few rare counts, which are far from a chi-square."""
+RARE = 0.25
+"""Of z^4: what a quantile grows by r^2 where counts are too rare for one degree of freedom."""
+FULL_SKEW = 9.0
+"""z^2 - 1 from which on uneven directions add as much again to what skewness adds."""
+LEAST_P = 1e-300
+LEAST_RATIO = 1e-4
+STEPS = 6
+"""In which a least level is found to ten digits."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Components:
-    """Components of some tests, and their public properties.
+def rare_constant(level: float) -> float:
+    """z^4 / 6, by which the threshold of one component is above z^2 V at a level of the form."""
+    from scipy.special import chdtri
 
-    Attributes:
-        sizes: Components of every test, shape (B,).
-        expected: About how large a count of every component is, a power of two of at least
-            `LEAST_EXPECTED`, shape (K,).
-        dof: Degrees of freedom of every test's trace, shape (B,).
-        alone: Which components are compared by themselves, shape (K,): not those of the rarest
-            category of a variable of several, which the others determine.
-    """
-
-    sizes: IndexArray
-    expected: FloatVector
-    dof: FloatVector
-    alone: BoolVector
-
-    @property
-    def owner(self) -> IndexArray:
-        """The test of every component, shape (K,)."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    def taken(self, tests: IndexArray) -> Components:
-        """Some of the tests, in any order and as often as wanted."""
-        sizes = self.sizes[tests]
-        first = np.cumsum(self.sizes) - self.sizes
-        index = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - first[tests], sizes)
-        return Components(sizes, self.expected[index], self.dof[tests], self.alone[index])
-
-    @property
-    def n_alone(self) -> IndexArray:
-        """How many components of every test are compared by themselves, shape (B,)."""
-        return np.bincount(self.owner[self.alone], minlength=len(self.sizes))
-
-    @property
-    def several(self) -> NDArray[np.bool_]:
-        """Which tests have a trace: those whose components vary enough together, shape (B,)."""
-        return (self.sizes > 1) & (self.dof >= LEAST_DOF)
+    return float(chdtri(1.0, level)) ** 2 / 6.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Thresholds:
-    """Critical values of the scores at one level.
-
-    Attributes:
-        squared: z^2 of every test, shape (B,).
-        constant: What is added to z^2 V, shape (B,).
-        quantile: q of every test; 0 without a trace.
-        site: t.
-    """
-
-    squared: FloatVector
-    constant: FloatVector
-    quantile: FloatVector
-    site: float
-
-    @classmethod
-    def at(cls, alpha: float, components: Components) -> Thresholds:
-        """The critical values of the level ``alpha``."""
-        from scipy.special import chdtri, ndtri
-
-        sizes, several = np.maximum(components.n_alone, 1), components.several
-        level = (1.0 - SITES_SHARE) * alpha * np.where(several, 1.0 - TRACE_SHARE, 1.0)
-        each = -np.expm1(np.log1p(-level) / sizes)
-        squared = ndtri(each / 2.0) ** 2
-        of_trace = (1.0 - SITES_SHARE) * alpha * TRACE_SHARE
-        dof = np.where(several, components.dof, 1.0)
-        quantile = np.where(several, chdtri(dof, of_trace) / dof, 0.0)
-        site = -float(ndtri(SITES_SHARE * alpha))
-        return cls(squared, squared**2 / 6.0, quantile, site)
+def form_level(alpha: float) -> float:
+    """What of a test's level the form has."""
+    return (1.0 - SITES_SHARE) * alpha
 
 
-def components_of(shapes: list[tuple[FloatVector, FloatVector]], rows: float) -> Components:
-    """The components of tests from the shares of the categories of both variables.
+def site_threshold(alpha: float) -> float:
+    """The normal score that the sites' own tests need at a level."""
+    from scipy.special import ndtri
+
+    return -float(ndtri(SITES_SHARE * alpha))
+
+
+def form_threshold(mean: FloatVector, spread: FloatVector, level: float) -> FloatVector:
+    """A h(f / a): parts of thresholds of forms, shape (B,); 0 where nothing varies.
 
     Args:
-        shapes: Of every test, the shares of the categories of its rows and of its columns: of two
-            categories one alone; an empty array for a number, or an order.
-        rows: Rows of all sites, at least 1.
+        mean: a, shape (B,).
+        spread: f, likewise.
+        level: Of the forms.
     """
-    sizes, dof = [], []
-    expected, alone = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    per_shape: dict[bytes, tuple[FloatVector, float, BoolVector]] = {}
-    for of_rows, of_columns in shapes:
-        key = of_rows.tobytes() + b"|" + of_columns.tobytes()
-        if key not in per_shape:
-            per_shape[key] = _of_one(of_rows, of_columns, rows)
-        expected_counts, degrees, compared = per_shape[key]
-        alone.append(compared)
-        sizes.append(len(expected_counts))
-        dof.append(degrees)
-        expected.append(expected_counts)
-    return Components(
-        np.array(sizes, dtype=np.int64),
-        np.concatenate(expected),
-        np.array(dof, dtype=np.float64),
-        np.concatenate(alone),
-    )
+    varies = mean > 0.0
+    ratio = np.where(varies, spread / np.where(varies, mean, 1.0), 1.0)
+    return mean * _quantile(ratio, np.array([level]))
 
 
-def _of_one(
-    of_rows: FloatVector, of_columns: FloatVector, rows: float
-) -> tuple[FloatVector, float, BoolVector]:
-    """Expected counts, the trace's degrees of freedom, and what is compared by itself."""
-    (first, among_rows), (second, among_columns) = map(_side, (of_rows, of_columns))
-    exact = rows * np.outer(first, second)
-    expected = np.exp2(np.rint(np.log2(np.maximum(exact, LEAST_EXPECTED))))
-    variances = rows * np.outer(among_rows.diagonal(), among_columns.diagonal())
-    mean = float((variances / expected).sum())
-    # one factor after the other, without BLAS: its last digit depends on the processor
-    weighted = np.einsum("ij,jl->il", 1.0 / expected, among_columns**2)
-    squares = np.einsum("ik,il,kl->", among_rows**2, weighted, 1.0 / expected)
-    spread = 2.0 * rows * rows * float(squares) + float((variances / expected**2).sum())
-    alone = np.logical_and.outer(*(
-        (np.arange(len(side)) != np.argmin(side)) | (len(side) == 1) for side in (first, second)
-    ))  # fmt: skip
-    return expected.ravel(), 2.0 * mean * mean / spread, alone.ravel()
+def most_of_threshold(mean: FloatVector, n_sites: int, level: float) -> FloatVector:
+    """A bound of the sum of parts, where no row counts for more than 1 in a form, shape (B,).
+
+    Args:
+        mean: The largest sum of the sites' means, shape (B,).
+        n_sites: How many sites there are.
+        level: Of the forms.
+    """
+    one = form_threshold(np.ones(1), np.ones(1), level)
+    # r^2 (1 - r) is 4 / 27 at most, and f^2 at most a^2 + a / 2
+    return mean * (np.maximum(one, 1.0) + one / 8.0) + n_sites * RARE / 2.0 * one**2
 
 
-def _side(shares: FloatVector) -> tuple[FloatVector, FloatMatrix]:
-    """The expected share of every category, and the covariances of the categories' indicators."""
-    if not len(shares):
-        return np.ones(1), np.ones((1, 1))
-    covariances = np.diag(shares) - np.outer(shares, shares)
-    return (covariances.diagonal() if len(shares) == 1 else shares), covariances
+def _quantile(ratio: FloatVector, level: FloatVector) -> FloatVector:
+    """h(r) at levels, shape (B,): a quantile of a form whose mean is 1 and variance 2 r^2."""
+    from scipy.special import chdtri
+
+    within = np.clip(ratio, LEAST_RATIO, 1.0) ** 2
+    beyond = RARE * chdtri(1.0, level) ** 2 * np.maximum(ratio**2 - 1.0, 0.0)
+    quantile: FloatVector = within * chdtri(1.0 / within, level) + _uneven(ratio, level) + beyond
+    return quantile
+
+
+def _uneven(ratio: FloatVector, level: FloatVector) -> FloatVector:
+    """What directions of uneven size may add to h(r), shape (B,); 0 from r = 1 on."""
+    from scipy.special import ndtri
+
+    skew = np.where(level < 0.5, np.maximum(ndtri(level) ** 2 - 1.0, 0.0), 0.0)  # noqa: PLR2004
+    one = np.clip(ratio, LEAST_RATIO, 1.0)
+    uneven: FloatVector = skew * np.minimum(skew / FULL_SKEW, 1.0) * one**2 * (1.0 - one) / 1.5
+    return uneven
 
 
 def site_line(threshold: float, n_sites: int) -> tuple[float, float]:
@@ -186,9 +127,10 @@ def site_line(threshold: float, n_sites: int) -> tuple[float, float]:
 
 
 def p_values(
-    components: Components,
+    sizes: IndexArray,
     scores: FloatVector,
-    variances: FloatVector,
+    means: FloatVector,
+    spreads: FloatVector,
     site_scores: FloatVector,
     sites: FloatVector,
     n_sites: int,
@@ -196,37 +138,51 @@ def p_values(
     """The least level at which a test says dependent, shape (B,); 1 where nothing varies.
 
     Args:
-        components: Of the tests.
-        scores: U, shape (K,).
-        variances: V, shape (K,).
-        site_scores: Sum of the sites' own normal scores, shape (B,).
-        sites: How many have one, shape (B,).
+        sizes: Components of every test, shape (B,).
+        scores: U summed over sites, shape (K,).
+        means: Sums of a, shape (B,).
+        spreads: Sums of f, likewise.
+        site_scores: Sums of the sites' own normal scores, likewise.
+        sites: How many have one, likewise.
         n_sites: How many sites there are.
     """
-    from scipy.special import chdtrc, ndtr
+    from scipy.special import ndtr
 
-    owner, several = components.owner, components.several
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    form: FloatVector = np.bincount(owner, weights=scores**2, minlength=len(sizes))
     # z^2 of U^2 = z^2 V + z^4 / 6
-    squared = 3.0 * (np.hypot(variances, np.abs(scores) * math.sqrt(2.0 / 3.0)) - variances)
-    largest = np.zeros(len(components.sizes))
-    np.maximum.at(largest, owner, np.where(components.alone, squared, 0.0))
-    sizes = np.maximum(components.n_alone, 1)
-    with np.errstate(divide="ignore"):
-        of_component = -np.expm1(sizes * np.log1p(-np.minimum(2.0 * ndtr(-np.sqrt(largest)), 1.0)))
-    form, mean = (
-        np.bincount(owner, weights=terms / components.expected, minlength=len(largest))
-        for terms in (scores**2, variances)
-    )
-    has_trace = several & (mean > 0.0)
-    dof = np.where(has_trace, components.dof, 1.0)
-    ratio = np.where(has_trace, form * dof / np.where(mean > 0.0, mean, 1.0), 0.0)
-    of_trace = np.where(has_trace, chdtrc(dof, ratio), 1.0)
+    squared = 3.0 * (np.hypot(means, np.sqrt(form * (2.0 / 3.0))) - means)
+    of_form = np.minimum(2.0 * ndtr(-np.sqrt(squared)), 1.0)
+    several: BoolVector = sizes > 1
+    of_form[several] = _least_levels(form[several], means[several], spreads[several])
     constant, slope = site_line(1.0, n_sites)
-    standard = site_scores / (constant + slope * sites)
-    of_sites = np.where(sites > 0, ndtr(-standard), 1.0)
-    main = np.where(
-        several,
-        np.minimum(of_component / (1.0 - TRACE_SHARE), of_trace / TRACE_SHARE),
-        of_component,
-    )
-    return np.minimum(np.minimum(main / (1.0 - SITES_SHARE), of_sites / SITES_SHARE), 1.0)
+    of_sites = np.where(sites > 0, ndtr(-site_scores / (constant + slope * sites)), 1.0)
+    return np.minimum(np.minimum(of_form / form_level(1.0), of_sites / SITES_SHARE), 1.0)
+
+
+def _least_levels(form: FloatVector, mean: FloatVector, spread: FloatVector) -> FloatVector:
+    """The least level at which a form exceeds its threshold, shape (B,)."""
+    from scipy.special import chdtrc
+
+    varies = mean > 0.0
+    scale = np.where(varies, mean, 1.0)
+    size, ratio = np.where(varies, form / scale, 0.0), spread / scale
+    within = np.clip(ratio, LEAST_RATIO, 1.0) ** 2
+    # from r = 1 on h is z^2 + rare z^4
+    rare = RARE * np.maximum(ratio**2 - 1.0, 0.0)
+    size = 2.0 * size / (1.0 + np.sqrt(1.0 + 4.0 * rare * size))
+
+    def log_level(log: FloatVector) -> FloatVector:
+        rest = np.maximum(size - _uneven(ratio, np.exp(log)), 0.0)
+        return np.log(np.clip(chdtrc(1.0 / within, rest / within), LEAST_P, 1.0))
+
+    level = log_level(np.zeros(len(size)))
+    for _ in range(STEPS):
+        once = log_level(level)
+        twice = log_level(once)
+        # what two steps lead to (Aitken, 1926); it lies between them
+        bend = twice - 2.0 * once + level
+        aim = level - (once - level) ** 2 / np.where(bend == 0.0, 1.0, bend)
+        aim = np.where(bend == 0.0, twice, aim)
+        level = np.clip(aim, np.minimum(once, twice), np.maximum(once, twice))
+    return np.where(varies, np.exp(level), 1.0)

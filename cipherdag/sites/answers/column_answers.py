@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cipherdag.arrays import BoolVector, FloatVector, IndexArray
+from cipherdag.arrays import BoolVector, FloatVector
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, VariableSets
-from cipherdag.questions.scores.score_bits import CategorySizes
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
@@ -99,14 +98,6 @@ def _check_tables(question: VariableSets, view: SiteView) -> None:
 
 def _flags(each: list[BoolVector]) -> BoolVector:
     return np.concatenate([np.zeros(0, dtype=bool), *each])
-
-
-@answers(CategorySizes)
-def category_rows(question: CategorySizes, view: SiteView) -> IndexArray:
-    """Count the rows of every category."""
-    sides = [(view.raw_column(v), side) for v, side in enumerate(question.categories) if side]
-    counts = (np.bincount(c[c >= 0].astype(np.int64), None, side) for c, side in sides)
-    return question.words(np.concatenate([np.zeros(0), *counts]))
 
 
 @answers(ColumnSums)

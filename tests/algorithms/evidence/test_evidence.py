@@ -363,7 +363,7 @@ def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
         return first, again, dict(source.n_tests_by_method)
 
     (first, again, n_tests_by_method), questions = drive(ask_twice(), sites)
-    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "CategorySizes", "Tables"]
+    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "Tables"]
     assert questions[-1].counts == (0, 1, 1)
     assert n_tests_by_method == {"pooled": 4}
     for own, other in zip(first, again, strict=True):

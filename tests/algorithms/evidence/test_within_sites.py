@@ -30,7 +30,7 @@ from cipherdag.errors import MixedTypesError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
-from cipherdag.questions.scores.score_bits import CategorySizes, ScoreBits
+from cipherdag.questions.scores.score_bits import ScoreBits
 from cipherdag.questions.threshold import ContributorCounts, Suppressed
 from cipherdag.sites.answers.site_view import SiteView
 
@@ -180,7 +180,7 @@ def test_bits_are_whether_the_p_values_of_sums_are_up_to_alpha(kind, alpha):
     clear = np.abs(np.log(p_values / alpha)) > 0.5
     assert clear.mean() > 0.8
     np.testing.assert_array_equal(bits[clear], (p_values > alpha)[clear])
-    assert {type(own) for own in asked} <= {Columns, CategorySizes, ScoreBits}
+    assert {type(own) for own in asked} <= {Columns, ScoreBits}
     assert (
         dict(source.n_tests_by_method)
         == dict(opened.n_tests_by_method)
@@ -546,9 +546,7 @@ def test_of_a_large_sample_the_graph_is_the_true_one_by_bits_and_by_sums(rows, a
     sums = federation.run(FedPC(reveal="sums", alpha=1e-4))
     assert {(e.source, e.target) for e in bits.finding.graph.edges if e.mark == "-->"} == arrows
     assert bits.finding.graph == sums.finding.graph
-    assert {own.kind for own in bits.rounds} == {
-        "column-kinds", "category-sizes", "score-bits+score-sums",
-    }  # fmt: skip
+    assert {own.kind for own in bits.rounds} == {"column-kinds", "score-bits+score-sums"}
     assert all(own.p_value is None for own in bits.finding.evidence.edges)
 
 

@@ -97,7 +97,7 @@ def test_it_finds_what_opened_scores_do_and_opens_bits_alone():
     assert outcome.compared > 0
     assert not outcome.curve
     sums = [type(part).__name__ for own in asked for part in own.parts if not part.opens_bits]
-    assert set(sums) <= {"Columns", "CategorySizes"}
+    assert set(sums) <= {"Columns"}
     compared = [part for own in asked for part in own.parts if isinstance(part, ScoreComparisons)]
     assert sum(own.n_verdicts for own in compared) == outcome.compared
 

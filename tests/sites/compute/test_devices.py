@@ -16,7 +16,7 @@ from cipherdag.statistics import array_functions as functions
 
 TOLERANCE = 1e-9
 ON_THE_PROCESSOR = {
-    "Columns", "CategorySizes",
+    "Columns",
     # these are made of other questions
     "ContributorCounts", "Suppressed", "ScoreBits", "EvidenceVerdicts", "ScaleVerdicts",
     "StrengthVerdicts", "Resampled",

@@ -51,9 +51,10 @@ class SiteScores:
         return self._make()
 
     def answer(self, question: ScoreSums) -> FloatVector:
-        """The site's scores and null variances as the question lays them out."""
-        sizes, count = question.sizes, int(question.sizes.sum())
-        sums = Scores(*np.zeros((2, count)), *np.zeros((3, question.n_tests)))
+        """The site's scores and their moments as the question lays them out."""
+        sizes = question.sizes
+        # f of all tests first, and in the end of those of several components
+        sums = Scores(np.zeros(int(sizes.sum())), *np.zeros((5, question.n_tests)))
         start = np.cumsum(sizes) - sizes
         first = 0
         for rows in question.rows():
@@ -66,14 +67,14 @@ class SiteScores:
             if sizes[test]:
                 scores = self._regressions.scores(model)
                 if scores is not None:
-                    moments = self._regressions.components(model, scores)
                     at = slice(start[test], start[test] + sizes[test])
-                    sums.scores[at], sums.variances[at] = moments
+                    moments = self._regressions.moments(model, scores, question.n_rows)
+                    sums.scores[at], sums.means[test], sums.spreads[test] = moments
                     sums.rows[test] = scores.rows
                     form, rank = _form(scores)
                     site_score = normal_score(np.array([form]), np.array([rank]))
                     sums.site_scores[test], sums.sites[test] = site_score[:, 0]
-        return question.pack(sums)
+        return question.pack(sums._replace(spreads=sums.spreads[question.several]))
 
     def _by_table(
         self,
@@ -89,18 +90,18 @@ class SiteScores:
         for shape in sorted({*map(tuple, levels[mine].tolist())}):
             chosen = np.flatnonzero(mine & (levels == shape).all(axis=1))
             tests = numbers[chosen]
-            scores, variances, n_rows, sites = TableScoreTests(self._counted()).answer(rows[chosen])
-            at = start[tests][:, None] + np.arange(scores.shape[1])
-            sums.scores[at], sums.variances[at], sums.rows[tests] = scores, variances, n_rows
-            sums.site_scores[tests], sums.sites[tests] = sites
+            moments = TableScoreTests(self._counted()).answer(rows[chosen], question.n_rows)
+            sums.scores[start[tests][:, None] + np.arange(moments.scores.shape[1])] = moments.scores
+            sums.means[tests], sums.spreads[tests] = moments.means, moments.spreads
+            sums.rows[tests] = moments.rows
+            sums.site_scores[tests], sums.sites[tests] = moments.site_scores
 
     def _of_numbers(
         self, rows: IndexArray, tests: IndexArray, start: IndexArray, sums: Scores
     ) -> None:
         """Fill in the tests of numbers whose conditioning sets have one size."""
         score, variance, rest = self._numbers.answer(rows)
-        at = start[tests]
-        sums.scores[at], sums.variances[at], sums.rows[tests] = score, variance, rest
+        sums.scores[start[tests]], sums.means[tests], sums.rows[tests] = score, variance, rest
         done = rest > 0
         form: FloatVector = np.where(done, score**2 / np.where(done, variance, 1.0), 0.0)
         sums.site_scores[tests], sums.sites[tests] = normal_score(form, done.astype(np.float64))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.arrays import FloatMatrix, FloatVector
-from cipherdag.questions.scores.score_sums import score_shape
+from cipherdag.questions.scores.score_sums import MOST_SCORE, score_shape
 from cipherdag.sites.compute.device import Device
 from cipherdag.sites.compute.pooled.regression.design import Expansion
 from cipherdag.sites.compute.pooled.regression.steps import model_step, site_fit
@@ -96,10 +96,18 @@ class SiteRegressions:
         scores, covariance = self._of_categories(model, fit, (nuisance, other), response)
         return RegressionScores(scores, covariance * (len(response) / rest), rest)
 
-    def components(
-        self, model: Regression, test: RegressionScores
-    ) -> tuple[FloatVector, FloatVector]:
-        """U and V of all components, shape (K,) each; those of a first category among them."""
+    def moments(
+        self, model: Regression, test: RegressionScores, n_rows: int
+    ) -> tuple[FloatVector, float, float]:
+        """Scores of all components, shape (K,), a first category's among them, a, and f.
+
+        Several are weighted: as in `table_moments`, by their variances.
+
+        Args:
+            model: Of the test.
+            test: What `scores` has made of it.
+            n_rows: Rows of all sites.
+        """
         each: FloatMatrix = np.ones((1, 1))
         for side in score_shape(model, self._categories):
             # the first category's score is the others' sum, negated
@@ -107,8 +115,16 @@ class SiteRegressions:
                 np.vstack([-np.ones(side - 1), np.eye(side - 1)]) if side > 1 else np.eye(side)
             )
             each = np.kron(each, contrast).astype(np.float64)
-        variances = np.einsum("ij,jk,ik->i", each, test.covariance, each)
-        return each @ test.scores, np.maximum(variances, 0.0)
+        scores, covariances = each @ test.scores, each @ test.covariance @ each.T
+        variances, share = np.maximum(covariances.diagonal(), 0.0), test.rows / n_rows
+        if len(scores) == 1:
+            return scores, float(variances[0]), 0.0
+        weights = 1.0 / np.maximum(variances / share, 1.0)
+        scale, most = np.sqrt(weights), MOST_SCORE * share * math.sqrt(n_rows)
+        squared = float(((scale[:, None] * covariances * scale) ** 2).sum())
+        rare = float((weights**2 * variances).sum()) * share
+        mean = float((weights * variances).sum())
+        return np.clip(scale * scores, -most, most), mean, math.sqrt(squared + rare / 2.0)
 
     def _fit(self, model: Regression, nuisance: Array, response: Array) -> Fit:
         """The fit of the response on S, over the rows of the test."""

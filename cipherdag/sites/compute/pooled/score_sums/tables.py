@@ -7,13 +7,14 @@ Categorical Data Analysis, section 8.4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from cipherdag.arrays import FloatArray, FloatVector, IndexArray
 from cipherdag.questions.scores.score_sums import MOST_SITE_SCORE
 from cipherdag.sites.compute.device import placed
+from cipherdag.sites.compute.pooled.score_sums.table_moments import Margins, weighted_moments
 from cipherdag.statistics.array_functions import (
     Array,
     floats,
@@ -36,7 +37,24 @@ MOST_TAIL = 1.0 - 1e-3
 """Of p-values: beyond it scores would have no end."""
 DENSE_CELLS = 1 << 12
 """Cells of a table that is counted as it is; of a larger one configurations that have rows."""
-PIECE_CELLS = 1 << 20
+
+
+class TableMoments(NamedTuple):
+    """Sums over a site's strata of B tests of m components each.
+
+    Attributes:
+        scores: U, shape (B, m), weighted where there are several.
+        means: a, shape (B,).
+        spreads: f, likewise.
+        rows: Rows in strata that vary, likewise.
+        site_scores: The site's normal score and 1, 0 where it has none, shape (2, B).
+    """
+
+    scores: FloatArray
+    means: FloatVector
+    spreads: FloatVector
+    rows: FloatVector
+    site_scores: FloatArray
 
 
 class TableScoreTests:
@@ -49,35 +67,38 @@ class TableScoreTests:
     def __init__(self, columns: DiscreteColumns) -> None:
         self._columns = columns
 
-    def answer(self, tests: IndexArray) -> tuple[FloatArray, FloatArray, FloatVector, FloatArray]:
-        """U and V of every component, rows, and the site's own tests.
+    def answer(self, tests: IndexArray, n_rows: int) -> TableMoments:
+        """The moments of tests of one shape.
 
         Args:
             tests: x, y, s1, ..., sl, of as many categories of x and of y each, shape (B, 2 + l).
-
-        Returns:
-            U and V, shape (B, m) each; rows in strata that vary, shape (B,); the site's normal
-            score and 1, 0 where it has none, shape (2, B).
+            n_rows: Rows of all sites.
         """
         levels = self._columns.levels
-        shape = tuple(int(site_scores) for site_scores in levels[tests[0, :2]])
-        moments = np.zeros((2, *map(_components, shape), len(tests)))
-        rows, site_scores = np.zeros(len(tests)), np.zeros((2, len(tests)))
+        shape = tuple(int(of_side) for of_side in levels[tests[0, :2]])
+        sides = tuple(map(_components, shape))
+        scores, site_scores = np.zeros((*sides, len(tests))), np.zeros((2, len(tests)))
+        means, spreads, rows = np.zeros((3, len(tests)))
         for owner, counts in self._strata(tests, shape):
-            values = _cells(counts)
+            margins = Margins.of(counts, *sides)
+            values = _cells(counts, margins)
             first = np.flatnonzero(np.diff(owner, prepend=-1))
             which = owner[first]
             sizes = np.diff(first, append=len(owner))
             summed = segment_sums(values, sizes)
-            moments[..., which] = host(summed[:2])
-            rows[which] = host(segment_sums(counts.sum(axis=(0, 1)), sizes))
+            score, variance = host(summed[:2])
+            rows[which] = host(segment_sums(margins.total, sizes))
+            if score[..., 0].size > 1:
+                weighted = weighted_moments(margins, sizes, score, variance, n_rows)
+                scores[..., which], means[which], spreads[which] = weighted
+            else:
+                scores[..., which], means[which] = score, variance[0, 0]
             given = tests.shape[1] > 2  # noqa: PLR2004
             forms = _forms(values) if given else _forms(summed)
             if given:
                 forms = TableForms(*(segment_sums(part, sizes) for part in forms))
             site_scores[:, which] = normal_score(*TableForms(*map(host, forms)).scaled())
-        scores, variances = moments.reshape(2, -1, len(tests))
-        return scores.T, variances.T, rows, site_scores
+        return TableMoments(scores.reshape(-1, len(tests)).T, means, spreads, rows, site_scores)
 
     def _strata(self, tests: IndexArray, shape: tuple[int, ...]) -> Iterator[Strata]:
         """The test of every stratum that varies, (U,), and its counts, (rows, columns, U)."""
@@ -120,28 +141,26 @@ def _components(categories: int) -> int:
     return 1 if categories == 2 else categories  # noqa: PLR2004
 
 
-def _cells(counts: Array) -> Array:
+def _cells(counts: Array, margins: Margins) -> Array:
     """Differences, variances and expected counts of components, shape (3, rows, columns, U).
 
     Of two categories what is expected of the first is its share of the other.
 
     Args:
         counts: Shape (rows, columns, U).
+        margins: Theirs.
     """
-    x, y = counts.sum(axis=1), counts.sum(axis=0)
-    n = x.sum(axis=0)
-    rows, columns = map(_components, counts.shape[:2])
-    r, c = x[:rows], y[:columns]
+    r, c, n = margins
     # products first: exactly 0 where x or y is constant
-    difference = counts[:rows, :columns] - r[:, None] * c / n
+    difference = counts[: len(r), : len(c)] - r[:, None] * c / n
     spread_r, spread_c = r * (n - r), c * (n - c)
-    scale = 1.0 / (n * n * (n - 1.0))
     of_r, of_c = (
         spread if len(margin) == 1 else margin * n
         for margin, spread in ((r, spread_r), (c, spread_c))
     )
-    variance = spread_r[:, None] * spread_c * scale
-    return functions_of(counts).stack([difference, variance, of_r[:, None] * of_c * scale])
+    variance = spread_r[:, None] * spread_c * margins.scale
+    expected = of_r[:, None] * of_c * margins.scale
+    return functions_of(counts).stack([difference, variance, expected])
 
 
 def _forms(values: Array) -> TableForms:
