@@ -59,12 +59,11 @@ class Method:
 
 
 TABLES, NUMBERS, MIXTURES = (own for own in (("categories",), ("numbers",), ("mixtures",)))
-SUMMED = ("statistic", "fisher", "stouffer")
 METHODS = (
     Method("stratified", "auto", COLUMNS),
-    *(Method(own, test, TABLES) for own in SUMMED for test in ("auto", "pearson", "g2")),
-    *(Method(own, "fisherz", NUMBERS) for own in SUMMED),
-    *(Method(own, "regression", MIXTURES) for own in SUMMED),
+    *(Method("fisher", test, TABLES) for test in ("auto", "pearson", "g2")),
+    Method("fisher", "fisherz", NUMBERS),
+    Method("fisher", "regression", MIXTURES),
     Method("weighted_p", "g2", TABLES),
     Method("weighted_p", "fisherz", NUMBERS),
     Method("vote", "g2", TABLES),
@@ -201,8 +200,9 @@ class Site(SiteView):
         codes, values = self.arrays
         if name == "regression":
             return RegressionTest(self.categories, lambda v: values[:, v])
-        if name in ("g2", "pearson", "exact-mean"):
-            return DiscreteTest(codes, statistic=name, min_rows_per_cell=rows_per_cell)
+        if name == "g2" or name.startswith("pearson"):
+            statistic = name[: len("pearson")]
+            return DiscreteTest(codes, statistic=statistic, min_rows_per_cell=rows_per_cell)
         return FisherZTest(values)
 
 

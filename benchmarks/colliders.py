@@ -30,7 +30,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--data", nargs="+", default=list(DATA))
-    options.add_argument("--evidence", nargs="+", default=["pooled", "statistic"])
+    options.add_argument("--evidence", nargs="+", default=["pooled", "fisher"])
     options.add_argument("--rules", nargs="+", default=list(RULES), choices=RULES)
     options.add_argument("--counts", choices=("allowed", "default"), default="allowed")
     options.add_argument("--distance", action="store_true")

@@ -33,16 +33,13 @@ VOTES_UP_TO = 300
 """Variables up to which votes run; their separating sets take minutes beyond."""
 KINDS = {
     "vote": FedPC(evidence="vote"),
-    "statistic": FedPC(evidence="statistic", sepset="search"),
+    "fisher": FedPC(evidence="fisher", sepset="search"),
     "pooled": FedPC(evidence="pooled", sepset="search"),
 }
 EVIDENCE = {
     "vote": FedPC(evidence="vote"),
     "vote, reference code": FedPC(reference="code"),
-    **{
-        kind: FedPC(evidence=kind)
-        for kind in ("weighted_p", "fisher", "stouffer", "statistic", "pooled")
-    },
+    **{kind: FedPC(evidence=kind) for kind in ("weighted_p", "fisher", "pooled")},
 }
 TITLES = {
     "variables": f"Variables (Gaussian, {ROWS} rows, {SITES} sites, masking)",

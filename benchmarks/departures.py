@@ -69,7 +69,7 @@ def trials(seed, n_sites=N_SITES):
         rng.normal(size=(300, 4)) @ np.triu(np.ones((4, 4))), columns=list("abcd")
     )
     done = five.assign(done=np.where(rng.random(len(five)) < 0.3, five.columns[0], ""))
-    for evidence in ("stratified", "weighted_p", "statistic", "fisher", "stouffer", "pooled"):
+    for evidence in ("stratified", "weighted_p", "fisher", "pooled"):
         yield f"fedpc {evidence}", FedPC(evidence=evidence), sites(five, n_sites)
     for sepset in ("max", "mean", "vote"):
         yield f"fedpc vote, {sepset}", FedPC(evidence="vote", sepset=sepset), sites(rows, n_sites)
@@ -79,7 +79,7 @@ def trials(seed, n_sites=N_SITES):
         yield f"fedpc stratified {name}", FedPC(evidence="stratified"), sites(rows_of, n_sites)
     yield "fedpc bootstrap", FedPC(bootstrap=2), sites(five, n_sites)
     labels = tuple(five.columns[1:3])
-    for evidence in ("weighted_p", "statistic"):
+    for evidence in ("weighted_p", "fisher"):
         yield f"fedcmfs {evidence}", FedCMFS(evidence=evidence), sites(five, n_sites, labels=labels)
     for objective in ("graph", "nodewise", "sum"):
         yield f"rfcd {objective}", RFcd(beam=2, objective=objective), sites(numbers, n_sites)

@@ -27,7 +27,7 @@ def main() -> None:
     for name in arguments.data or TRAIN:
         data = load(arguments.folder, name)
         for test in arguments.test:
-            if test == "likelihood-ratio" and data.table.kind != "mixed":
+            if test == "regression" and data.table.kind != "mixed":
                 continue
             figures = {"data": name, "rows": data.table.rows, "columns": len(data.table.names)}
             figures |= {"test": test, "repeats": arguments.repeats} | measure(data, test, arguments)

@@ -10,7 +10,7 @@ from fedpc_data import LINEAR, NETWORKS, NONLINEAR
 from markdown_table import table
 
 EVIDENCE_COLUMNS = (
-    "PC-All", "vote", "vote-code", "weighted_p", "fisher", "stouffer", "statistic", "pooled-11",
+    "PC-All", "vote", "vote-code", "weighted_p", "fisher", "pooled-11",
     "pooled",
 )  # fmt: skip
 RIVAL_COLUMNS = (

@@ -33,8 +33,6 @@ EVIDENCE = {
     "vote-code": {"reference": "code"},
     "weighted_p": {"evidence": "weighted_p"},
     "fisher": {"evidence": "fisher"},
-    "stouffer": {"evidence": "stouffer"},
-    "statistic": {"evidence": "statistic"},
     "pooled-11": {"evidence": "pooled"},
     "pooled": {"evidence": "pooled"},
 }
@@ -52,7 +50,7 @@ KERNEL_SLOWNESS = 100
 HUBS = {"pigs"}
 """Data whose hubs have millions of candidate sets: sets come from the search of the skeleton."""
 KERNEL_METHODS = tuple(
-    name for name, own in EVIDENCE.items() if voting(own) or KINDS[own["evidence"]].any_test
+    name for name, own in EVIDENCE.items() if voting(own) or not KINDS[own["evidence"]].tests
 )
 KERNEL_ROWS = 500
 """Rows of a site that a kernel test looks at; for non-linear models only (FedPC-KBT)."""

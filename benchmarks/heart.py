@@ -5,7 +5,7 @@
 DATA_FOLDER holds heart_<hospital>.csv. Runs FedPC under masking over the four hospitals by `glm`
 evidence (no column is binned; `schemas/heart_mixed.toml`, where the diagnosis is in an order):
 where sites allow every count, by the default policy, with constants of each hospital's own, and
-without the order; and beside it votes, `statistic` and `pooled` on clinical bins
+without the order; and beside it votes and `pooled` on clinical bins
 (`schemas/heart.toml`). `one place` is the same `glm` on all rows in one table: the graph that the
 first run must give. There is no true graph; edges are compared between the runs.
 """
@@ -31,7 +31,6 @@ RUNS = {
     "glm, site effect": ("heart_mixed.toml", {"evidence": "glm", "site_effect": True}, 0),
     NO_ORDER: ("heart_mixed.toml", {"evidence": "glm"}, 0),
     "binned, votes": ("heart.toml", {"evidence": "vote"}, 0),
-    "binned, statistic": ("heart.toml", {"evidence": "statistic"}, 0),
     "binned, pooled": ("heart.toml", {"evidence": "pooled"}, 0),
     "binned, pooled, counts from 11": ("heart.toml", {"evidence": "pooled"}, 11),
 }

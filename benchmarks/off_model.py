@@ -29,8 +29,7 @@ LAYOUTS = {
     "10 x 100": (100,) * 10,
     "2,000 and 9 x 50": (2000, *(50,) * 9),
 }
-CATEGORIES = ("stratified", "statistic", "fisher", "pooled")
-NUMBERS = ("stratified", "statistic", "fisher", "stouffer", "pooled")
+CATEGORIES = NUMBERS = ("stratified", "fisher", "pooled")
 
 
 def rare(rng, n, count):

@@ -22,7 +22,7 @@ import measuring
 from markdown_table import table
 from measuring import write_report
 
-EVIDENCE = ("vote", "statistic", "pooled")
+EVIDENCE = ("vote", "fisher", "pooled")
 RUN = """
 import json, sys, time
 import numpy as np, pandas as pd

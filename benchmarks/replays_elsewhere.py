@@ -63,7 +63,7 @@ def intervened(**options):
 
 def trials(heart):
     """Runs by name: federation and algorithm."""
-    for evidence in ("stratified", "vote", "statistic", "pooled"):
+    for evidence in ("stratified", "vote", "fisher", "pooled"):
         yield f"alarm, {evidence}", alarm, FedPC(evidence=evidence)
     if heart is not None:
         yield "heart, glm", hospitals(heart), FedPC(evidence="glm", max_cond_size=2)

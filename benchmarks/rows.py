@@ -55,7 +55,7 @@ OPEN = Policy(min_cell_size=0, max_values=2**53)
 KINDS = {
     "auto": (FedPC(), Policy(questions=QUESTION_KINDS)),
     "pooled": (FedPC(evidence="pooled"), OPEN),
-    "statistic": (FedPC(evidence="statistic"), OPEN),
+    "fisher": (FedPC(evidence="fisher"), OPEN),
 }
 
 

@@ -30,7 +30,7 @@ from cipherdag.sites.table.column import Column
 EVIDENCE = {
     "bits": FedPC(),
     "sums": FedPC(reveal="sums"),
-    **{own: FedPC(evidence=own) for own in ("statistic", "pooled", "vote")},
+    **{own: FedPC(evidence=own) for own in ("pooled", "vote")},
 }
 FIGURES = (
     "shd_cpdag", "shd", "wrong", "arrows", "extra", "missing", "cpu_seconds", "rounds",

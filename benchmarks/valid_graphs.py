@@ -5,7 +5,7 @@
 A data set has 3 to 6 columns at 2 to 6 sites of 5 to 400 rows: numbers, skewed or heavy-tailed
 ones, categories in an order or not, up to twelve and rare ones, copies, sums, constants, and
 missing values; some follow from others, and some sites have distributions that are their own. Of
-`FedBOSS` and `statistic`, which need columns of one kind, all are numbers or all categories. On
+`FedBOSS`, which needs columns of one kind, all are numbers or all categories. On
 each one algorithm runs, in turns, with its level, rule for colliders, bootstrap and knowledge drawn
 at random. A `CPDAG` is right where it is the consensus of all DAGs of one class, an `MPDAG` where
 it is that of its own DAGs, found by trying every direction (`tests/support/enumeration.py`). A
@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from enumeration import consensus, every_extension, pattern_of
 
-ALGORITHMS = ("FedPC", "FedPC, sums", "FedPC, bootstrap", "FedFCI", "FedBOSS", "FedPC, statistic")
-PURE = ("FedBOSS", "FedPC, statistic")
+ALGORITHMS = ("FedPC", "FedPC, sums", "FedPC, bootstrap", "FedFCI", "FedBOSS")
+PURE = ("FedBOSS",)
 LEVELS = (0.001, 0.01, 0.05, 0.3)
 RULES = ("auto", "sepset", "conservative", "majority", "p_value_drop")
 POLICY = Policy(questions=QUESTION_KINDS, min_cell_size=0, min_sites=2, tolerated_colluders=0)
@@ -89,8 +89,6 @@ def algorithm(name: str, rng: np.random.Generator, known: Knowledge | None):
     if name == "FedFCI":
         return FedFCI(**own, reveal=str(rng.choice(["bits", "sums"])))
     own["colliders"] = str(rng.choice(RULES))
-    if name == "FedPC, statistic":
-        return FedPC(**own, evidence="statistic")
     if name == "FedPC, bootstrap":
         return FedPC(**own, reveal="sums", bootstrap=2)
     return FedPC(**own, reveal="bits" if name == "FedPC" else "sums")

@@ -174,16 +174,16 @@ ESTIMATED = Policy(questions=QUESTION_KINDS)
 COVARIATES = tuple(f"v{k}" for k in range(10))
 CASES: dict[str, Callable] = {
     "fedpc auto, alarm, 10 sites": fedpc(lambda: alarm(5000), 10),
-    "fedpc statistic, alarm, 10 sites": fedpc(lambda: alarm(5000), 10, evidence="statistic"),
+    "fedpc fisher, alarm, 10 sites": fedpc(lambda: alarm(5000), 10, evidence="fisher"),
     "fedpc pooled, alarm, 10 sites": fedpc(lambda: alarm(5000), 10, OPEN, evidence="pooled"),
     "fedpc vote, alarm, 10 sites": fedpc(lambda: alarm(5000), 10, evidence="vote"),
-    "fedpc statistic, alarm, 100 sites": fedpc(lambda: alarm(5000), 100, evidence="statistic"),
+    "fedpc fisher, alarm, 100 sites": fedpc(lambda: alarm(5000), 100, evidence="fisher"),
     "fedpc auto, 100 numbers, 10 sites": fedpc(lambda: numbers(100), 10),
     "fedpc auto, 300 numbers, 10 sites": fedpc(lambda: numbers(300), 10),
     "fedpc glm, 10 mixed, 20,000 rows": fedpc(lambda: mixed(20_000), 3, evidence="glm"),
     "fedpc glm, 10 mixed, 200,000 rows": fedpc(lambda: mixed(200_000), 3, evidence="glm"),
     "fedpc regression, 10 mixed, 20,000 rows": fedpc(
-        lambda: mixed(20_000), 3, evidence="statistic", test="regression"
+        lambda: mixed(20_000), 3, evidence="fisher", test="regression"
     ),
     "fedpc regression votes, 10 mixed, 200,000 rows": fedpc(
         lambda: mixed(200_000), 3, evidence="vote", test="regression"

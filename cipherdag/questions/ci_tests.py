@@ -35,7 +35,6 @@ class CITestKind:
         two_categories: Whether each of its discrete columns may have two categories only, which
             become 0 and 1.
         scored: Whether more categories, where all are numbers, count as these numbers.
-        adds_up: Whether the sum of its statistics over sites is a statistic again.
         offered: Algorithms whose parameter ``test`` offers it.
     """
 
@@ -43,7 +42,6 @@ class CITestKind:
     computed: Mapping[ColumnTypes, str]
     two_categories: bool = False
     scored: bool = False
-    adds_up: bool = True
     offered: tuple[str, ...] = ()
 
 
@@ -53,10 +51,10 @@ _KINDS = (
     CITestKind("auto", {"discrete": "g2", "continuous": "fisherz"}, offered=_ALL),
     CITestKind("g2", {"discrete": "g2"}, offered=_ALL),
     CITestKind("pearson", {"discrete": "pearson"}, offered=_ALL),
-    CITestKind("exact-mean", {"discrete": "exact-mean", "continuous": "fisherz"}),
+    CITestKind("pearson-or-fisherz", {"discrete": "pearson", "continuous": "fisherz"}),
     CITestKind(
-        "exact-mean-by-type",
-        {"discrete": "exact-mean", "continuous": "fisherz", "mixed": "fisherz"},
+        "pearson-by-type",
+        {"discrete": "pearson", "continuous": "fisherz", "mixed": "fisherz"},
         scored=True,
     ),
     CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALL),
@@ -65,23 +63,11 @@ _KINDS = (
     CITestKind(
         "by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}, scored=True
     ),
-    CITestKind(
-        "likelihood-ratio",
-        dict.fromkeys(_ANY, "likelihood-ratio"),
-        two_categories=True,
-        offered=("fedcmfs",),
-    ),
-    CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=("fedpc",)),
-    CITestKind(
-        "regression-interactions",
-        dict.fromkeys(_ANY, "regression-interactions"),
-        offered=("fedpc",),
-    ),
+    CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=_ALL),
     CITestKind(
         "kci",
         {"continuous": "kci", "mixed": "kci"},
         two_categories=True,
-        adds_up=False,
         offered=("fedpc",),
     ),
 )
@@ -141,10 +127,10 @@ def fitting_tests(columns: ColumnTypes, refused: CITestKind, *, two_categories: 
             if columns in CI_TESTS[name].computed
             and (two_categories or not CI_TESTS[name].two_categories)
         ]
-        # stratified tests are no tests of a site's: they take any columns
-        option = f"--test {' or '.join(names)}" if names else "--evidence stratified"
-        parts.append(f"{option} ({algorithm})")
-    ways = [f"Run with {', '.join(parts)}"]
+        if names:
+            parts.append(f"--test {' or '.join(names)} ({algorithm})")
+    # stratified tests are no tests of a site's: they take any columns
+    ways = [f"Run with {', '.join([*parts, '--evidence stratified'])}"]
     if columns != "discrete":
         ways.append("cut continuous columns into declared bins")
     return ", or ".join(ways) + "."

@@ -1,4 +1,4 @@
-"""One test over all sites from numbers that add up: statistics, p-values, or z-scores.
+"""One test over all sites from p-values that add up, as they are or as logarithms.
 
 Leaks:
     Every site and whoever carries the messages see which triplets are tested, by position. The
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.arrays import BoolVector, FloatVector, PositionRows
-from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec, tests_of
+from cipherdag.questions.ci_tests import CITestSpec, tests_of
 from cipherdag.questions.encodings import Encoding, mean_of, segments, unpack_blocks
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import (
@@ -26,45 +26,33 @@ from cipherdag.questions.weighted_evidence import (
     check_triplets,
 )
 
-Combination = Literal["statistic", "fisher", "stouffer", "weighted_p"]
+Combination = Literal["fisher", "weighted_p"]
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
 
-STATISTIC_BITS = 24
-SCORE_BITS = 24
 LOG_BITS = 32
 P_BITS = 32
 RELIABILITY_BITS = 20
 SMALLEST_P = 1e-300
-LARGEST_Z = 38.0
-"""No p-value of at least `SMALLEST_P` is further from the middle than this many deviations."""
-LARGEST_DOF = 2.0**32
-SUMMED = {"auto": "exact-mean", "by-type": "exact-mean-by-type"}
-"""What a test that may be any is at the sites: one whose sums stay chi-square in sparse tables."""
+SUMMED = {"auto": "pearson-or-fisherz", "by-type": "pearson-by-type"}
+"""What a test that may be any is at the sites: of tables Pearson's, which wants fewer rows."""
 SITE_ROWS_PER_CELL = {
     "g2": 200.0,
-    "pearson": 10.0,
+    **dict.fromkeys(("pearson", *SUMMED.values()), 10.0),
     "regression": 10.0,
-    "regression-interactions": 10.0,
 }
 """Rows per cell, or coefficient, below which a site leaves a test to the others; 1 for other tests.
 
-The sites that remain must reach the usual five together. Five at every site would leave most tests
-of ten small sites undone, and edges that are not there in the graph. Sums of Pearson's chi-square
-and of G2 over many sites need more than that to keep their level (``benchmarks/calibration.py``).
+The sites that remain must reach the usual five together. Sums over many sites of tests with fewer
+rows do not keep their level (``benchmarks/calibration.py``).
 """
 
 
 class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
-    """Asks for the summands of combined tests of x and y given S: a meta-analysis over the sites.
+    """Asks for the summands of combined p-values of x and y given S: a meta-analysis of the sites.
 
     A site that cannot do a test adds 0 everywhere. The answer has, for B triplets:
 
-    - ``statistic``: B statistics (G2, chi-square, or squared z), B degrees of freedom, B
-      reliabilities;
     - ``fisher``: B times -2 ln p, B times 1, B reliabilities (Fisher, 1932);
-    - ``stouffer``: 1 if statistics have a sign, B products w z, B squares w**2, B reliabilities; z
-      is the normal score of 1 - p and w**2 the rows. A statistic with a sign (Fisher's z) is its
-      own score and w**2 = n - |S| - 3: the inverse-variance weighted mean;
     - ``weighted_p``: B products n p, B times n (FedCMFS, Eq. 1).
 
     The reliability of a table test is its rows per cell, at most `rows_per_cell`; that of other
@@ -96,8 +84,6 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
     def __post_init__(self) -> None:
         if not 0.0 < self.rows_per_cell < MAX_ROWS_LIMIT:
             raise ValueError("rows_per_cell must be a finite number > 0")
-        if self.combination == "statistic" and not CI_TESTS[self.test.name].adds_up:
-            raise ValueError(f"statistics of {self.test.name} do not add up")
         check_triplets(self.counts, self.members, self.n_variables, self.max_rows)
 
     @classmethod
@@ -134,11 +120,7 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """The segments of the class, in order.
-
-        A G2 is at most 2 n ln n and a squared z below 400 n, whatever the data; a chi-square of a
-        table with a row per cell is at most n**1.5.
-        """
+        """The segments of the class, in order."""
         total, rows = sum(self.counts), float(self.max_rows)
         if self.combination == "weighted_p":
             return (
@@ -148,23 +130,9 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         reliability = Encoding(
             length=total, bound=self.rows_per_cell, resolution_bits=RELIABILITY_BITS
         )
-        if self.combination == "statistic":
-            largest = rows * max(400.0, math.sqrt(rows))
-            return (
-                Encoding(length=total, bound=largest, resolution_bits=STATISTIC_BITS),
-                Encoding(length=total, bound=LARGEST_DOF),
-                reliability,
-            )
-        if self.combination == "fisher":
-            return (
-                Encoding(length=total, bound=-2.0 * math.log(SMALLEST_P), resolution_bits=LOG_BITS),
-                Encoding(length=total, bound=1.0),
-                reliability,
-            )
         return (
-            Encoding(length=1, bound=1.0),
-            Encoding(length=total, bound=LARGEST_Z * rows, resolution_bits=SCORE_BITS, signed=True),
-            Encoding(length=total, bound=rows),
+            Encoding(length=total, bound=-2.0 * math.log(SMALLEST_P), resolution_bits=LOG_BITS),
+            Encoding(length=total, bound=1.0),
             reliability,
         )
 
@@ -176,12 +144,6 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         """Tests that have weight, reliable or not."""
         return self.weights(answer) > 0
 
-    def value_mask(self, parts: BoolVector) -> BoolVector:
-        """Select the values of some tests; the sign of statistics, one value, always stays."""
-        if self.combination != "stouffer":
-            return super().value_mask(parts)
-        return np.concatenate([[True], parts, parts, parts])
-
     def weights(self, answer: FloatVector) -> FloatVector:
         """Read the weights that an answer gives its tests in their sums, shape (B,).
 
@@ -191,36 +153,19 @@ class CombinedEvidence(Question, frozen=True, tag="combined-evidence"):
         return last if self.combination == "weighted_p" else parts[-2]
 
 
-def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
-    """The strength of dependence of x and y over all sites, larger for stronger, shape (B,).
-
-    The summed statistic, the summed -2 ln p, or the absolute joint score; not for ``weighted_p``,
-    whose sums say nothing of it.
-    """
-    *_, amount, weight, _ = segments(question.encodings, sums)
-    if question.combination != "stouffer":
-        return amount
-    return np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
-
-
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     """The p-value over all sites of every triplet, shape (B,).
 
     NaN where the sites together were not reliable, 1 where no site's test had degrees of freedom.
     """
-    from scipy.special import erfc, gammaincc, ndtr
+    from scipy.special import gammaincc
 
     parts = segments(question.encodings, sums)
     if question.combination == "weighted_p":
         return mean_of(*parts)
-    *parts, amount, weight, reliability = parts
-    informed = weight > 0
-    if question.combination == "stouffer":
-        score = amount / np.sqrt(np.where(informed, weight, 1.0))
-        p_value = erfc(np.abs(score) / math.sqrt(2.0)) if parts[0][0] > 0 else ndtr(-score)
-    else:
-        dof = weight if question.combination == "statistic" else 2.0 * weight
-        p_value = gammaincc(np.where(informed, dof, 1.0) / 2.0, np.maximum(amount, 0.0) / 2.0)
+    amount, tests, reliability = parts
+    informed = tests > 0
+    p_value = gammaincc(np.where(informed, tests, 1.0), np.maximum(amount, 0.0) / 2.0)
     p_value = np.where(informed, np.clip(p_value, 0.0, 1.0), 1.0)
     # the sum of reliabilities is rounded once per site
     slack = 2.0 ** (8 - RELIABILITY_BITS)

@@ -25,7 +25,6 @@ from cipherdag.statistics.array_functions import (
     indices,
     like,
 )
-from cipherdag.statistics.chi_square_moments import conditional_variances
 
 MOST_TERMS = 2**22
 """Terms of G2 that are cached, 32 MiB; those of larger counts are computed when they occur."""
@@ -157,75 +156,28 @@ def _k_ln_k(counts: NDArray[np.int64]) -> FloatVector:
 
 
 class PearsonChiSquare:
-    """Pearson's chi-square is the sum over non-empty cells of k**2 t / (r c), less the rows.
+    """Pearson's chi-square is the sum over non-empty cells of k**2 t / (r c), less the rows."""
 
-    With ``exact_mean`` that of every slice is multiplied by (t - 1) / t. Its mean given the margins
-    is then the degrees of freedom, however few rows there are, so that sums over many sites stay
-    chi-square where Pearson's and, worse, G2 grow too large. Its conditional variance is computed,
-    too.
-    """
-
-    def __init__(self, n_rows: int, max_levels: int, *, exact_mean: bool = False) -> None:
-        self._less = int(exact_mean)
+    def __init__(self, n_rows: int, max_levels: int) -> None:
         # k**2 t / (r c) sums to at most t min(levels) in a slice
         largest = n_rows * min(max(max_levels, 2), max(n_rows, 2))
         self.scale = 2.0 ** (61 - largest.bit_length())
-        # variances of slices are at most (t + 2) min(levels)**2
-        widest = 3 * largest * min(max(max_levels, 2), max(n_rows, 2))
-        self.variance_scale = 2.0 ** (61 - widest.bit_length())
 
     def dense(self, tables: Array, margins: Margins) -> Array:
         """See `TableStatistic.dense`."""
         x, y = margins.x[:, :, None], margins.y[:, None]
         terms = self._terms(tables, x, y, margins.slices[:, None, None])
-        expected = margins.slices - self._less * (margins.slices > 0)
-        return terms.sum(axis=(0, 1, 2)) - expected.sum(axis=0) * int(self.scale)
+        return terms.sum(axis=(0, 1, 2)) - margins.slices.sum(axis=0) * int(self.scale)
 
     def sparse(self, table: SparseTable) -> int:
         """See `TableStatistic.sparse`."""
         terms = self._terms(table.cells, table.x_margin, table.y_margin, table.slice_total)
-        expected = int(table.cells.sum()) - self._less * len(table.slice_totals)
-        return int(terms.sum()) - expected * int(self.scale)
-
-    def dense_variances(self, margins: Margins) -> Array:
-        """Compute variances of `dense` with the exact mean, times `variance_scale`: int64 (B,)."""
-        totals = margins.slices[:, None]
-
-        def side(margin: Array) -> tuple[Array, Array]:
-            met = margin > 0
-            shares = (self._shares(totals, margin) * met).sum(axis=1)
-            return met.sum(axis=1), floats(shares) / self.scale
-
-        return self._variances(margins.slices, side(margins.x), side(margins.y)).sum(axis=0)
-
-    def sparse_variance(self, table: SparseTable) -> int:
-        """Compute the variance of one table as `dense_variances` does."""
-        totals, xp = table.slice_totals, functions_of(table.slice_totals)
-
-        def side(margins: Array, slices: Array) -> tuple[Array, Array]:
-            levels = xp.bincount(slices)
-            ends = self._shares(totals[slices], margins).cumsum(axis=0)[levels.cumsum(axis=0) - 1]
-            return levels, floats(xp.hstack([ends[:1], ends[1:] - ends[:-1]])) / self.scale
-
-        x, y = side(table.x_margins, table.x_slices), side(table.y_margins, table.y_slices)
-        return int(self._variances(totals, x, y).sum())
-
-    def _shares(self, totals: Array, margin: Array) -> Array:
-        """Divide totals by margins; their sums are at most t min(levels) in a slice, too."""
-        return indices((totals / floats(at_least(margin, 1)) * self.scale).round())
-
-    def _variances(
-        self,
-        totals: Array,
-        x: tuple[Array, Array],
-        y: tuple[Array, Array],
-    ) -> Array:
-        return indices((conditional_variances(totals, x, y) * self.variance_scale).round())
+        return int(terms.sum()) - int(table.cells.sum()) * int(self.scale)
 
     def _terms(self, cells: Array, x: Array, y: Array, total: Array) -> Array:
         squares = floats(cells)
         squares *= squares
-        squares *= total - self._less
+        squares *= total
         squares /= at_least(floats(x) * y, 1.0)
         squares *= self.scale
         return indices(squares.round())

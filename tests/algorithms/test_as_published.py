@@ -290,7 +290,7 @@ def test_words_beside_numbers_are_refused_with_ways_that_work(command, tmp_path)
     file = mixed_file(tmp_path, ["low", "middle", "high"])
     code, _, said = command("simulate", "fedcmfs", file, "--labels", "ill")
     assert code == 6
-    assert "Run with --evidence stratified (fedcmfs), or cut continuous columns" in said
+    assert "--evidence stratified, or cut continuous columns" in said
     assert "fedpc" not in said
     given = ("--labels", "ill", "--evidence", "stratified")
     assert command("simulate", "fedcmfs", file, *given)[0] == 0

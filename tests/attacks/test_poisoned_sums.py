@@ -72,7 +72,7 @@ ALGORITHMS = st.one_of(
     some(
         FedCMFS,
         {
-            "evidence": ("weighted_p", "statistic", "fisher", "stouffer", "stratified"),
+            "evidence": ("weighted_p", "fisher", "stratified"),
             "retrieval": ("interchangeable", "paper"),
         },
         max_rows=ROWS,

@@ -50,7 +50,7 @@ from cipherdag.sites.record.ledger import read_releases
 P = 5
 PLANS = {
     "votes": FedPC(evidence="vote"),
-    "joint tests": FedPC(evidence="statistic"),
+    "joint tests": FedPC(evidence="fisher"),
     "pooled tables": FedPC(evidence="pooled"),
     "regrets": RFcd(beam=1),
 }
@@ -84,7 +84,7 @@ def triplets(largest=P):
         )
 
 
-def evidence(name, threshold, combination="statistic", largest=P):
+def evidence(name, threshold, combination="fisher", largest=P):
     """Of all triplets, from the sites with so many rows per cell alone."""
     counts, members = pack_blocks(list(triplets(largest)))
     test = CITestSpec(alpha=0.5, name=name, min_rows_per_cell=threshold)

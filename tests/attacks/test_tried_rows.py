@@ -92,7 +92,7 @@ def asked():
     runs = [
         (FedPC(max_cond_size=0, reveal="sums"), rows),
         (FedPC(evidence="vote", max_cond_size=0, bootstrap=1), rows),
-        (FedPC(evidence="stouffer", max_cond_size=1), numbers.round() + 0.5),
+        (FedPC(evidence="fisher", max_cond_size=1), numbers.round() + 0.5),
         (FedBOSS(scores="sites", restarts=0), rows),
         (FedBOSS(), numbers),
         (Effect(**cause, estimator="regression", refute=True), grades),

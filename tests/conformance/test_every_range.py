@@ -33,8 +33,6 @@ from cipherdag.sites.answers.site_view import SiteView
 
 # what an honest site may answer below 0, segment by segment
 SIGNED = {
-    ("CombinedEvidence", "stouffer"): {1},
-    ("Suppressed", "stouffer"): {1},
     ("Suppressed", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1, 2},
@@ -128,7 +126,7 @@ RUNS = [
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),
     (FedCMFS(reveal="sums"), "discrete"),
-    (FedCMFS(evidence="stouffer"), "discrete"),
+    (FedCMFS(evidence="fisher", reveal="sums"), "discrete"),
     *((RFcd(objective=kind, beam=1), "discrete") for kind in ("graph", "nodewise", "sum")),
     (RFcd(objective="sum", beam=1), "numbers"),
     *((FedCD(**SHORT, reference=kind), "trial") for kind in ("paper", "code")),

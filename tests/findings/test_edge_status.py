@@ -30,7 +30,6 @@ NUMBERS = ("p_value", "strength", "confidence", "any_edge", "association")
 RUNS = {
     "bootstrap": FedPC(evidence="fisher", bootstrap=3),
     "fisher": FedPC(evidence="fisher"),
-    "statistic": FedPC(evidence="statistic"),
     "pooled": FedPC(evidence="pooled"),
     "votes": FedPC(evidence="vote"),
     "fci": FedFCI(evidence="fisher"),
@@ -87,7 +86,7 @@ def test_scores_are_tested_where_no_site_has_a_test_of_its_own(own):
     assert not any("could not be done" in said for said in result.report.warnings)
 
 
-@pytest.mark.parametrize("name", ["fisher", "statistic"])
+@pytest.mark.parametrize("name", ["fisher", "bootstrap"])
 def test_tests_that_were_not_done_are_not_counted_as_done(name):
     result = Federation.split(unrelated(), 3, seed=1).run(RUNS[name], seed=0)
     done = {

@@ -97,10 +97,10 @@ def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
     loaded = replace(result, made_by=None)
     said = {
         choice: replace(loaded, parameters={"evidence": choice}).disclosures
-        for choice in ("statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm")
+        for choice in ("fisher", "weighted_p", "pooled", "glm")
     }
     assert all(len(own) == 1 + EVIDENCE[kind].asks_columns for kind, own in said.items())
-    assert len({own[0] for own in said.values()}) == 6
+    assert len({own[0] for own in said.values()}) == 4
     for sepset in ("max", "mean", "vote"):
         assert len(FedPC(evidence="vote", sepset=sepset).disclosures()) == 2
     assert "documentation" in replace(loaded, algorithm="own").disclosures[0]

@@ -196,7 +196,7 @@ def test_python_takes_knowledge_by_name():
     data = asia().sample(900, np.random.default_rng(1))
     knowledge = Knowledge(required=(("Smoking", "LungCancer"),))
     result = Federation.split(data, 3, device="cpu").run(
-        FedPC(evidence="statistic", knowledge=knowledge)
+        FedPC(evidence="fisher", knowledge=knowledge)
     )
     assert ("Smoking", "LungCancer", "-->") in [
         (edge.source, edge.target, edge.mark) for edge in result.finding.graph.edges

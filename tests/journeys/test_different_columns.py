@@ -35,7 +35,7 @@ from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.plan_account import plan_lines
 from cipherdag.sites.table.schema import Schema
 
-FEDPC = FedPC(evidence="stouffer", max_cond_size=1)
+FEDPC = FedPC(evidence="fisher", max_cond_size=1)
 SITES = tuple(f"hospital-{k}" for k in range(6))
 
 
@@ -88,7 +88,7 @@ def test_folders_come_to_the_graph_that_one_process_comes_to(hospitals):
 
 def test_sites_agree_on_what_groups_found_and_need_not_search(hospitals, monkeypatch):
     """Each has a program of its own; none goes through graphs."""
-    own = FedFCI(evidence="stouffer", max_cond_size=1, integrate=10)
+    own = FedFCI(evidence="fisher", max_cond_size=1, integrate=10)
     plan = msgspec.structs.replace(
         planned(hospitals, own), algorithm="fedfci", program=program_digest("fedfci")
     )

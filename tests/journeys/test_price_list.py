@@ -69,7 +69,6 @@ TWICE_THE_MEAN = CombinationMethod(
     name="twice-the-mean",
     discloses="For every test, the mean p-value over the sites, and the rows of all together.",
     open=opened,
-    any_test=True,
 )
 '''
     },

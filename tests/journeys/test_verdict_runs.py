@@ -189,7 +189,7 @@ def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message(
     ("choice", "said"),
     [
         *(({"evidence": own}, "of .* sums are opened") for own in
-          ("pooled", "glm", "statistic", "stouffer")),
+          ("pooled", "glm")),
         ({"sepset": "mean"}, "needs sepset max"),
         ({"sepset": "vote"}, "needs sepset max"),
     ],

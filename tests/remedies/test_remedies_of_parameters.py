@@ -148,10 +148,8 @@ def test_an_argument_that_is_named_works(algorithm, data):
 @pytest.mark.follows("Raise --max-rows")
 def test_more_rows_can_be_declared():
     data = table().drop(columns="weight")
-    name = re.search(r"Python: (\w+)", advice(run, FedPC(evidence="statistic", max_rows=16), data))[
-        1
-    ]
-    assert run(FedPC(evidence="statistic", **{name: 512}), data)
+    name = re.search(r"Python: (\w+)", advice(run, FedPC(evidence="fisher", max_rows=16), data))[1]
+    assert run(FedPC(evidence="fisher", **{name: 512}), data)
 
 
 @pytest.mark.follows("Cut continuous columns into bins")

@@ -326,12 +326,12 @@ def test_the_ways_of_tests_over_all_sites_are_counted(result):
         arcs=arcs,
         separators={},
         support={},
-        tests={"pooled": 41, "withheld: stratified": 7},
+        tests={"pooled": 41, "withheld: within sites": 7},
     )
     facts = Facts(len(arcs), 3, names=result.finding.graph.nodes)
     found = FedPC(evidence="pooled").conclude(outcome, facts)
     page = page_of(replace(result, finding=found))
-    assert "Tests over all sites: 41 pooled, 7 stratified (withheld)." in page.texts["main"]
+    assert "Tests over all sites: 41 pooled, 7 within sites (withheld)." in page.texts["main"]
 
 
 def test_a_run_in_the_clear_says_so_where_nobody_can_miss_it():

@@ -197,10 +197,7 @@ def asked_questions():
     times = pd.DataFrame({"t": rng.exponential(3.0, 90), "u": lost, "v": rng.normal(size=90)})
     followed = Federation.split(times, 3, seed=0)
     runs = [
-        *(
-            (FedPC(evidence=kind), discrete)
-            for kind in ("vote", "stratified", "statistic", "pooled")
-        ),
+        *((FedPC(evidence=kind), discrete) for kind in ("vote", "stratified", "fisher", "pooled")),
         *(
             (FedPC(evidence=kind, reveal="bits"), discrete)
             for kind in ("vote", "stratified", "fisher")

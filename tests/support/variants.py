@@ -38,7 +38,7 @@ FEDPC = {
     f"{evidence} of {kind}": Trial(
         algorithm=FedPC(evidence=evidence, alpha=0.05), data=columns(kind)
     )
-    for evidence in ("statistic", "fisher", "stouffer", "weighted_p", "pooled")
+    for evidence in ("fisher", "weighted_p", "pooled")
     for kind in ("categories", "numbers")
 } | {
     "vote, bootstrap": Trial(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
@@ -69,7 +69,7 @@ VARIANTS = {
         f"fedcmfs {evidence} of {kind}": Trial(
             algorithm=FedCMFS(k1=100, k2=100, evidence=evidence), data=dealt(table), labels=labels
         )
-        for evidence in ("weighted_p", "statistic")
+        for evidence in ("weighted_p", "stratified")
         for kind, (table, labels) in TABLES.items()
     },
     **{

@@ -9,6 +9,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.pair_tests import MaxPValueTest, Pair
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.edge_evidence import EdgeEvidence, Status, TestsOfEdge
 from cipherdag.graphs.knowledge import given_of
@@ -115,7 +116,7 @@ def remarks_on_tests(
     outcome: TestsOutcome, kind: str, *, closed: bool, more: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """What kind of evidence decided the tests, how many were done by each method, and more."""
-    counts = ", ".join(_done(count, method) for method, count in outcome.tests.items())
+    counts = ", ".join(f"{n:,} {Method(method).phrase}" for method, n in outcome.tests.items())
     return (
         f"Evidence: {kind}.",
         f"Tests over all sites: {counts}.{ONCE if closed else ''}{_of_all_pairs(outcome)}",
@@ -126,17 +127,9 @@ def remarks_on_tests(
 
 def _of_all_pairs(outcome: TestsOutcome) -> str:
     """What is said if more tests were not done than stand with the edges."""
-    undone = sum(count for method, count in outcome.tests.items() if method.endswith(": none"))
+    undone = sum(count for method, count in outcome.tests.items() if not Method(method).done_by)
     of_edges = sum(tests.undone for tests in outcome.decisive.values())
     return OF_ALL_PAIRS if undone > of_edges else ""
-
-
-def _done(count: int, method: str) -> str:
-    """How many tests were done in a way, or were not, and why; "reason: way" is such a method."""
-    reason, _, way = method.partition(": ")
-    if not way:
-        return f"{count:,} {method}"
-    return f"{count:,} {'not done' if way == 'none' else way} ({reason})"
 
 
 def clarity_phrase(clear: float, middle: str, rule: str, *, closed: bool, ends: str) -> str:

@@ -19,7 +19,8 @@ class TestsOutcome:
 
     Attributes:
         layers: Edges left after each layer of tests, or of votes.
-        tests: How many distinct tests over all sites were done by each method; empty with votes.
+        tests: How many distinct tests over all sites were done by each `Method`, by its value;
+            empty with votes.
         ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
             are colliders.
         weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;

@@ -110,7 +110,7 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
         used |= {"reveal": "bits" if self.closed else "sums", "evidence": self.decided_by}
         computed = CI_TESTS[self.test].computed
         used["test"] = computed.get(columns or "mixed", "by the kinds of columns")
-        chosen = kind is None or not kind.tests or self.test != "auto"
+        chosen = kind is None or not kind.own_tests or self.test != "auto"
         return without(used, test=chosen, dof=chosen and tables and self.test != "kci")
 
     def check_sites(self, n_sites: int) -> None:
@@ -235,17 +235,16 @@ class GraphFromTests(ConstraintBased[Tested, Learnt]):
             given = getattr(self, name)
             require(not given or self.evidence == "glm", f"{name} needs evidence glm")
         kind = EVIDENCE.get(self.decided_by)
-        others = (name for name, other in EVIDENCE.items() if not other.tests)
+        others = (
+            name
+            for name, other in EVIDENCE.items()
+            if not other.own_tests and (not other.tests or self.test in other.tests)
+        )
         require(
             kind is None or not kind.tests or self.test in kind.tests,
-            f"evidence {self.decided_by} has tests of its own, by the types of the columns; for "
-            f"test {self.test} choose evidence {_alternatives(self.other_evidence, others)}",
-        )
-        any_test = (name for name, other in EVIDENCE.items() if other.any_test)
-        require(
-            CI_TESTS[self.test].adds_up or kind is None or kind.any_test,
-            f"test {self.test} needs evidence {_alternatives(self.other_evidence, any_test)}: its "
-            "statistics do not add up over sites",
+            f"evidence {self.decided_by} does not take test {self.test}, but chooses by the types "
+            f"of the columns; for test {self.test} choose evidence "
+            f"{_alternatives(self.other_evidence, others)}",
         )
 
     def check_measured(self, measured: Measured) -> None:

@@ -37,7 +37,7 @@ class CombinationMethod:
         open: Opens the source of p-values of some settings.
         close: Opens a source of verdicts, whose sums stay closed; None where there is none.
         closed: What everybody learns of verdicts, in one sentence.
-        any_test: Whether it uses p-values alone, hence tests whose statistics do not add up.
+        own_tests: Whether the columns alone decide its tests, and no test of a site's is computed.
         triplets: Whether FedCMFS can use it, test by test.
         asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
         overlapping: Whether sites may lack variables: sums cover the sites that can do a test.
@@ -54,7 +54,7 @@ class CombinationMethod:
     open: Opening = field(repr=False)
     close: Opening | None = field(default=None, repr=False)
     closed: str = ""
-    any_test: bool = False
+    own_tests: bool = False
     triplets: bool = False
     asks_columns: bool = False
     overlapping: bool = False

@@ -1,9 +1,6 @@
 """Tests over all sites combine the results of the sites' tests by sums.
 
-statistic    sum of statistics, of degrees of freedom  chi-square of the sums
 fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fisher, 1932)
-stouffer     sum of w z, of w**2                       normal (Stouffer, 1949; Lipták, 1958);
-                                                       for Fisher's z: inverse-variance weights
 weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
 
 By bits the sums stay closed, and only the verdict of every test is opened:
@@ -23,37 +20,32 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
-from typing import Literal
+from collections.abc import Callable, Generator
+from functools import partial
 
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.combination_method import CombinationMethod, Opening
-from cipherdag.algorithms.evidence.effects import of_correlation
+from cipherdag.algorithms.evidence.combination_method import CombinationMethod
 from cipherdag.algorithms.evidence.federated_test import (
-    NOT_DONE,
     CachedFederatedCITest,
     PValues,
     Tests,
     in_batches,
 )
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings, with_second_alpha
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.combined_evidence import (
     Combination,
     CombinedEvidence,
     combined_p,
-    combined_strength,
 )
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 from cipherdag.questions.verdicts import VERDICT_VALUES, EvidenceVerdicts, finest_grid_that_fits
 from cipherdag.statistics.p_values import normal_scores
-
-Compared = Literal["fisher", "weighted_p"]
 
 LOG_BITS = 12
 """Most bits of the grid of -2 ln p: a finer one changes no verdict, and makes keys longer."""
@@ -89,7 +81,7 @@ class CombinedTests(CachedFederatedCITest):
         p_values = yield from in_batches(tests, [np.full(len(r), 3.0) for r in tests], self._piece)
         if not_done := sum(int(np.isnan(block).sum()) for block in p_values):
             self.n_tests_by_method[self._combination] -= not_done
-            self.n_tests_by_method[NOT_DONE] += not_done
+            self.n_tests_by_method[Method.NOT_DONE] += not_done
         return p_values
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
@@ -114,32 +106,17 @@ class CombinedTests(CachedFederatedCITest):
     def _p_values_of(
         self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]
     ) -> FloatVector:
-        """Compute p-values from sums, and store strengths and estimates."""
+        """Compute p-values from sums, and store strengths."""
         self.store_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
-        p_value = combined_p(question, sums)
-        if question.combination == "stouffer":
-            signed, amount, weight, _ = segments(question.encodings, sums)
-            informed = (weight > 0) & (signed[0] > 0)
-            precision = np.where(informed, weight, np.nan)
-            estimates = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
-            self.store_estimates(tests, estimates, p_value)
-        return p_value
-
-    def effect(self, test: Sequence[int]) -> EffectSize | None:
-        """Return the partial correlation within the sites, where their tests are Fisher's z."""
-        estimate = self.estimate(test)
-        return None if estimate is None else of_correlation(*estimate)
+        return combined_p(question, sums)
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     """Compute strengths as normal scores, shape (B,); 0 for ``weighted_p``, which has none."""
     if question.combination == "weighted_p":
         return np.zeros(sum(question.counts))
-    strength = combined_strength(question, sums)
-    if question.combination == "stouffer":
-        return strength
-    weight = segments(question.encodings, sums)[-2]
-    return normal_scores(strength, weight if question.combination == "statistic" else 2.0 * weight)
+    strength, weight, _ = segments(question.encodings, sums)
+    return normal_scores(strength, 2.0 * weight)
 
 
 class ThresholdedTests(CachedFederatedCITest):
@@ -156,7 +133,7 @@ class ThresholdedTests(CachedFederatedCITest):
         ParameterError: There are too many sites, or rows at a site, to compare their sums.
     """
 
-    def __init__(self, combination: Compared, settings: EvidenceSettings) -> None:
+    def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__(settings=settings)
         self._combination = combination
         self._about = summed_by(combination, settings)
@@ -195,45 +172,22 @@ class ThresholdedTests(CachedFederatedCITest):
         return independent
 
 
-def thresholded(combination: Compared) -> Opening:
-    """Return the function that opens a source of verdicts; it asks nothing before its tests."""
-
-    def opened(settings: EvidenceSettings) -> Generator[Question, FloatVector, ThresholdedTests]:
-        yield from ()
-        source = ThresholdedTests(combination, settings)
-        source.lenient = ThresholdedTests(combination, with_second_alpha(settings))
-        return source
-
-    return opened
+def open_combined(
+    combination: Combination, settings: EvidenceSettings
+) -> Generator[Question, FloatVector, CombinedTests]:
+    """Open a source of p-values; it asks nothing before its tests."""
+    yield from ()
+    return CombinedTests(combination, settings)
 
 
-def _combined(
-    name: Combination,
-    discloses: str,
-    *,
-    any_test: bool = True,
-    overlapping: bool = True,
-    close: Opening | None = None,
-    closed: str = "",
-) -> CombinationMethod:
-    """Declare a combination method that asks nothing before its tests."""
-
-    def opened(
-        settings: EvidenceSettings,
-    ) -> Generator[Question, FloatVector, CombinedTests]:
-        yield from ()
-        return CombinedTests(name, settings)
-
-    return CombinationMethod(
-        name=name,
-        discloses=discloses,
-        open=opened,
-        close=close,
-        closed=closed,
-        any_test=any_test,
-        overlapping=overlapping,
-        triplets=True,
-    )
+def open_thresholded(
+    combination: Combination, settings: EvidenceSettings
+) -> Generator[Question, FloatVector, ThresholdedTests]:
+    """Open a source of verdicts; it asks nothing before its tests."""
+    yield from ()
+    source = ThresholdedTests(combination, settings)
+    source.lenient = ThresholdedTests(combination, with_second_alpha(settings))
+    return source
 
 
 def summed_by(
@@ -289,28 +243,23 @@ def largest_excess(max_rows: int, n_sites: int) -> tuple[int, int]:
     return finest_grid_that_fits(lambda bits: max_rows << bits, n_sites, otherwise)
 
 
-STATISTIC = _combined(
-    "statistic",
-    "For every test, how many sites have degrees of freedom for it, and the sums of these and of "
-    "their statistics.",
-    any_test=False,
-)
-FISHER = _combined(
-    "fisher",
-    "For every test, the sum of -2 ln p over the sites, and how many did it.",
-    close=thresholded("fisher"),
+FISHER = CombinationMethod(
+    name="fisher",
+    discloses="For every test, the sum of -2 ln p over the sites, and how many did it.",
+    open=partial(open_combined, "fisher"),
+    close=partial(open_thresholded, "fisher"),
     closed="For every test, whether it says independent over all sites, and whether any of them "
     "can do it; no sum, no p-value, and not how many sites did it.",
+    triplets=True,
+    overlapping=True,
 )
-STOUFFER = _combined(
-    "stouffer", "For every test, the sums of the sites' weighted z and of the squared weights."
-)
-WEIGHTED_P = _combined(
-    "weighted_p",
-    "For every test, the mean p-value over the sites, weighted by rows, and the rows of all sites "
-    "together; for every pair that is selected from, also the weighted mean strength.",
-    overlapping=False,
-    close=thresholded("weighted_p"),
+WEIGHTED_P = CombinationMethod(
+    name="weighted_p",
+    discloses="For every test, the mean p-value over the sites, weighted by rows, and the rows of "
+    "all sites together; for every pair that is selected from, also the weighted mean strength.",
+    open=partial(open_combined, "weighted_p"),
+    close=partial(open_thresholded, "weighted_p"),
     closed="For every test, whether the mean p-value, weighted by rows, is above alpha; no sum, no "
     "p-value, and not how many sites did it.",
+    triplets=True,
 )

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.graphs.edge_evidence import EffectSize
@@ -32,11 +33,7 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 
 AskBatch = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
-NEVER_TOGETHER = "never measured together: none"
-DETERMINED = "a variable follows from those given: none"
-CONSTANT = "varies at too few sites"
-"""The method of pairs that too few sites can test given nothing; they count as independent."""
-NOT_DONE = "no degrees of freedom or too few sites: none"
+NOT_DONE = Method.NOT_DONE
 P_FLOOR = 0.01
 """Share of alpha that is the least graded p-value; smaller ones count as this."""
 MAX_VALUES_PER_ROUND = 2_000_000
@@ -128,11 +125,14 @@ class CachedFederatedCITest(ABC):
         """Return whether tests were not done though some site has rows for them, shape (B,).
 
         Such a test counts as dependent, so that an edge may remain since too few sites contribute.
-        A test that no rows inform, as where S determines x, is not among them.
+        A test that no rows inform, as where S determines x, is not among them. Of a source with a
+        fallback, the fallback alone skips tests.
 
         Args:
             triplets: x, y in either order and one member of S, shape (B, 3).
         """
+        if self._fallback is not None:
+            return self._fallback.skipped_tests(triplets)
         ordered = np.column_stack([np.sort(triplets[:, :2], axis=1), triplets[:, 2]])
         return np.array([tuple(row) in self._skipped_tests for row in ordered.tolist()], dtype=bool)
 
@@ -180,18 +180,18 @@ class CachedFederatedCITest(ABC):
     def ask_fallback(self, tests: Tests, method: str) -> PValues:
         """Compute p-values by the fallback.
 
-        Its pairs of constant variables are counted under `CONSTANT`, not ``method``.
+        Its pairs of constant variables are counted under `Method.CONSTANT`, not ``method``.
         """
         assert self._fallback is not None, "a source without a fallback does its tests itself"
-        before = self._fallback.n_tests_by_method[CONSTANT]
+        before = self._fallback.n_tests_by_method[Method.CONSTANT]
         p_values = yield from self._fallback.p_values(tests)
-        if constant := self._fallback.n_tests_by_method[CONSTANT] - before:
+        if constant := self._fallback.n_tests_by_method[Method.CONSTANT] - before:
             self._count_constant(constant, method)
         return p_values
 
     def _count_constant(self, count: int, method: str) -> None:
         self.n_tests_by_method[method] -= count
-        self.n_tests_by_method[CONSTANT] += count
+        self.n_tests_by_method[Method.CONSTANT] += count
 
     def store_estimates(
         self, tests: Sequence[IndexArray], estimates: FloatVector, p_values: FloatVector
@@ -354,9 +354,9 @@ class OverlapFilter:
     @property
     def n_tests_by_method(self) -> dict[str, int]:
         """The number of distinct tests by the method that did them."""
-        skipped = {
-            NEVER_TOGETHER: len(self._never_together),
-            DETERMINED: len(self._given_determining),
+        skipped: dict[str, int] = {
+            Method.NEVER_TOGETHER: len(self._never_together),
+            Method.DETERMINED: len(self._given_determining),
         }
         skipped = {method: count for method, count in skipped.items() if count}
         return {**self._source.n_tests_by_method, **skipped}

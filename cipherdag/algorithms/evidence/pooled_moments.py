@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
-from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.effects import of_correlation
 from cipherdag.algorithms.evidence.federated_test import (
     CachedFederatedCITest,
@@ -21,19 +20,17 @@ from cipherdag.algorithms.evidence.federated_test import (
     PValues,
     Tests,
 )
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_tables import open_tables
+from cipherdag.algorithms.evidence.within_sites import ScoreTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.edge_evidence import EffectSize
-from cipherdag.questions.combined_evidence import Combination
 from cipherdag.questions.encodings import pack_integers, require_possible
 from cipherdag.questions.pooled_data import LOCATION_EXPONENT, ColumnKinds, Columns, Moments
 from cipherdag.questions.question import Question
 
-FALLBACK: Combination = "stouffer"
-INCOMPLETE = "incomplete: stouffer"
-FEW = "few values: stouffer"
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ORIGIN_BITS = 8
 """Bits of an origin below a unit: a finer one would depend on the library that computes it."""
@@ -61,7 +58,8 @@ def open_moments(
     if len(complete):
         rows, opened = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = opened
-    return MomentTests(correlations, rows, kinds, CombinedTests(FALLBACK, settings))
+    fallback = ScoreTests(kinds, settings, b"", bits=False, alpha=settings.spec.alpha)
+    return MomentTests(correlations, rows, kinds, fallback)
 
 
 def open_correlations(
@@ -149,9 +147,9 @@ class MomentTests(CachedFederatedCITest):
     """`MomentTests` tests by Fisher's z of pooled correlations, without a round.
 
     Rows with a missing value are excluded test by test, for which one matrix does not suffice. A
-    test with a variable that has missing values at some site falls back to ``stouffer`` and is
-    counted as such, and so is one with numbers of few values, whose sums would be counts that some
-    site restricts.
+    test with a variable that has missing values at some site is done by ``stratified`` with its
+    sums opened and counted as such, and so is one with numbers of few values, whose sums would be
+    counts that some site restricts.
 
     Args:
         correlations: Those of the pooled data, shape (p, p); NaN at constant columns and at those
@@ -166,14 +164,14 @@ class MomentTests(CachedFederatedCITest):
         correlations: FloatVector,
         rows: int,
         kinds: ColumnKinds,
-        fallback: CombinedTests,
+        fallback: ScoreTests,
     ) -> None:
         super().__init__(kinds)
         self._correlations = correlations
         self._rows = rows
         self._incomplete = kinds.incomplete
         self._without_moments = kinds.incomplete | kinds.few
-        self._fallback: CombinedTests = fallback
+        self._fallback: ScoreTests = fallback
 
     def _ask(self, tests: Tests) -> PValues:
         """Ask in no round, or in those of the fallback, which are separate for both reasons."""
@@ -181,8 +179,8 @@ class MomentTests(CachedFederatedCITest):
         missing = [self._incomplete[rows].any(axis=1) for rows in tests]
         without = [self._without_moments[rows].any(axis=1) for rows in tests]
         few = [either & ~other for either, other in zip(without, missing, strict=True)]
-        self.n_tests_by_method["pooled"] += sum(int((~either).sum()) for either in without)
-        for method, chosen in ((INCOMPLETE, missing), (FEW, few)):
+        self.n_tests_by_method[Method.POOLED] += sum(int((~either).sum()) for either in without)
+        for method, chosen in ((Method.INCOMPLETE, missing), (Method.FEW_VALUES, few)):
             left = [rows[which] for rows, which in zip(tests, chosen, strict=True)]
             if count := sum(len(rows) for rows in left):
                 self.n_tests_by_method[method] += count
@@ -271,4 +269,5 @@ POOLED = CombinationMethod(
     open=open_pooled,
     asks_columns=True,
     mixes_sites=True,
+    tests=("auto", "g2", "pearson", "fisherz"),
 )

@@ -7,22 +7,22 @@ maximum is that of all rows together. The models are defined in `statistics.regr
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from operator import attrgetter
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence import federated_test as source
 from cipherdag.algorithms.evidence.combination_method import CombinationMethod
-from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.effects import ODDS, of_correlation, of_log_odds, per_units
 from cipherdag.algorithms.evidence.federated_test import CachedFederatedCITest, PValues, Tests
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
+from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.encodings import by_block, pack_integers
@@ -42,7 +42,6 @@ from cipherdag.statistics.regression_models import Regression, nested_models, ou
 
 Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
-WITHHELD = "withheld: statistic"
 MIXED = -1
 """Stands for the number of sites of a fit during which a site left the run."""
 IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
@@ -93,8 +92,8 @@ class WarmStarts:
 class RegressionTests(CachedFederatedCITest):
     """`RegressionTests` are likelihood-ratio tests of columns of any type.
 
-    A test whose discrete variables have a table that some site withholds falls back to the sum of
-    the sites' likelihood ratios. A test with more than 4096 coefficients is not done, and counts as
+    A test whose discrete variables have a table that some site withholds is done by ``stratified``
+    with its sums opened. A test with more than 4096 coefficients is not done, and counts as
     dependent, and so does one whose two models were not fitted over the same sites, since a site
     left in between. No model is fitted twice: the second sums would disclose the sites that left.
     All these tests are counted by method.
@@ -105,13 +104,14 @@ class RegressionTests(CachedFederatedCITest):
     Args:
         kinds: The columns.
         settings: Options of the tests.
+        fallback: Does the tests whose tables are withheld.
     """
 
-    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+    def __init__(
+        self, kinds: ColumnKinds, settings: EvidenceSettings, fallback: ScoreTests
+    ) -> None:
         super().__init__(kinds, settings)
-        name = "regression-interactions" if settings.interactions else "regression"
-        spec = msgspec.structs.replace(settings.spec, name=name)
-        self._fallback = CombinedTests("statistic", replace(settings, spec=spec))
+        self._fallback = fallback
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
@@ -142,15 +142,15 @@ class RegressionTests(CachedFederatedCITest):
         models = sorted({model for pair in pairs for model in pair} - set(self._fits), key=IN_ORDER)
         permitted = by_block(tests, given)
         left = [block[~chosen] for block, chosen in zip(tests, permitted, strict=True)]
-        _, others = yield from gather([self._fit(models), self.ask_fallback(left, WITHHELD)])
+        _, others = yield from gather([self._fit(models), self.ask_fallback(left, Method.WITHHELD)])
         same_sites = [
             self._fits[small][1] == self._fits[large][1] != MIXED for small, large in pairs
         ]
-        self.n_tests_by_method["regression"] += len(pairs)
+        self.n_tests_by_method[Method.REGRESSION] += len(pairs)
         not_done = {
-            WITHHELD: int((~given).sum()),
-            "too many coefficients: none": int((~done).sum()),
-            "a site left: none": same_sites.count(False),
+            Method.WITHHELD: int((~given).sum()),
+            Method.TOO_MANY_COEFFICIENTS: int((~done).sum()),
+            Method.SITE_LEFT: same_sites.count(False),
         }
         self.n_tests_by_method.update({key: count for key, count in not_done.items() if count})
         p_values = np.full(len(rows), np.nan)
@@ -283,17 +283,23 @@ def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator
 def open_regressions(
     settings: EvidenceSettings,
 ) -> Generator[Question, FloatVector, RegressionTests]:
-    """Open likelihood-ratio tests of any columns in one round."""
+    """Open likelihood-ratio tests of any columns in one round; two where sites restrict counts."""
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
-    return RegressionTests(question.read((yield question)), settings)
+    kinds = question.read((yield question))
+    sizes = (yield from category_sizes(kinds, settings)) if kinds.restricted else b""
+    fallback = ScoreTests(kinds, settings, sizes, bits=False, alpha=settings.spec.alpha)
+    return RegressionTests(kinds, settings, fallback)
 
 
 GLM = CombinationMethod(
     name="glm",
     discloses="For every regression of the tests and every step towards its maximum, the sums of "
     "the likelihoods, gradients and Hessians, and so its coefficients over all sites; the kinds of "
-    "columns, and about where and how widely continuous ones lie.",
+    "columns, and about where and how widely continuous ones lie. Of tests whose table some site "
+    "withholds, what stratified opens.",
     open=open_regressions,
+    own_tests=True,
     asks_columns=True,
     mixes_sites=True,
+    tests=("auto",),
 )

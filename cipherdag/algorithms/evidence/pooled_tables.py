@@ -14,6 +14,7 @@ from cipherdag.algorithms.evidence.federated_test import (
     Tests,
     batches,
 )
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import ScoreTests
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
@@ -30,9 +31,8 @@ Asking = Generator[Question, FloatVector, None]
 Kind = TypeVar("Kind", SmallCells, Tables)
 
 BATCH_CELLS = 2**20
-FALLBACK_METHODS = ["too large: within sites", "withheld: within sites"]
-METHODS = ["too few rows: none", *FALLBACK_METHODS, "pooled"]
-"""How a test is done, as `n_tests_by_method` names it."""
+FALLBACK_METHODS = [Method.TOO_LARGE, Method.WITHHELD]
+METHODS = [Method.TOO_FEW_ROWS, *FALLBACK_METHODS, Method.POOLED]
 
 
 def open_tables(
@@ -222,10 +222,6 @@ class TableTests(CachedFederatedCITest):
         )
         self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
 
-    def skipped_tests(self, triplets: IndexArray) -> BoolVector:
-        """See `CachedFederatedCITest.skipped_tests`; only the fallback skips tests."""
-        return self._fallback.skipped_tests(triplets)
-
     def effect(self, test: Sequence[int]) -> EffectSize | None:
         """Return the common odds ratio of two variables of two categories, or the fallback's."""
         row = np.array([test], dtype=np.int64)
@@ -252,7 +248,7 @@ class TableTests(CachedFederatedCITest):
         ]
         fallen_back = [np.isin(method, FALLBACK_METHODS) for method in methods]
         left = [rows[chosen] for rows, chosen in zip(tests, fallen_back, strict=True)]
-        self.n_tests_by_method["pooled"] += 0  # named even where there is none
+        self.n_tests_by_method[Method.POOLED] += 0  # named even where there is none
         self.n_tests_by_method.update(np.concatenate(methods).tolist())
         _, others = yield from gather([self._tables.ask(by_size), self._fallback.p_values(left)])
         assert others is not None, "the fallback returns p-values"
@@ -260,11 +256,11 @@ class TableTests(CachedFederatedCITest):
         for rows, method, chosen, other in zip(tests, methods, fallen_back, others, strict=True):
             p_value = np.full(len(rows), np.nan)
             p_value[chosen] = other
-            p_value[method == "pooled"] = self._pooled(rows[method == "pooled"])
+            p_value[method == Method.POOLED] = self._pooled(rows[method == Method.POOLED])
             p_values.append(p_value)
         constant = self._unvarying[tests[0]].any(axis=1) & (p_values[0] > 0)
-        constant &= methods[0] == "pooled"
-        self.record_constant_pairs(tests[0][constant], "pooled")
+        constant &= methods[0] == Method.POOLED
+        self.record_constant_pairs(tests[0][constant], Method.POOLED)
         return p_values
 
     def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:

@@ -232,5 +232,6 @@ STRATIFIED = CombinationMethod(
     asks_columns=True,
     overlapping=True,
     triplets=True,
+    own_tests=True,
     tests=("auto", "fisherz"),
 )

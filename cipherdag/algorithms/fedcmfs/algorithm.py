@@ -12,13 +12,12 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, cast, get_args
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts, Reading
 from cipherdag.algorithms.constraint_based.settings import ConstraintBased
-from cipherdag.algorithms.evidence.combined import Compared
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source, remember
 from cipherdag.algorithms.fedcmfs.hiton import (
@@ -37,7 +36,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
 from cipherdag.findings.features import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
-from cipherdag.questions.combined_evidence import Combination
+from cipherdag.questions.combined_evidence import COMBINATIONS, Combination
 from cipherdag.questions.encodings import subsets
 from cipherdag.questions.gather import gather
 from cipherdag.questions.question import Question
@@ -103,10 +102,10 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
             needs. ``bits`` needs evidence ``weighted_p`` or ``fisher``; ``auto`` is ``bits`` with
             these, else ``sums``.
         evidence: How the sites' tests are combined: ``weighted_p``: the mean p-value weighted by
-            rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
-            statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
-            small sites lose less; ``stratified``: tests within the sites, added up, for any columns
-            and sites that differ, with tests of its own.
+            rows (Eq. 1); ``fisher``: one test from summed log p-values
+            (`cipherdag.algorithms.evidence`), of which many small sites lose less; ``stratified``:
+            tests within the sites, added up, for any columns and sites that differ, with tests of
+            its own.
         k1: Percent of the left-out features that step FedCFR examines: the strongest of those that
             depend on a label, rounded up; 0 skips FedCFR.
         k2: Percent of a label's features that step FedCFC checks: the weakest, rounded up; 0 skips
@@ -114,7 +113,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         test: Test of conditional independence: ``auto``: G2 for discrete columns, Fisher-z for
             continuous ones and for both together (where a label is 0 or 1: the point-biserial
             correlation; three or more categories count as the numbers that they are, and have to
-            be); ``likelihood-ratio``: nested regressions, logistic where the tested column has two
+            be); ``regression``: nested regressions of any columns, logistic where one has two
             categories.
         retrieval: Which features step FedCFR brings back: ``paper``: X to label C if a set S that
             holds a label D separates X from C and S without D does not. ``interchangeable``: only
@@ -143,7 +142,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
     published: ClassVar[Mapping[str, Published]] = {"paper": Published(EXACT, VARIED, OPENED)}
 
-    bits_by_default: ClassVar[tuple[str, ...]] = get_args(Compared)
+    bits_by_default: ClassVar[tuple[str, ...]] = COMBINATIONS
 
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
     evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
@@ -179,12 +178,11 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
         self.check_sites(facts.n_sites)
         asking = self._run(facts, tuple(sorted(labels)))
         kind = EVIDENCE[self.evidence]
-        if kind.tests or self.closed:
+        if kind.own_tests or self.closed:
             return by_source(remember(asking), kind, facts, closed=self.closed)
         if self.evidence == "weighted_p":
             return remember(asking, facts.fewest)
-        combination = cast("Combination", self.evidence)
-        return by_combination(remember(asking), combination, facts.fewest)
+        return by_combination(remember(asking), facts.fewest)
 
     def check(self) -> None:
         """Refuse a test beside evidence that has tests of its own, and what is not compared."""
@@ -320,7 +318,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
     def _triplets(self, facts: Facts, part: Part) -> Triplets:
         ranking = None
         if self.closed:
-            ranking = Ranking(cast("Compared", self.evidence), facts.n_sites)
+            ranking = Ranking(cast("Combination", self.evidence), facts.n_sites)
         return Triplets(
             n_variables=facts.n_variables,
             test=CITestSpec(

@@ -21,12 +21,10 @@ from cipherdag.algorithms.evidence.federated_test import MAX_VALUES_PER_ROUND, F
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.arrays import FloatVector
 from cipherdag.questions.combined_evidence import (
-    Combination,
     CombinedEvidence,
     combined_p,
-    combined_strength,
 )
-from cipherdag.questions.encodings import by_owner, pack_blocks
+from cipherdag.questions.encodings import by_owner, pack_blocks, segments
 from cipherdag.questions.gather import gather, map_questions
 from cipherdag.questions.question import Question
 from cipherdag.questions.threshold import sum_with_threshold
@@ -40,13 +38,12 @@ N_SUMS = 3  # n p, n r, n
 
 
 def by_combination(
-    asking: Generator[Question, FloatVector, Outcome], combination: Combination, fewest: int = 1
+    asking: Generator[Question, FloatVector, Outcome], fewest: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search, every question of it asked as `CombinedEvidence`.
+    """The same search, every question of it asked as `CombinedEvidence` of ``fisher``.
 
     Args:
         asking: Yields `WeightedEvidence`, one question a round.
-        combination: What the sites add up.
         fewest: How many sites have to contribute to a triplet.
 
     Returns:
@@ -57,12 +54,12 @@ def by_combination(
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is combined")
-        combined = CombinedEvidence.about(question, combination)
+        combined = CombinedEvidence.about(question, "fisher")
         sums = yield from sum_with_threshold(combined, fewest)
         p_value = combined_p(combined, sums)
         done = ~np.isnan(p_value)
         marginal = question.counts[0] if question.counts else 0
-        strength = np.where(done, combined_strength(combined, sums), 0.0)[:marginal]
+        strength = np.where(done, segments(combined.encodings, sums)[0], 0.0)[:marginal]
         return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
 
     return map_questions(asking, answer)
@@ -100,7 +97,7 @@ def by_source(
         if not opened:
             # the test that fits the columns may be the kind's own choice
             settings = EvidenceSettings(
-                spec=replace(question.test, name="auto") if kind.tests else question.test,
+                spec=replace(question.test, name="auto") if kind.own_tests else question.test,
                 n_variables=question.n_variables,
                 max_rows=question.max_rows,
                 present=facts.present,

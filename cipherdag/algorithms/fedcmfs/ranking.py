@@ -19,9 +19,8 @@ from itertools import combinations
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.combined import Compared
 from cipherdag.arrays import BoolVector, FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.question import Question
 from cipherdag.questions.strengths import ScaleVerdicts, StrengthVerdicts
@@ -50,7 +49,7 @@ class Ranking:
         n_sites: How many sites there are.
     """
 
-    evidence: Compared
+    evidence: Combination
     n_sites: int
 
     def strengths(

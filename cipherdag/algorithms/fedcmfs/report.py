@@ -11,13 +11,11 @@ OF_TESTS = {
     "fisherz": CORRELATION,
     "g2": "G2, in units of chi-square",
     "pearson": "chi-square",
-    "likelihood-ratio": LIKELIHOOD,
+    "regression": LIKELIHOOD,
 }
 ANY = f"G2, in units of chi-square, where both are categories, and else of {CORRELATION}"
 OF_EVIDENCE = {
-    "statistic": "the sites' statistics (chi-square, G2 or squared z), added up",
     "fisher": "-2 ln p of the sites' tests, added up",
-    "stouffer": "the score of all sites together, in standard deviations from independence",
     "stratified": "the score of the test over all sites, in standard deviations from independence",
 }
 

@@ -165,7 +165,7 @@ class FedFCI(GraphFromTests[FedFCIOutcome, LearntPAG]):
             )
         return replace(
             outcome,
-            tests=dict(source.n_tests_by_method),
+            tests={str(method): count for method, count in source.n_tests_by_method.items()},
             rows=0 if source.kinds is None else source.kinds.rows,
             differences=differences,
             removed_untested=removed_untested(source.untestable_pairs(), testable(constraints)),

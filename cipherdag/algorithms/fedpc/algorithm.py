@@ -108,9 +108,8 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         vote_share: Share of the sites able to test an edge that must vote for it; with ``auto`` an
             edge that too few sites can test stays.
         test: Test of conditional independence: ``auto`` follows the schema. ``regression`` takes
-            any mixture of columns, as does ``regression-interactions`` (see `interactions`);
-            ``kci`` is the kernel test of continuous columns, for dependences of any form (the
-            paper's FedPC-KBT), with evidence of p-values alone.
+            any mixture of columns; ``kci`` is the kernel test of continuous columns, for
+            dependences of any form (the paper's FedPC-KBT), with evidence of p-values alone.
         collider_conflicts: Which colliders come first where no DAG has all: ``strongest``:
             those of largest support; ``keep``: the first; ``overwrite``: the last; ``auto``:
             ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
@@ -265,7 +264,7 @@ class FedPC(GraphFromTests[FedPCOutcome, LearntGraph]):
         )
         return replace(
             outcome,
-            tests=dict(source.n_tests_by_method),
+            tests={str(method): count for method, count in source.n_tests_by_method.items()},
             differences=differences,
             separated_pairs=() if resampled else outcome.separated_pairs,
             removed_untested=removed_untested(source.untestable_pairs(), constraints),

@@ -202,7 +202,7 @@ def test_tables_above_the_declared_size_fall_back_and_are_counted():
     assert max(largest) == 27
 
 
-def test_missing_values_of_continuous_columns_fall_back_to_stouffer():
+def test_missing_values_of_continuous_columns_fall_back_to_tests_within_sites():
     rng = np.random.default_rng(4)
     values = gaussian_values(rng, 400, 4)
     values[rng.random(400) < 0.1, 2] = np.nan
@@ -210,16 +210,16 @@ def test_missing_values_of_continuous_columns_fall_back_to_stouffer():
     tests = random_tests(4, [6, 12], rng)
     queries = Queries("pooled", tests)
     found, _ = asked(queries, sites)
-    combined, _ = asked(Queries("stouffer", tests), sites)
+    combined, _ = asked(Queries("stratified", tests), sites)
     exact = central(FisherZTest(values), tests)
     for rows, own, other, pooled in zip(tests, found, combined, exact, strict=True):
         touched = (rows == 2).any(axis=1)
         np.testing.assert_array_equal(own[touched], other[touched])
         np.testing.assert_allclose(own[~touched], pooled.p_value[~touched], rtol=1e-9)
-    assert queries.n_tests_by_method["incomplete: stouffer"] > 0
+    assert queries.n_tests_by_method["incomplete: within sites"] > 0
 
 
-def test_numbers_that_are_small_counts_fall_back_to_stouffer_and_no_site_sums_them():
+def test_numbers_that_are_small_counts_are_tested_within_sites_and_no_site_sums_them():
     rng = np.random.default_rng(6)
     values = gaussian_values(rng, 400, 4)
     values[:, 1] = rng.random(400) < 0.02
@@ -230,11 +230,11 @@ def test_numbers_that_are_small_counts_fall_back_to_stouffer_and_no_site_sums_th
     found, questions = asked(queries, sites)
     summed = [own.positions().tolist() for own in questions if isinstance(own, Moments)]
     assert summed == [[0, 3]]
-    combined, _ = asked(Queries("stouffer", tests), sites)
+    combined, _ = asked(Queries("stratified", tests), sites)
     for rows, own, other in zip(tests, found, combined, strict=True):
         few = np.isin(rows, [1, 2]).any(axis=1)
         np.testing.assert_array_equal(own[few], other[few])
-    assert queries.n_tests_by_method["few values: stouffer"] > 0
+    assert queries.n_tests_by_method["few values: within sites"] > 0
     packed = pack_integers(np.arange(4))
     every = Moments(n_variables=4, variables=packed, origins=bytes(32), units=bytes(32))
     with pytest.raises(PolicyRefusedError, match="few values"):
@@ -273,49 +273,21 @@ def test_columns_of_two_types_are_refused_by_name():
 
 
 @pytest.mark.parametrize("n_sites", [1, 4])
-def test_combined_table_tests_follow_their_formulas(n_sites):
+def test_fisher_of_tables_combines_pearsons_p_values_of_the_sites(n_sites):
     rng = np.random.default_rng(11)
     levels = [2, 3, 2, 2]
     codes = discrete_codes(rng, 1600, levels)
     parts = cut(codes, n_sites, rng)
     sites = [discrete_site(part, levels) for part in parts]
     tests = random_tests(4, [6, 12], rng)
-    outcomes = [
-        central(DiscreteTest(part, statistic="exact-mean", min_rows_per_cell=1.0), tests)
-        for part in parts
-    ]
-    for kind in ("statistic", "fisher", "stouffer"):
-        found, _ = asked(Queries(kind, tests), sites)
-        for size, own in enumerate(found):
-            each = [outcome[size] for outcome in outcomes]
-            done = [(e.statistic, e.dof, e.p_value, e.rows) for e in each]
-            expected = [_textbook(kind, [[c[t] for c in e] for e in done]) for t in range(len(own))]
-            np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-12)
-
-
-def _textbook(kind, outcomes):
-    done = [o for o in outcomes if not np.isnan(o[2]) and o[1] > 0]
-    statistic, dof, p_value, rows = (np.array(column) for column in zip(*done, strict=True))
-    if kind == "statistic":
-        return stats.chi2.sf(statistic.sum(), dof.sum())
-    weights = np.sqrt(rows) if kind == "stouffer" else None
-    return stats.combine_pvalues(p_value, method=kind, weights=weights).pvalue
-
-
-def test_stouffer_of_fisher_z_is_the_inverse_variance_mean_and_keeps_signs():
-    rng = np.random.default_rng(6)
-    parts = np.split(gaussian_values(rng, 600, 4), [100, 250])
-    parts[1][:, 1] *= -1  # at one site the effect has the other sign
-    tests = random_tests(4, [6, 12], rng)
-    found, _ = asked(Queries("stouffer", tests), [gaussian_site(part) for part in parts])
-    squared, _ = asked(Queries("statistic", tests), [gaussian_site(part) for part in parts])
-    for size, (own, other) in enumerate(zip(found, squared, strict=True)):
-        z = np.array([central(FisherZTest(part), tests)[size].statistic for part in parts])
-        weight = np.array([[len(part) - size - 3.0] for part in parts])
-        mean = (np.sqrt(weight) * z).sum(axis=0) / np.sqrt(weight.sum())
-        np.testing.assert_allclose(own, 2 * stats.norm.sf(np.abs(mean)), rtol=1e-6, atol=1e-12)
-        expected = stats.chi2.sf((z**2).sum(axis=0), len(parts))
-        np.testing.assert_allclose(other, expected, rtol=1e-6, atol=1e-12)
+    pearson = [DiscreteTest(p, statistic="pearson", min_rows_per_cell=10.0) for p in parts]
+    outcomes = [central(own, tests) for own in pearson]
+    found, _ = asked(Queries("fisher", tests), sites)
+    for size, own in enumerate(found):
+        each = zip(*(outcome[size].p_value for outcome in outcomes), strict=True)
+        done = [[p for p in of_test if not np.isnan(p)] for of_test in each]
+        expected = [stats.combine_pvalues(p, method="fisher").pvalue if p else np.nan for p in done]
+        np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-12)
 
 
 def test_weighted_p_is_equation_1_over_the_reliable_sites():
@@ -331,17 +303,6 @@ def test_weighted_p_is_equation_1_over_the_reliable_sites():
         rows = np.array([len(part) for part in parts])[~np.isnan(p_value)]
         expected = (p_value[~np.isnan(p_value)] * rows).sum() / rows.sum()
         np.testing.assert_allclose(own, expected, rtol=1e-8)
-
-
-def test_small_sites_are_heard_where_together_they_have_rows_enough():
-    rng = np.random.default_rng(1)
-    codes = discrete_codes(rng, 400, [3, 3, 3])  # 27 cells: 14.8 rows each, 3.7 at a site of 100
-    parts = np.split(codes, 4)
-    tests = [np.zeros((0, 2), dtype=np.int64), np.array([[0, 1, 2]])]
-    sites = [discrete_site(part, (3, 3, 3)) for part in parts]
-    assert np.isnan(central(DiscreteTest(parts[0]), tests)[1].p_value[0])
-    assert np.isfinite(asked(Queries("statistic", tests), sites)[0][1][0])
-    assert np.isnan(asked(Queries("statistic", tests), sites[:1])[0][1][0])
 
 
 # questions

@@ -308,9 +308,9 @@ def test_every_protection_gives_the_same(effect):
     assert list(results[0].finding.details["tests"]) == ["regression"]
 
 
-def test_withheld_tables_and_statistics_use_the_order_too():
+def test_tests_of_withheld_tables_and_of_sites_use_the_order_too():
     data = graded_frame(np.random.default_rng(5), 240)
-    for evidence in ("glm", "statistic"):
+    for evidence, test in (("glm", "auto"), ("fisher", "regression")):
         aggregates = []
         for ordered in (True, False):
             federation = Federation.split(
@@ -320,15 +320,15 @@ def test_withheld_tables_and_statistics_use_the_order_too():
                 policy=ALL_KINDS,
                 schema=graded_schema(data, ordered=ordered),
             )
-            own = FedPC(evidence=evidence, test="regression", max_cond_size=1)
+            own = FedPC(evidence=evidence, test=test, max_cond_size=1)
             result = federation.run(own)
             aggregates.append([r.aggregate for r in result.rounds])
             if evidence == "glm":
-                assert result.finding.details["tests"]["withheld: statistic"] > 0
+                assert result.finding.details["tests"]["withheld: within sites"] > 0
         assert aggregates[0] != aggregates[1]
 
 
-@pytest.mark.parametrize("evidence", ["pooled", "statistic", "vote"])
+@pytest.mark.parametrize("evidence", ["pooled", "fisher", "vote"])
 def test_tables_take_no_notice_of_an_order(evidence):
     data = graded_frame(np.random.default_rng(8), 400).drop(columns="age")
     runs = []

@@ -13,7 +13,7 @@ from scipy import stats
 
 from cipherdag import FedFCI, FedPC
 from cipherdag.algorithms.algorithm import Algorithm
-from cipherdag.algorithms.evidence.federated_test import NEVER_TOGETHER
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import ParameterError
@@ -38,29 +38,24 @@ def z_of(frame, test):
     return np.arctanh(np.corrcoef(of_x, of_y)[0, 1]), len(frame) - len(given) - 3
 
 
-def by_scipy(kind, frames, test):
-    """The p-value over frames by SciPy."""
+def by_scipy(frames, test):
+    """Fisher's p-value over frames by SciPy."""
     told = [z_of(own, test) for own in frames]
     z, weight = map(np.array, zip(*told, strict=True))
-    if kind == "fisher":
-        own = 2 * stats.norm.sf(np.abs(z) * np.sqrt(weight))
-        return stats.combine_pvalues(own, method="fisher").pvalue
-    if kind == "statistic":
-        return stats.chi2.sf((weight * z**2).sum(), len(frames))
-    return 2 * stats.norm.sf(abs((weight * z).sum()) / np.sqrt(weight.sum()))
+    own = 2 * stats.norm.sf(np.abs(z) * np.sqrt(weight))
+    return stats.combine_pvalues(own, method="fisher").pvalue
 
 
-@pytest.mark.parametrize("kind", ["stouffer", "fisher", "statistic"])
-def test_p_values_of_numbers_are_those_of_the_sites_that_have_all_of_a_test(kind):
+def test_p_values_of_numbers_are_those_of_the_sites_that_have_all_of_a_test():
     rng = np.random.default_rng(3)
     frames, tests = sites_of(rng), some_tests(rng)
-    found, n_tests_by_method = p_values(simulated(frames), FedPC(evidence=kind), tests)
+    found, n_tests_by_method = p_values(simulated(frames), FedPC(evidence="fisher"), tests)
     never = [not having(frames, test) for test in tests]
     assert (np.isnan(found) == never).all()
-    assert 0 < sum(never) == n_tests_by_method[NEVER_TOGETHER]
+    assert 0 < sum(never) == n_tests_by_method[Method.NEVER_TOGETHER]
     for test, own, untold in zip(tests, found, never, strict=True):
         if not untold:
-            assert own == pytest.approx(by_scipy(kind, having(frames, test), test), abs=1e-6)
+            assert own == pytest.approx(by_scipy(having(frames, test), test), abs=1e-6)
 
 
 def test_p_values_of_tables_are_those_of_the_sites_that_have_all_of_a_test():
@@ -124,7 +119,7 @@ def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test
     opened, _ = p_values(federation, algorithm, tests)
     closed, n_tests_by_method = p_values(federation, replace(algorithm, reveal="bits"), tests)
     never = [not having(frames, test) for test in tests]
-    assert 0 < sum(never) == n_tests_by_method[NEVER_TOGETHER]
+    assert 0 < sum(never) == n_tests_by_method[Method.NEVER_TOGETHER]
     assert (np.isnan(opened) == np.isnan(closed)).all()
     told = ~np.isnan(opened)
     assert set(closed[told]) == {0.0, 1.0}

@@ -18,10 +18,9 @@ from scipy import stats
 
 from cipherdag import Federation, FedPC
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.errors import PolicyRefusedError
+from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.regression_steps import RegressionSteps, pack_models
-from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.ci_tests.regression import RegressionTest
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.column import Column
@@ -68,7 +67,7 @@ def test_one_site_with_all_rows_gives_the_same_by_its_own_test(seed, n_sites):
     drive(queries.ask(Facts(4, n_sites)), sites)
     for found, own in zip(
         queries.found,
-        central(LikelihoodRatioTest(data, np.array(categories) > 0), tests),
+        central(RegressionTest(categories, lambda v: data[:, v]), tests),
         strict=True,
     ):
         np.testing.assert_allclose(found, own.p_value, rtol=1e-5, atol=1e-9)
@@ -104,11 +103,11 @@ def test_a_step_is_a_round_for_all_tests_together():
     assert max(asked) <= 12
 
 
-def test_withheld_tables_fall_back_to_the_sum_of_the_sites_own_ratios():
+def test_withheld_tables_fall_back_to_tests_within_sites():
     data = frame(np.random.default_rng(5), 240)
     federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS)
     result = federation.run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.finding.details["tests"]["withheld: statistic"] > 0
+    assert result.finding.details["tests"]["withheld: within sites"] > 0
     assert result.finding.details["tests"]["regression"] > 0
 
 
@@ -220,3 +219,9 @@ def test_a_model_with_too_many_coefficients_is_not_fitted_and_said_to_be_none():
     found = alone.evaluate(np.array([0, 0]), np.array([1, 2]), np.zeros((2, 0), dtype=int))
     assert np.isnan(found.p_value[0])
     assert found.p_value[1] == pytest.approx(stats.chi2.sf(found.statistic[1], 65))
+
+
+@pytest.mark.parametrize("test", ["g2", "fisherz", "regression"])
+def test_a_named_test_beside_glm_is_refused_as_it_would_not_be_done(test):
+    with pytest.raises(ParameterError, match=f"glm does not take test {test}.*choose evidence"):
+        FedPC(evidence="glm", test=test)

@@ -478,7 +478,7 @@ def test_the_graph_is_the_same_and_no_round_is_added():
     assert found[True].report.warnings == ()
 
 
-@pytest.mark.parametrize("kind", ["vote", "statistic", "fisher", "stouffer", "weighted_p"])
+@pytest.mark.parametrize("kind", ["vote", "fisher", "weighted_p"])
 def test_evidence_that_asks_for_no_columns_compares_none(kind):
     facts = Facts(3, 3, fewest=2)
     rng = np.random.default_rng(0)

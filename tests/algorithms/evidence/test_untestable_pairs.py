@@ -13,7 +13,7 @@ from cipherdag.algorithms.constraint_based.untested import (
     untested_details,
     untested_warnings,
 )
-from cipherdag.algorithms.evidence.federated_test import CONSTANT
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 
 
@@ -37,8 +37,6 @@ def sites_of(*, silent: float | None, discrete: bool = False) -> dict[str, pd.Da
 WAYS = [
     ("stratified", "sums"),
     ("fisher", "sums"),
-    ("stouffer", "sums"),
-    ("statistic", "sums"),
 ]
 
 
@@ -50,7 +48,7 @@ def test_edges_that_fall_untested_are_told_without_support(
     federation = Federation.simulate(sites_of(silent=silent))
     result = federation.run(FedPC(evidence=evidence, reveal=reveal), seed=0)
     assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "c"}]
-    assert result.finding.details["tests"][CONSTANT] == 2
+    assert result.finding.details["tests"][Method.CONSTANT] == 2
     assert sum(result.finding.details["tests"].values()) == 3
     assert result.table("separations")["support"].isna().all()
     assert set(result.table("separations")["given"]) == {""}
@@ -66,7 +64,7 @@ def test_by_bits_the_sites_that_can_test_a_pair_decide(evidence, caplog):
     federation = Federation.simulate(sites_of(silent=np.nan))
     result = federation.run(FedPC(evidence=evidence, reveal="bits"), seed=0)
     assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "b"}, {"b", "c"}]
-    assert CONSTANT not in result.finding.details["tests"]
+    assert Method.CONSTANT not in result.finding.details["tests"]
     assert "Too few sites could test" not in caplog.text
 
 
@@ -75,25 +73,29 @@ def test_fci_tells_edges_that_fall_untested(discrete, caplog):
     federation = Federation.simulate(sites_of(silent=np.nan, discrete=discrete))
     result = federation.run(FedFCI(reveal="sums"), seed=0)
     assert [{e.source, e.target} for e in result.finding.graph.edges] == [{"a", "c"}]
-    assert result.finding.details["tests"][CONSTANT] == 2
+    assert result.finding.details["tests"][Method.CONSTANT] == 2
     assert [own.support for own in result.finding.evidence.separations] == [None, None]
     assert "Too few sites could test a and b; b and c: at the others b does" in caplog.text
 
 
-@pytest.mark.parametrize("evidence", ["stratified", "statistic", "pooled"])
+@pytest.mark.parametrize("evidence", ["stratified", "fisher", "pooled"])
 def test_what_falls_to_tests_has_support_and_no_warning(evidence, caplog):
     federation = Federation.simulate(sites_of(silent=None))
     result = federation.run(FedPC(evidence=evidence, reveal="sums"), seed=0)
     assert result.table("separations")["support"].between(0.01, 1.0).all()
     assert REMOVED_DETAIL not in result.finding.details
-    assert CONSTANT not in result.finding.details["tests"]
+    assert Method.CONSTANT not in result.finding.details["tests"]
     assert "Too few sites could test" not in caplog.text
 
 
 def test_incomplete_numbers_of_pooled_moments_are_told(caplog):
     federation = Federation.simulate(sites_of(silent=np.nan))
     result = federation.run(FedPC(evidence="pooled"), seed=0)
-    assert result.finding.details["tests"] == {"pooled": 1, "incomplete: stouffer": 0, CONSTANT: 2}
+    assert result.finding.details["tests"] == {
+        "pooled": 1,
+        "incomplete: within sites": 0,
+        Method.CONSTANT: 2,
+    }
     assert "Too few sites could test a and b; b and c: at the others b does" in caplog.text
 
 

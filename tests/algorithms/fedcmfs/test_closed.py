@@ -122,7 +122,7 @@ def test_the_plan_says_what_is_opened_and_what_is_not_compared_is_refused():
     assert "hence their order" in said
     assert "no p-value" in said
     assert "weighted mean strength" not in said
-    for evidence in ("statistic", "stouffer", "stratified"):
+    for evidence in ("stratified",):
         with pytest.raises(ParameterError, match="needs evidence weighted_p or fisher"):
             FedCMFS(evidence=evidence, reveal="bits")
     with pytest.raises(ParameterError, match="needs 2 sites"):
@@ -270,7 +270,7 @@ def test_questions_that_cannot_be_are_refused():
         StrengthVerdicts(**good, pairs=b"12345678")
     with pytest.raises(ValueError, match="logarithms of p"):
         StrengthVerdicts(
-            **good | {"question": CombinedEvidence.about(pairs_question(), "statistic")},
+            **good | {"question": CombinedEvidence.about(pairs_question(), "weighted_p")},
             pairs=pack_integers(np.array([[0, 1]])),
         )
     with pytest.raises(ValueError, match="largest size"):

@@ -59,7 +59,7 @@ def numbers(rows=600, seed=0):
 # against drawing by hand
 
 
-@pytest.mark.parametrize("evidence", ["vote", "statistic", "pooled", "glm"])
+@pytest.mark.parametrize("evidence", ["vote", "fisher", "pooled", "glm"])
 def test_replicates_are_runs_over_drawn_rows(evidence):
     federation = Federation.split(patients(), 3)
     seed = 7
@@ -80,8 +80,8 @@ def test_replicates_are_runs_over_drawn_rows(evidence):
 
 def test_rounds_are_those_of_the_longest_replicate_and_share_the_questions():
     sites = respondents(Federation.split(patients(), 3))
-    _, alone = counts_of(FedPC(evidence="statistic"), sites)
-    _, questions = counts_of(FedPC(evidence="statistic", bootstrap=8), sites)
+    _, alone = counts_of(FedPC(evidence="fisher"), sites)
+    _, questions = counts_of(FedPC(evidence="fisher", bootstrap=8), sites)
     assert len(questions) <= len(alone) + 2
     assert len(questions[0].parts) == 9
     assert questions[0].kind == "combined-evidence+resampled"
@@ -303,7 +303,7 @@ def test_result_tells_the_confidence_everywhere(tmp_path):
 def test_the_command_prints_and_repeats_it(call, tmp_path):
     patients().to_csv(tmp_path / "all.csv", index=False)
     command = ("simulate", "fedpc", tmp_path / "all.csv", "--sites", 3, "--bootstrap", 4)
-    code, shown, _ = call(*command, "--evidence", "statistic", "--out", tmp_path / "out")
+    code, shown, _ = call(*command, "--evidence", "fisher", "--out", tmp_path / "out")
     assert code == 0
     told = shown[shown.index("Consensus, the marks") :].split("\n\n")[0]
     assert len(told.splitlines()) > 1

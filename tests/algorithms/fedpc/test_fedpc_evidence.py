@@ -84,9 +84,9 @@ def test_tests_over_all_sites_have_no_votes_to_tell():
     chain[0, 1] = chain[2, 1] = True
     outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
     silent = replace(outcome, votes=(), tests={"pooled": 3})
-    evidence = joint_evidence(silent, "abc", "statistic")
+    evidence = joint_evidence(silent, "abc", "fisher")
     assert evidence.measure == ""
-    assert evidence.remarks == ("Evidence: statistic.", "Tests over all sites: 3 pooled.")
+    assert evidence.remarks == ("Evidence: fisher.", "Tests over all sites: 3 pooled.")
     assert [edge.shown for edge in evidence.edges] == ["", ""]
     assert all(edge.facts[0].startswith("No test") for edge in evidence.edges)
     assert all(edge.facts[1].startswith("Collider") for edge in evidence.edges)

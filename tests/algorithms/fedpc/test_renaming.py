@@ -66,9 +66,9 @@ def gaussian(seed, rows):
     ("parameters", "discrete"),
     [
         ({"evidence": "pooled"}, True),
-        ({"evidence": "statistic", "colliders": "majority"}, True),
+        ({"evidence": "fisher", "colliders": "majority"}, True),
         ({"evidence": "pooled"}, False),
-        ({"evidence": "stouffer", "colliders": "conservative"}, False),
+        ({"evidence": "fisher", "colliders": "conservative"}, False),
         ({"evidence": "fisher", "colliders": "sepset"}, True),
         ({}, True),
         ({"sepset": "mean"}, False),

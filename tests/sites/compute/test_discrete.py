@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from margins import exact_moments
 from scipy import stats
 
 from cipherdag import Federation, FedPC
@@ -456,36 +455,3 @@ def test_cuda_agrees_with_the_processor(statistic, missing):
         one, other = here.evaluate(*tests), there.evaluate(*tests)
         for name in FIELDS:
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
-
-
-@pytest.mark.parametrize("rare", [False, True])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_the_exact_mean_is_pearsons_less_one_row_and_as_unlikely_as_its_moments_say(sparse, rare):
-    rng = np.random.default_rng(3)
-    chances = [0.9, 0.05, 0.05] if rare else [0.4, 0.3, 0.3]
-    codes = rng.choice(3, (90, 3), p=chances)
-    codes[:, 2] = rng.integers(0, 3, 90)
-    if sparse:  # so many levels that rows are sorted instead of counted
-        codes = codes * 40
-    found = DiscreteTest(codes, statistic="exact-mean", min_rows_per_cell=0.0).evaluate(
-        np.array([0]), np.array([1]), np.array([[2]])
-    )
-    value = variance = 0.0
-    freedom = 0
-    for configuration in np.unique(codes[:, 2]):
-        own = codes[codes[:, 2] == configuration]
-        table = np.zeros((3, 3), dtype=int)
-        np.add.at(table, (own[:, 0] % 39, own[:, 1] % 39), 1)
-        table = table[table.any(axis=1)][:, table.any(axis=0)]
-        chi_square = stats.chi2_contingency(table, correction=False).statistic
-        value += chi_square * (len(own) - 1) / len(own)
-        freedom += (table.shape[0] - 1) * (table.shape[1] - 1)
-        variance += exact_moments(*(tuple(table.sum(axis=k).tolist()) for k in (1, 0)))[1]
-    scale = 2 * freedom / variance
-    assert (scale < 1) == rare
-    tail = stats.chi2.sf(value * scale, freedom * scale)
-    if rare:
-        tail = max(tail, stats.chi2.sf(value, freedom))
-    assert found.p_value[0] == pytest.approx(tail, rel=1e-8)
-    assert found.statistic[0] == pytest.approx(stats.chi2.isf(tail, freedom), rel=1e-8)
-    assert found.dof[0] == freedom

@@ -20,7 +20,7 @@ SUMS = [
     FedPC(evidence="pooled"),
     FedFCI(reveal="sums"),
     FedCMFS(reveal="sums"),
-    FedCMFS(evidence="stouffer"),
+    FedCMFS(evidence="stratified"),
 ]
 BITS = [FedPC(), FedPC(evidence="vote", reveal="bits"), FedFCI(), FedCMFS()]
 

@@ -34,7 +34,6 @@ from cipherdag.sites.compute.counting.counter import (
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
 from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
 from cipherdag.statistics.array_functions import Array, host
-from cipherdag.statistics.chi_square_moments import moment_matched
 from cipherdag.statistics.contingency import (
     GSquared,
     Margins,
@@ -44,7 +43,7 @@ from cipherdag.statistics.contingency import (
     chi_square_tail,
 )
 
-Statistic = Literal["g2", "pearson", "exact-mean"]
+Statistic = Literal["g2", "pearson"]
 
 # measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
 # and starting it as much as a million rows
@@ -56,7 +55,7 @@ BYTES_PER_CELL = 64
 BYTES_PER_LEVEL_PAIR = 16
 
 
-@computes("g2", "pearson", "exact-mean")
+@computes("g2", "pearson")
 class DiscreteTest(CachedCITest):
     """G2 or Pearson's chi-square tests conditional independence over one site's discrete data.
 
@@ -75,8 +74,7 @@ class DiscreteTest(CachedCITest):
     Args:
         codes: Integer codes, shape (n, p); -1 (or any negative code) where missing. A variable
             has as many levels as its highest code in these rows + 1.
-        statistic: ``g2``, ``pearson``, or ``exact-mean``: Pearson's, each configuration's times
-            (rows - 1) / rows, and their sum matched to chi-square by its exact variance.
+        statistic: ``g2`` or ``pearson``.
         dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
         min_rows_per_cell: Rows that a test needs per cell of its table.
         constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
@@ -111,11 +109,11 @@ class DiscreteTest(CachedCITest):
         self._min_rows_per_cell = min_rows_per_cell
         self._testable = _varies(codes) if constant == "untestable" else None
         self._copied = _copied(codes)
-        n_rows, exact = self._columns.n_rows, statistic == "exact-mean"
-        pearson = PearsonChiSquare(n_rows, int(self._columns.levels.max()), exact_mean=exact)
-        self._exact = pearson if exact else None
+        n_rows = self._columns.n_rows
         self._statistic: TableStatistic = (
-            GSquared(n_rows, placed(np.zeros(0), where)) if statistic == "g2" else pearson
+            GSquared(n_rows, placed(np.zeros(0), where))
+            if statistic == "g2"
+            else PearsonChiSquare(n_rows, int(self._columns.levels.max()))
         )
 
     @classmethod
@@ -157,8 +155,6 @@ class DiscreteTest(CachedCITest):
         """Computes statistics and adjusted degrees of freedom of all tests, shape (B,) each."""
         fixed = np.zeros(len(tests), dtype=np.int64)
         dof = np.zeros(len(tests), dtype=np.int64)
-        variance = np.zeros(len(tests), dtype=np.int64)
-        exact = self._exact
         cells = levels.prod(axis=1)
         affordable = min(self._memory // BYTES_PER_CELL, MAX_CELLS)
         sparse = cells > min(SPARSE_CELLS_PER_ROW * self._columns.n_rows, affordable)
@@ -168,18 +164,11 @@ class DiscreteTest(CachedCITest):
             )
             fixed[test] = self._statistic.sparse(table)
             dof[test] = table.dof()
-            if exact is not None:
-                variance[test] = exact.sparse_variance(table)
         for index, tables in self._dense_tables(tests, levels, np.flatnonzero(~sparse)):
             margins = Margins.of(tables)
             fixed[index] = host(self._statistic.dense(tables, margins))
             dof[index] = host(margins.dof())
-            if exact is not None:
-                variance[index] = host(exact.dense_variances(margins))
-        statistic, freedom = np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
-        if exact is not None:
-            statistic = moment_matched(statistic, freedom, variance / exact.variance_scale)
-        return statistic, freedom
+        return np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
 
     def _dense_tables(
         self, tests: TestBatch, levels: FloatMatrix, dense: IndexArray

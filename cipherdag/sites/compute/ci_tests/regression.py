@@ -28,7 +28,7 @@ from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, li
 from cipherdag.statistics.regression_models import Regression, nested_models, too_large
 
 
-@computes("regression", "regression-interactions")
+@computes("regression")
 class RegressionTest(CachedCITest):
     """Likelihood ratios of nested regressions test the conditional independence of any columns.
 
@@ -40,7 +40,6 @@ class RegressionTest(CachedCITest):
         categories: Number of categories of every variable, 0 for a continuous one.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         ordered: Variables with three or more categories in an order.
-        interactions: Whether the variables of the conditioning set interact.
         fewest: Rows per coefficient below which a test is not done.
         device: Where to compute.
     """
@@ -51,25 +50,24 @@ class RegressionTest(CachedCITest):
         column: Callable[[int], NDArray[np.float64]],
         ordered: tuple[int, ...] = (),
         *,
-        interactions: bool = False,
         fewest: float = FEWEST_PER_COEFFICIENT,
         device: Device = PROCESSOR,
     ) -> None:
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
-        self._interactions, self._fewest = interactions, fewest
+        self._fewest = fewest
         self._expand = Expansion.of_site(categories, column, device)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
 
     @classmethod
     def of_table(cls, table: ColumnData, spec: CITestSpec, name: str, device: str) -> Self:
         """See `CachedCITest.of_table`."""
+        del name
         numbers = table.numbers()
         return cls(
             table.cardinalities,
             lambda v: numbers[:, v],
             table.ordered,
-            interactions=name == "regression-interactions",
             fewest=spec.min_rows_per_cell,
             device=resolve_device(device),
         )
@@ -79,11 +77,7 @@ class RegressionTest(CachedCITest):
         for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
             left_out = self._expand.incomplete(row)
             small, large = nested_models(
-                row,
-                self._categories,
-                left_out=left_out,
-                ordered=self._ordered,
-                interactions=self._interactions,
+                row, self._categories, left_out=left_out, ordered=self._ordered
             )
             if too_large(large, self._categories):
                 continue
@@ -108,6 +102,6 @@ class RegressionTest(CachedCITest):
         """Returns the fit without the last predictor to start from; None if its rows are others."""
         used = (model.response, *model.predictors, *model.complete_in)
         discrete = self._categories[model.response] > 0
-        if not discrete or not model.predictors or model.crossed or self._expand.incomplete(used):
+        if not discrete or not model.predictors or self._expand.incomplete(used):
             return None
         return self._fit(replace(model, predictors=model.predictors[:-1]))[0]

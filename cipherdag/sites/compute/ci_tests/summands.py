@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cipherdag.arrays import FloatVector, IndexArray
-from cipherdag.questions.combined_evidence import LARGEST_Z, SMALLEST_P, CombinedEvidence
+from cipherdag.questions.combined_evidence import SMALLEST_P, CombinedEvidence
 from cipherdag.questions.weighted_evidence import WeightedEvidence
-from cipherdag.sites.compute.ci_tests.ci_test import CITest, CITestResult
+from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 LARGEST_P = 1.0 - 2.0**-53
 
@@ -15,7 +15,7 @@ LARGEST_P = 1.0 - 2.0**-53
 def combined_evidence(
     test: CITest, question: CombinedEvidence, levels: IndexArray | None
 ) -> FloatVector:
-    """Answers `CombinedEvidence`: the summands of a combination of statistics or p-values.
+    """Answers `CombinedEvidence`: the summands of a combination of p-values.
 
     Args:
         test: Test over the site's data.
@@ -23,57 +23,30 @@ def combined_evidence(
         levels: Levels of every variable at the site, shape (p,), if it tests tables.
     """
     parts = [_values(test, rows.astype(np.int64), question, levels) for rows in question.rows()]
-    columns = zip(*(summands for summands, _ in parts), strict=True)
-    joined = [np.concatenate(summands) for summands in columns]
-    if not joined:
-        return np.zeros(question.n_values)
-    if question.combination == "stouffer":
-        joined.insert(0, np.array([float(any(signed for _, signed in parts))]))
-    return np.concatenate(joined)
+    return np.concatenate([np.zeros(0), *map(np.concatenate, zip(*parts, strict=True))])
 
 
 def _values(
     test: CITest, rows: IndexArray, question: CombinedEvidence, levels: IndexArray | None
-) -> tuple[list[FloatVector], bool]:
-    """Computes the summands of triplets (x, y, s1, ..., sl); statistics may have a sign."""
+) -> list[FloatVector]:
+    """Computes the summands of triplets (x, y, s1, ..., sl)."""
     outcome = test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
     done = ~np.isnan(outcome.p_value)
     if question.combination == "weighted_p":
         weight = np.where(done, outcome.rows, 0.0)
-        return [weight * np.nan_to_num(outcome.p_value), weight], False
-    signed = bool(done.any() and np.isnan(outcome.dof[done]).all())
+        return [weight * np.nan_to_num(outcome.p_value), weight]
     informed = done & ~(outcome.dof == 0)
-    amount, weight = _summands(outcome, question, rows.shape[1] - 2, signed=signed)
+    logarithms = -2.0 * np.log(np.clip(outcome.p_value, SMALLEST_P, LARGEST_P))
     reliability = np.full(len(rows), question.rows_per_cell)
     if levels is not None:
         # floating point: the product of many levels may exceed every integer type
         cells = levels[rows].astype(np.float64).prod(axis=1)
         reliability = np.minimum(outcome.rows / cells, reliability)
     return [
-        np.where(informed, amount, 0.0),
-        np.where(informed, weight, 0.0),
+        np.where(informed, logarithms, 0.0),
+        informed.astype(np.float64),
         np.where(done, reliability, 0.0),
-    ], signed
-
-
-def _summands(
-    outcome: CITestResult, question: CombinedEvidence, size: int, *, signed: bool
-) -> tuple[FloatVector, FloatVector]:
-    """Computes summands and their weights, shape (B,) each; arbitrary where tests are not done."""
-    if question.combination == "statistic":
-        if signed:
-            return outcome.statistic**2, np.ones(len(outcome.rows))
-        return outcome.statistic, outcome.dof
-    p_value = np.clip(outcome.p_value, SMALLEST_P, LARGEST_P)
-    if question.combination == "fisher":
-        return -2.0 * np.log(p_value), np.ones(len(outcome.rows))
-    if signed:
-        weight = np.maximum(outcome.rows - size - 3.0, 0.0)
-        return np.sqrt(weight) * outcome.statistic, weight
-    from scipy.special import ndtri
-
-    score = np.clip(-ndtri(p_value), -LARGEST_Z, LARGEST_Z)
-    return np.sqrt(outcome.rows.astype(np.float64)) * score, outcome.rows.astype(np.float64)
+    ]
 
 
 def weighted_evidence(test: CITest, question: WeightedEvidence) -> FloatVector:
