@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -24,6 +24,7 @@ from cipherdag.findings.finding import Accuracy, Cells, Table, never
 from cipherdag.findings.graph_finding import (
     DIFFERENCE_TABLE,
     SEPARATION_TABLE,
+    AnyGraph,
     GraphFinding,
     edges_of,
     marked_edges,
@@ -35,10 +36,6 @@ from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CPDAG, CausalGraph, class_of_dags, kind_named
 from cipherdag.graphs.identification.maximal import is_completed
 from cipherdag.graphs.metrics import GraphMetrics, compare, require_graph
-from cipherdag.graphs.pag import PartialMixedGraph
-
-if TYPE_CHECKING:
-    pass
 
 CLASSES = {
     "dag": "DAG",
@@ -49,7 +46,7 @@ CLASSES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearntGraph(GraphFinding):
+class LearntGraph(GraphFinding[CausalGraph]):
     """A causal graph and the evidence for it.
 
     Attributes:
@@ -151,7 +148,7 @@ class LearntGraph(GraphFinding):
         require_graph(truth)
         return compare(_as_cpdag(self.graph), truth.to_cpdag())
 
-    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics:
+    def distance_to(self, other: AnyGraph) -> GraphMetrics:
         require_graph(other)
         if not isinstance(other, CausalGraph):
             raise GraphError(
@@ -160,7 +157,7 @@ class LearntGraph(GraphFinding):
             )
         return compare(_as_cpdag(self.graph), _as_cpdag(other))
 
-    def differences_to(self, other: CausalGraph | PartialMixedGraph) -> list[Difference]:
+    def differences_to(self, other: AnyGraph) -> list[Difference]:
         there = _as_cpdag(other) if isinstance(other, CausalGraph) else other
         return edge_differences(_as_cpdag(self.graph), there)
 

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.confidence import Confidences
@@ -40,10 +40,12 @@ LEAVE_OUT = (
     "them, and run again."
 )
 log = logging.getLogger("cipherdag.result")
+AnyGraph = CausalGraph | PartialMixedGraph
+Graph_co = TypeVar("Graph_co", bound=AnyGraph, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphFinding(Finding):
+class GraphFinding(Finding, Generic[Graph_co]):
     """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds.
 
     Attributes:
@@ -56,7 +58,7 @@ class GraphFinding(Finding):
     compared_as: ClassVar[str]
     """The plural of what `distance_to` compares."""
 
-    graph: CausalGraph | PartialMixedGraph
+    graph: Graph_co
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
 
     @property
@@ -65,19 +67,19 @@ class GraphFinding(Finding):
         """The class of the graph in a word or two, such as CPDAG."""
 
     @abstractmethod
-    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics | PAGMetrics:
+    def distance_to(self, other: AnyGraph) -> GraphMetrics | PAGMetrics:
         """The structural distance of this graph to another one over the same names.
 
         Raises:
             GraphError: The other one is of another kind, or has other names.
         """
 
-    def differences_to(self, other: CausalGraph | PartialMixedGraph) -> list[Difference]:
+    def differences_to(self, other: AnyGraph) -> list[Difference]:
         """The pairs of `edge_differences`, with the marks that `distance_to` compares."""
         return edge_differences(self.graph, other)
 
     @abstractmethod
-    def read_graph(self, file: Path) -> CausalGraph | PartialMixedGraph:
+    def read_graph(self, file: Path) -> Graph_co:
         """A CSV of edges as a graph over this one's variables, of which nothing more is claimed.
 
         Raises:
@@ -95,7 +97,7 @@ class GraphFinding(Finding):
         edges = [(edge, reasons.get((edge.source, edge.target), "")) for edge in self.graph.edges]
         return [f"{edge}   {reason}" if reason else str(edge) for edge, reason in edges]
 
-    def compare(self, other: GraphFinding | CausalGraph | PartialMixedGraph) -> pd.DataFrame:
+    def compare(self, other: GraphFinding[AnyGraph] | AnyGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair; `distance_to` counts their differences.
 
         Args:
@@ -205,7 +207,7 @@ def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
     return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])
 
 
-def edges_of(finding: GraphFinding) -> list[str]:
+def edges_of(finding: GraphFinding[AnyGraph]) -> list[str]:
     """The names of the columns that the table of a graph's edges has."""
     return edge_columns(finding.evidence, finding.confidences)
 

@@ -16,6 +16,7 @@ from cipherdag.findings.finding import Accuracy, Cells, Column, Table, never
 from cipherdag.findings.graph_finding import (
     DIFFERENCE_TABLE,
     SEPARATION_TABLE,
+    AnyGraph,
     GraphFinding,
     edges_of,
     marked_edges,
@@ -32,7 +33,7 @@ NO_EDGE = Column("no_edge", float, "The share of replicates that do not join the
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearntPAG(GraphFinding):
+class LearntPAG(GraphFinding[PartialMixedGraph]):
     """A learnt partial ancestral graph, which allows unmeasured causes, and its evidence.
 
     Attributes:
@@ -98,7 +99,7 @@ class LearntPAG(GraphFinding):
         require_graph(truth)
         return compare_pags(self.graph, truth)
 
-    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> PAGMetrics:
+    def distance_to(self, other: AnyGraph) -> PAGMetrics:
         require_graph(other)
         if not isinstance(other, PartialMixedGraph):
             raise GraphError(

@@ -21,6 +21,7 @@ from cipherdag.findings.finding import (
     Report,
     shortened,
 )
+from cipherdag.findings.graph_finding import Graph_co, GraphFinding
 from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
@@ -58,6 +59,14 @@ class Run(RunAccount, Generic[F_co]):
 
     def __repr__(self) -> str:
         return f"Run[{type(self.finding).__name__}]({self._headline})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()).strip("\n")
+
+    @property
+    def graph(self: Run[GraphFinding[Graph_co]]) -> Graph_co:
+        """The graph that was learnt, a `CausalGraph` or a `PartialMixedGraph`."""
+        return self.finding.graph
 
     def _repr_html_(self) -> str:
         """The finding in a notebook, under a line that says what ran."""
