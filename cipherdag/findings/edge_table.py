@@ -91,11 +91,12 @@ def edge_rows(
         values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
         values |= {} if opened is None else _opened(opened)
         if shares is not None:
-            values["consensus"] = shares.of(edge.source, edge.target).consensus(CONSENSUS)
-        if shares is not None and (opened is None or opened.stands_on_evidence):
-            values |= zip(_names(REPLICATED), shares.shares(edge), strict=True)
-            ends = shares.end_shares(edge.source, edge.target)
-            values |= zip(_names(ENDS), ends, strict=True)
+            counts = shares.of(edge.source, edge.target)
+            values["consensus"] = counts.consensus(CONSENSUS)
+            if opened is None or opened.stands_on_evidence:
+                values["confidence"] = counts.as_drawn(edge.mark) / counts.replicates
+                values["any_edge"] = counts.any_edge
+                values |= zip(_names(ENDS), counts.end_shares, strict=True)
         rows.append(
             tuple(values.get(column.name, "" if column.type is str else None) for column in columns)
         )

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, plain
+from cipherdag.findings.finding import Cells, Column, Finding, Report, Table, plain
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import counted, first_of
 
@@ -100,9 +100,10 @@ class SelectedFeatures(Finding):
             lines.append(f"No site could test: {', '.join(self.untested)}")
         return lines
 
-    def limits(self) -> list[str]:
+    def report(self) -> Report:
         untested = f"No site could test {', '.join(self.untested)}."
-        return [CLOSED if self.opens_bits else ALONE, *([untested] if self.untested else [])]
+        known = CLOSED if self.opens_bits else ALONE
+        return Report(limits=(known, untested) if self.untested else (known,))
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         del truth

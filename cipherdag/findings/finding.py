@@ -195,17 +195,9 @@ class Finding(ABC):
         del truth
         return {}
 
-    def limits(self) -> list[str]:
-        """The sentences on the limits of this finding, to be read before it is used."""
-        return []
-
-    def next_steps(self) -> list[str]:
-        """The sentences on what to do next with this finding, for the report."""
-        return []
-
-    def remarks(self) -> tuple[str, ...]:
-        """The sentences on what else the opened sums show."""
-        return ()
+    def report(self) -> Report:
+        """What a report says of it beside its section; the algorithm's own comes after it."""
+        return Report()
 
     def accuracy(self, truth: CausalGraph) -> Accuracy | None:
         """The accuracy against a true graph; None where the two cannot be compared."""
@@ -287,16 +279,25 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The panels, notes and limits that an algorithm adds to the report of a run.
+    """What a finding, or the algorithm that made it, adds to the report of a run.
 
     Attributes:
         panels: Curves, heat maps and tables of the report.
         notes: What the terminal says below the result.
         limits: What to know before the result is used, in sentences.
         warnings: What makes the result doubtful: said first, in report, terminal and log.
+        remarks: What else the opened sums show, in sentences.
+        steps: What to do next, in sentences.
     """
 
     panels: tuple[Panel, ...] = ()
     notes: tuple[Note, ...] = ()
     limits: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    def __add__(self, more: Report) -> Report:
+        """This report and then the other one, part by part."""
+        parts = (each.name for each in fields(self))
+        return Report(**{part: getattr(self, part) + getattr(more, part) for part in parts})

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.findings.confidence import CONSENSUS
 from cipherdag.findings.edge_table import (
     EDGES,
     MARKED,
@@ -22,11 +20,9 @@ from cipherdag.findings.edge_table import (
 )
 from cipherdag.findings.finding import Accuracy, Cells, Table, never
 from cipherdag.findings.graph_finding import (
-    DIFFERENCE_TABLE,
-    SEPARATION_TABLE,
     AnyGraph,
     GraphFinding,
-    edges_of,
+    graph_tables,
     marked_edges,
     saved_edge,
 )
@@ -61,6 +57,7 @@ class LearntGraph(GraphFinding[CausalGraph]):
 
     kind: ClassVar[str] = "graph"
     compared_as: ClassVar[str] = "CPDAGs"
+    open_marks: ClassVar[str] = NO_DIRECTION
     promise: ClassVar[str] = (
         "a graph that says which of the study's variables probably cause which."
     )
@@ -122,22 +119,6 @@ class LearntGraph(GraphFinding[CausalGraph]):
     def graph_kind(self) -> str:
         return CLASSES[self.graph.kind]
 
-    def consensus(self, threshold: float = CONSENSUS) -> CausalGraph:
-        """The edges and directions that at least ``threshold`` of the bootstrap replicates share.
-
-        Args:
-            threshold: Share of the replicates that joins two variables at least, and that has a
-                direction at least; an edge without such a direction has none.
-
-        Returns:
-            A graph that is directed in part, as a rule no CPDAG. Edges of a directed cycle have no
-            direction in it.
-
-        Raises:
-            ParameterError: There were no replicates, or the threshold is no share.
-        """
-        return self._replicates.consensus(self.graph, threshold)
-
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
         require_graph(truth)
@@ -161,25 +142,15 @@ class LearntGraph(GraphFinding[CausalGraph]):
         there = _as_cpdag(other) if isinstance(other, CausalGraph) else other
         return edge_differences(_as_cpdag(self.graph), there)
 
-    def read_graph(self, file: Path) -> CausalGraph:
-        return CausalGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
-
     @property
     def _notes(self) -> tuple[str, ...]:
-        return (self.dag_note,)
-
-    def limits(self) -> list[str]:
-        limits = [NO_DIRECTION] if self.graph.undirected else []
-        return [*limits, *([self.dag_note] if self.dag_note else [])]
+        return (self.dag_note,) if self.dag_note else ()
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         metrics = {}
         if truth is not None:
             metrics = {"as a CPDAG": self.metrics_cpdag(truth), "as a DAG": self.metrics(truth)}
-        shown = graph_sections(
-            self.graph, self.evidence, self.details, truth, self.dictionary.units
-        )
-        return shown | {"metrics": metrics, "against": None}
+        return graph_sections(self, truth) | {"metrics": metrics, "against": None}
 
     def accuracy(self, truth: CausalGraph) -> Accuracy:
         as_dag, as_cpdag = self.metrics(truth), self.metrics_cpdag(truth)
@@ -209,23 +180,13 @@ class LearntGraph(GraphFinding[CausalGraph]):
             details=report.get("details", {}),
         )
 
-    def _edge_rows(self) -> Cells:
-        return edge_rows(EDGES, self.graph, self.evidence, self.confidences)
-
     def _confidence_rows(self) -> Cells:
         if self.confidences is None:
             return []
         return edge_rows((*MARKED, *REPLICATED), self.graph, self.evidence, self.confidences)
 
-    tables = (
-        Table(
-            name="edges",
-            doc="One row per edge, with the columns of which the run has something to say.",
-            columns=EDGES,
-            rows=_edge_rows,
-            present=edges_of,
-        ),
-        SEPARATION_TABLE,
+    tables = graph_tables(
+        EDGES,
         Table(
             name="confidence",
             doc="One row per edge with its share of replicates; no row without replicates. Both "
@@ -234,7 +195,6 @@ class LearntGraph(GraphFinding[CausalGraph]):
             rows=_confidence_rows,
             saved=never,
         ),
-        DIFFERENCE_TABLE,
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from cipherdag.errors import OutputError, ParameterError
-from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.confidence import CONSENSUS, Confidences, EdgeCounts
 from cipherdag.findings.edge_table import (
     DIFFERENCES,
     SEPARATIONS,
@@ -19,10 +19,12 @@ from cipherdag.findings.edge_table import (
     edge_columns,
     edge_differences,
     edge_lines,
+    edge_rows,
     separation_rows,
     why,
 )
-from cipherdag.findings.finding import Finding, Table, never, plain, shortened
+from cipherdag.findings.finding import Column, Finding, Report, Table, never, plain, shortened
+from cipherdag.findings.row_warnings import row_warnings
 from cipherdag.findings.site_differences import COMPARED, DETAIL
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, GraphEvidence
@@ -35,6 +37,14 @@ from cipherdag.pages.numerals import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+CHECK = (
+    "Test the graph on rows that did not make it: cipherdag run graphcheck FILES --graph FOLDER, "
+    "where FOLDER is that of this report."
+)
+DIRECT_MORE = (
+    "Say what you know: an order in time (--tiers), or edges that cannot be or must be (--forbid, "
+    "--require). It directs edges that the data leave open."
+)
 LEAVE_OUT = (
     'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
     "them, and run again."
@@ -57,6 +67,8 @@ class GraphFinding(Finding, Generic[Graph_co]):
     template: ClassVar[str] = "graph_run.html.j2"
     compared_as: ClassVar[str]
     """The plural of what `distance_to` compares."""
+    open_marks: ClassVar[str]
+    """The sentence on ends that are not determined."""
 
     graph: Graph_co
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
@@ -78,13 +90,14 @@ class GraphFinding(Finding, Generic[Graph_co]):
         """The pairs of `edge_differences`, with the marks that `distance_to` compares."""
         return edge_differences(self.graph, other)
 
-    @abstractmethod
-    def read_graph(self, file: Path) -> Graph_co:
+    def read_graph(self, file: Path) -> AnyGraph:
         """A CSV of edges as a graph over this one's variables, of which nothing more is claimed.
 
         Raises:
             GraphError: The file holds none.
         """
+        kind = CausalGraph if isinstance(self.graph, CausalGraph) else PartialMixedGraph
+        return kind.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
 
     @property
     def headline(self) -> str:
@@ -119,25 +132,41 @@ class GraphFinding(Finding, Generic[Graph_co]):
         counts = self.details.get("bootstrap")
         return None if counts is None else Confidences(counts)
 
-    @property
-    def _replicates(self) -> Confidences:
-        """The sentences on the bootstrap replicates.
+    def consensus(self, threshold: float = CONSENSUS) -> Graph_co:
+        """The edges and marks that at least ``threshold`` of the bootstrap replicates share.
+
+        Args:
+            threshold: Share of the replicates that joins two variables at least, and that has a
+                direction at least, or in a PAG an arrowhead at an end, or a tail; else the edge
+                has no direction, and the end is a circle.
+
+        Returns:
+            A graph that is directed in part, as a rule no CPDAG and no PAG. Edges of a directed
+            cycle have no direction in it.
 
         Raises:
-            ParameterError: There were none.
+            ParameterError: There were no replicates, or the threshold is no share.
         """
         if (confidences := self.confidences) is None:
             raise ParameterError(
                 "a consensus needs replicates",
                 remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
             )
-        return confidences
+        return cast(Graph_co, confidences.consensus(self.graph, threshold))
+
+    def with_replicates(self, counts: EdgeCounts | None) -> Self:
+        """The same with the edges' shares of replicates as their strength; itself without any."""
+        if counts is None:
+            return self
+        details = counts.details(self.graph.nodes)
+        evidence = Confidences(details).evidence(self.evidence, self.graph)
+        return replace(self, evidence=evidence, details={**self.details, "bootstrap": details})
 
     def lines(self, n_sites: int) -> list[str]:
         del n_sites
         names, rows = self.content("edges")
         edges = edge_lines(names, rows) or ["(no edge)"]
-        said = [sentence for sentence in (*self._notes, *self.evidence.remarks) if sentence]
+        said = [*self._notes, *self.evidence.remarks]
         return [
             *([""] if said else []),
             *said,
@@ -151,7 +180,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
         """The sentences on how the graph is to be read."""
         return ()
 
-    def next_steps(self) -> list[str]:
+    def report(self) -> Report:
         doubtful = counted(len(self.evidence.unsupported), "edge")
         steps = []
         if self.evidence.unsupported:
@@ -160,18 +189,15 @@ class GraphFinding(Finding, Generic[Graph_co]):
                 f"reason stands with each. {what_helps(self.evidence.unsupported)}"
             )
         if any("o" in edge.mark or edge.mark == "---" for edge in self.graph.edges):
-            steps.append(
-                "Say what you know: an order in time (--tiers), or edges that cannot be or must be "
-                "(--forbid, --require). It directs edges that the data leave open."
-            )
-        steps.append(
-            "Test the graph on rows that did not make it: cipherdag run graphcheck FILES --graph "
-            "FOLDER, where FOLDER is that of this report."
+            steps.append(DIRECT_MORE)
+        open_mark = self.graph.undetermined
+        undetermined = any("o" in e.mark or e.mark == open_mark for e in self.graph.edges)
+        return Report(
+            limits=(*([self.open_marks] if undetermined else []), *self._notes),
+            warnings=tuple(row_warnings(self.details, len(self.graph.nodes))),
+            remarks=self.evidence.remarks,
+            steps=(*steps, CHECK),
         )
-        return steps
-
-    def remarks(self) -> tuple[str, ...]:
-        return self.evidence.remarks
 
     def files(self) -> dict[str, str]:
         graph = self.graph
@@ -207,27 +233,38 @@ def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
     return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])
 
 
-def edges_of(finding: GraphFinding[AnyGraph]) -> list[str]:
-    """The names of the columns that the table of a graph's edges has."""
-    return edge_columns(finding.evidence, finding.confidences)
-
-
-SEPARATION_TABLE = Table(
-    name="separations",
-    doc="One row per pair without an edge, and the set that separates it, as far as it was opened.",
-    columns=SEPARATIONS,
-    rows=lambda finding: separation_rows(finding.evidence),
-)
-DIFFERENCE_TABLE = Table(
-    name="site_differences",
-    doc="One row per variable, and whether it is distributed differently at the sites; no row "
-    "where that was not asked.",
-    columns=COMPARED,
-    rows=lambda finding: [
-        tuple(row[column.name] for column in COMPARED) for row in finding.details.get(DETAIL, [])
-    ],
-    saved=never,
-)
+def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...]:
+    """The tables of a kind of graph: its edges with these columns, and their confidence."""
+    return (
+        Table(
+            name="edges",
+            doc="One row per edge, with the columns of which the run has something to say.",
+            columns=tuple(edges),
+            rows=lambda finding: edge_rows(
+                edges, finding.graph, finding.evidence, finding.confidences
+            ),
+            present=lambda finding: edge_columns(finding.evidence, finding.confidences),
+        ),
+        Table(
+            name="separations",
+            doc="One row per pair without an edge, and the set that separates it, as far as it was "
+            "opened.",
+            columns=SEPARATIONS,
+            rows=lambda finding: separation_rows(finding.evidence),
+        ),
+        confidence,
+        Table(
+            name=DETAIL,
+            doc="One row per variable, and whether it is distributed differently at the sites; no "
+            "row where that was not asked.",
+            columns=COMPARED,
+            rows=lambda finding: [
+                tuple(row[column.name] for column in COMPARED)
+                for row in finding.details.get(DETAIL, [])
+            ],
+            saved=never,
+        ),
+    )
 
 
 def marked_edges(edges: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:

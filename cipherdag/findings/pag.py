@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from cipherdag.errors import GraphError
-from cipherdag.findings.confidence import CONSENSUS
-from cipherdag.findings.edge_table import ENDS, MARKED, PAG_EDGES, edge_rows
+from cipherdag.findings.edge_table import ENDS, MARKED, PAG_EDGES
 from cipherdag.findings.finding import Accuracy, Cells, Column, Table, never
 from cipherdag.findings.graph_finding import (
-    DIFFERENCE_TABLE,
-    SEPARATION_TABLE,
     AnyGraph,
     GraphFinding,
-    edges_of,
+    graph_tables,
     marked_edges,
 )
 from cipherdag.findings.graph_page import OPEN_END, pag_sections
@@ -45,6 +41,7 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
 
     kind: ClassVar[str] = "pag"
     compared_as: ClassVar[str] = "PAGs"
+    open_marks: ClassVar[str] = OPEN_END
     promise: ClassVar[str] = (
         "a graph that says which of the study's variables probably cause which, and which "
         "may share a cause that nobody measured."
@@ -74,21 +71,6 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
         integrated = self.details.get(INTEGRATED)
         return () if integrated is None else Integrated(integrated).graphs(self.graph.nodes)
 
-    def consensus(self, threshold: float = CONSENSUS) -> PartialMixedGraph:
-        """The marks that enough replicates over drawn rows have.
-
-        Args:
-            threshold: Share of the replicates that joins two variables at least, and that has an
-                arrowhead at an end at least, or a tail; else it is a circle.
-
-        Returns:
-            Marks that no PAG may have together, as a rule.
-
-        Raises:
-            ParameterError: There were no replicates, or the threshold is no share.
-        """
-        return self._replicates.consensus(self.graph, threshold)
-
     def metrics(self, truth: PartialMixedGraph | CausalGraph) -> PAGMetrics:
         """Compare the graph with a true PAG over the same names, or with that of a true DAG.
 
@@ -108,16 +90,9 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
             )
         return self.metrics(other)
 
-    def read_graph(self, file: Path) -> PartialMixedGraph:
-        return PartialMixedGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
-
-    def limits(self) -> list[str]:
-        return [OPEN_END] if any("o" in edge.mark for edge in self.graph.edges) else []
-
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         against = None if truth is None else self.metrics(truth)
-        shown = pag_sections(self.graph, self.evidence, self.details, self.dictionary.units)
-        return shown | {"metrics": {}, "against": against}
+        return pag_sections(self) | {"metrics": {}, "against": against}
 
     def accuracy(self, truth: CausalGraph) -> Accuracy:
         metrics = self.metrics(truth)
@@ -132,28 +107,20 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
             details=report.get("details", {}),
         )
 
-    def _edge_rows(self) -> Cells:
-        return edge_rows(PAG_EDGES, self.graph, self.evidence, self.confidences)
-
     def _confidence_rows(self) -> Cells:
         """The shares of every pair; None of an edge that stands since tests were not done."""
         if self.confidences is None:
             return []
         unsupported = {frozenset((edge.source, edge.target)) for edge in self.evidence.unsupported}
         return [
-            (*row[:3], *(None,) * (len(row) - 3)) if frozenset(row[:2]) in unsupported else row
-            for row in self.confidences.end_rows(self.graph)
+            (a, b, mark, *(None,) * (1 + len(ENDS)))
+            if {a, b} in unsupported
+            else (a, b, mark, 1.0 - counts.any_edge, *counts.end_shares)
+            for a, b, mark, counts in self.confidences.pairs(self.graph)
         ]
 
-    tables = (
-        Table(
-            name="edges",
-            doc="One row per edge, with the columns of which the run has something to say.",
-            columns=PAG_EDGES,
-            rows=_edge_rows,
-            present=edges_of,
-        ),
-        SEPARATION_TABLE,
+    tables = graph_tables(
+        PAG_EDGES,
         Table(
             name="confidence",
             doc="One row per pair with an edge, here or in a replicate, and the marks at its ends "
@@ -163,5 +130,4 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
             rows=_confidence_rows,
             saved=never,
         ),
-        DIFFERENCE_TABLE,
     )

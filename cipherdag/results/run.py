@@ -90,11 +90,11 @@ class Run(RunAccount, Generic[F_co]):
 
     @property
     def report(self) -> Report:
-        """The panels and notes that the algorithm adds to the account of this run."""
+        """What the finding and its algorithm add to the account of this run."""
         algorithm = self._algorithm
-        report = Report() if algorithm is None else algorithm.report(self.finding)
         warnings = relation_warnings(self.relations) if self.finding.causal else ()
-        return replace(report, warnings=(*warnings, *report.warnings)) if warnings else report
+        report = Report(warnings=warnings) + self.finding.report()
+        return report if algorithm is None else report + algorithm.report(self.finding)
 
     @property
     def disclosures(self) -> tuple[str, ...]:
@@ -170,8 +170,7 @@ class Run(RunAccount, Generic[F_co]):
         """
         if truth is not None:
             self._accuracy(truth)
-        report = self.report
-        report = replace(report, panels=(*report.panels, *panels))
+        report = self.report + Report(panels=tuple(panels))
         return run_page(self, self.finding, report, truth=truth, written=written)
 
     def save(

@@ -15,7 +15,6 @@ from cipherdag.algorithms.fedpc.graph_evidence import (
     votes_evidence,
 )
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.unresolved import contradicted, unresolved_details
 
@@ -56,8 +55,6 @@ def concluded(
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= details_of_tests(outcome, names, outcome.untested)
-    if outcome.bootstrap is not None:
-        details["bootstrap"] = outcome.bootstrap.details(names)
     if outcome.in_class is None:
         conclusion = LearntGraph.in_code_order(
             names, outcome.arcs, evidence=evidence, details=details
@@ -72,7 +69,4 @@ def concluded(
             evidence=evidence,
             details=details,
         )
-    if outcome.bootstrap is None:
-        return conclusion
-    resampled = Confidences(details["bootstrap"]).evidence(evidence, conclusion.graph)
-    return replace(conclusion, evidence=resampled)
+    return conclusion.with_replicates(outcome.bootstrap)
