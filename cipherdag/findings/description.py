@@ -127,7 +127,7 @@ class Description(Finding):
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         del truth
-        return {"marks": QUANTILES}
+        return {"marks": [f"#{share:.0%}".replace("%", " %") for share in QUANTILES]}
 
     def _column_rows(self) -> Cells:
         return [

@@ -221,8 +221,7 @@ class EstimatedEffect(Finding):
     def _repr_html_(self) -> str:
         return self.table("effects").to_html(index=False)
 
-    def mean_rows(self) -> Cells:
-        """Set, arm, rows, mean, standard error and effective rows of every arm."""
+    def _arm_rows(self) -> Cells:
         return [
             (number, self.arm_name(one.arm), one.rows, one.mean, one.error, one.effective)
             for number, effect in enumerate(self.sets, start=1)
@@ -295,6 +294,20 @@ class EstimatedEffect(Finding):
                 Column("note", str, "Why nothing is estimated."),
             ),
             rows=_effect_rows,
+        ),
+        Table(
+            name="arms",
+            doc="One row per set and arm: the outcome's mean if all rows were of the arm.",
+            columns=(
+                Column("set", int, "The number of the set, from 1."),
+                Column("arm", str, "The arm."),
+                Column("rows", int, "The rows of the arm."),
+                Column("mean", float, "The mean, or of two categories the share of the second."),
+                Column("standard_error", float, "Its standard error."),
+                Column("effective_rows", float, "How many rows of equal weight are as good."),
+            ),
+            rows=_arm_rows,
+            saved=never,
         ),
         Table(
             name="refutations",

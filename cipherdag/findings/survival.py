@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
+from cipherdag.findings.finding import Cells, Column, Finding, Table, never, shortened
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, shown
@@ -248,12 +248,8 @@ class SurvivalAnalysis(Finding):
         tests = ("within sites", self.test), ("of the rows of all sites", self.together)
         return [test.line(rows) for rows, test in tests if test is not None]
 
-    def group_rows(self) -> Cells:
-        """One row per group: name, sites, rows, events in the bins, median with its ends, and test.
-
-        Of the test within the sites, which is over all follow-up, events and as many as it expects;
-        None where there is none, or where it leaves the group out.
-        """
+    def _group_rows(self) -> Cells:
+        """A row per group; None of the test where there is none, or it leaves the group out."""
         observed: list[int | None] = [None] * len(self.curves)
         expected: list[float | None] = [None] * len(self.curves)
         if self.test:
@@ -275,7 +271,7 @@ class SurvivalAnalysis(Finding):
         until = f"up to {self.time} {self.edges[-1]:g}"
         head = f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
         wide = max(map(len, self.group_names))
-        groups = [f"{row[0]:{wide}}  {_line(self.time, *row[1:])}" for row in self.group_rows()]
+        groups = [f"{row[0]:{wide}}  {_line(self.time, *row[1:])}" for row in self.cells("groups")]
         lines = ["", head, *shortened(groups)]
         lines += [RESTRICTED] if self.restricted else []
         lines += ["", *self.test_lines] if self.test or self.together else []
@@ -335,6 +331,23 @@ class SurvivalAnalysis(Finding):
         ]
 
     tables = (
+        Table(
+            name="groups",
+            doc="One row per group; no numbers of one that too few sites tell of.",
+            columns=(
+                Column("group", str, "The group, or `all`."),
+                Column("sites", int, "The sites that tell of it."),
+                Column("rows", float, "The rows at risk at the beginning."),
+                Column("events", float, "The events in all bins."),
+                Column("median", float, "The end of the bin in which the curve falls to a half."),
+                Column("median_low", float, "The lower end of its interval at 95 %."),
+                Column("median_high", float, "The upper end."),
+                Column("observed", float, "The events in the test within sites, if it has any."),
+                Column("expected", float, "How many it would have if all groups were alike."),
+            ),
+            rows=_group_rows,
+            saved=never,
+        ),
         Table(
             name="curves",
             doc="One row per group and bin of time.",
