@@ -175,16 +175,11 @@ class Finding(ABC):
         """The rows of a table."""
         return self.content(name)[1]
 
-    def csv(self, name: str) -> str:
-        """A table as the text of its CSV file."""
-        names, rows = self.content(name)
-        return csv_text([names, *rows])
-
     def files(self) -> dict[str, str]:
         """The texts of the files that a result folder has of this finding, by their names."""
-        return {
-            f"{table.name}.csv": self.csv(table.name) for table in self.tables if table.saved(self)
-        }
+        saved = [table for table in self.tables if table.saved(self)]
+        content = {f"{table.name}.csv": table.content(self) for table in saved}
+        return {file: csv_text([names, *rows]) for file, (names, rows) in content.items()}
 
     def draw(self, folder: Path) -> None:
         """Add pictures to a result folder; there are none by default."""
@@ -258,6 +253,12 @@ def shortened(lines: Sequence[str]) -> list[str]:
     shown = [f"  {line}" for line in lines[:MOST_LINES]]
     left = len(lines) - len(shown)
     return [*shown, f"  ... and {left} more"] if left else shown
+
+
+def aligned(named: Sequence[tuple[str, str]]) -> list[str]:
+    """Names and what is said of each, in two columns, indented and cut as `shortened` does."""
+    wide = max((len(name) for name, _ in named), default=0)
+    return shortened([f"{name:{wide}}  {said}" for name, said in named])
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,19 +26,11 @@ from cipherdag.findings.graph_finding import (
     marked_edges,
     saved_edge,
 )
-from cipherdag.findings.graph_page import NO_DIRECTION, graph_sections
+from cipherdag.findings.graph_page import graph_sections
 from cipherdag.graphs.edge_evidence import GraphEvidence
-from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CPDAG, CausalGraph, class_of_dags, kind_named
 from cipherdag.graphs.identification.maximal import is_completed
 from cipherdag.graphs.metrics import GraphMetrics, compare, require_graph
-
-CLASSES = {
-    "dag": "DAG",
-    "cpdag": "CPDAG",
-    "mpdag": "MPDAG: a CPDAG that background knowledge directs further",
-    "pdag": "directed in part",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +49,6 @@ class LearntGraph(GraphFinding[CausalGraph]):
 
     kind: ClassVar[str] = "graph"
     compared_as: ClassVar[str] = "CPDAGs"
-    open_marks: ClassVar[str] = NO_DIRECTION
     promise: ClassVar[str] = (
         "a graph that says which of the study's variables probably cause which."
     )
@@ -71,18 +62,6 @@ class LearntGraph(GraphFinding[CausalGraph]):
         return msgspec.json.encode(
             [sorted(map(str, graph.edges)) for graph in (self.graph, self.dag)]
         )
-
-    @classmethod
-    def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
-        """Make the finding from a partly directed matrix, shape (p, p).
-
-        In its DAG the remaining edges are directed in the order that the original FedPC program
-        uses.
-        """
-        graph = CausalGraph.from_arcs(names, arcs)
-        dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
-        note = "" if dag.is_dag else "The original program's directions form a cycle here."
-        return cls(graph=graph, dag=dag, dag_note=note, **more)
 
     @classmethod
     def of_dag(
@@ -114,10 +93,6 @@ class LearntGraph(GraphFinding[CausalGraph]):
         if cpdag is not None and open_edges is not None and (open_edges & ~cpdag).any():
             graph = CausalGraph.from_arcs(names, cpdag | open_edges)
         return cls(graph=graph, dag=dag, **more)
-
-    @property
-    def graph_kind(self) -> str:
-        return CLASSES[self.graph.kind]
 
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""

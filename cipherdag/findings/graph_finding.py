@@ -45,6 +45,21 @@ DIRECT_MORE = (
     "Say what you know: an order in time (--tiers), or edges that cannot be or must be (--forbid, "
     "--require). It directs edges that the data leave open."
 )
+CLASSES = {
+    "dag": "DAG",
+    "cpdag": "CPDAG",
+    "mpdag": "MPDAG: a CPDAG that background knowledge directs further",
+    "pdag": "directed in part",
+    "pag": "PAG",
+    "pmg": "marks of a PAG, as far as they are determined",
+}
+OPEN_ENDS = {
+    "---": "An edge without an arrow has a direction in reality; these data and tests cannot tell "
+    "which.",
+    "o-o": "A circle at an end is an arrowhead or none in reality; these data and tests cannot "
+    "tell which.",
+}
+"""What to know of edges with this mark, or one of its ends."""
 LEAVE_OUT = (
     'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
     "them, and run again."
@@ -67,16 +82,14 @@ class GraphFinding(Finding, Generic[Graph_co]):
     template: ClassVar[str] = "graph_run.html.j2"
     compared_as: ClassVar[str]
     """The plural of what `distance_to` compares."""
-    open_marks: ClassVar[str]
-    """The sentence on ends that are not determined."""
 
     graph: Graph_co
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
 
     @property
-    @abstractmethod
     def graph_kind(self) -> str:
         """The class of the graph in a word or two, such as CPDAG."""
+        return CLASSES[self.graph.kind]
 
     @abstractmethod
     def distance_to(self, other: AnyGraph) -> GraphMetrics | PAGMetrics:
@@ -193,7 +206,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
         open_mark = self.graph.undetermined
         undetermined = any("o" in e.mark or e.mark == open_mark for e in self.graph.edges)
         return Report(
-            limits=(*([self.open_marks] if undetermined else []), *self._notes),
+            limits=(*[OPEN_ENDS[open_mark]] * undetermined, *self._notes),
             warnings=tuple(row_warnings(self.details, len(self.graph.nodes))),
             remarks=self.evidence.remarks,
             steps=(*steps, CHECK),

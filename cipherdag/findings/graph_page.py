@@ -63,12 +63,6 @@ BEGUN = ("the effect", "if ")
 MOST_ASKED = 20  # variables
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
-OPEN_END = (
-    "A circle at an end is an arrowhead or none in reality; these data and tests cannot tell which."
-)
-NO_DIRECTION = (
-    "An edge without an arrow has a direction in reality; these data and tests cannot tell which."
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cipherdag.findings.graph_finding import (
     graph_tables,
     marked_edges,
 )
-from cipherdag.findings.graph_page import OPEN_END, pag_sections
+from cipherdag.findings.graph_page import pag_sections
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.graphs.edge_evidence import GraphEvidence
@@ -41,7 +41,6 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
 
     kind: ClassVar[str] = "pag"
     compared_as: ClassVar[str] = "PAGs"
-    open_marks: ClassVar[str] = OPEN_END
     promise: ClassVar[str] = (
         "a graph that says which of the study's variables probably cause which, and which "
         "may share a cause that nobody measured."
@@ -52,14 +51,6 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
     @property
     def decisions(self) -> bytes:
         return msgspec.json.encode(sorted(map(str, self.graph.edges)))
-
-    @property
-    def graph_kind(self) -> str:
-        return (
-            "PAG"
-            if isinstance(self.graph, PAG)
-            else "marks of a PAG, as far as they are determined"
-        )
 
     @property
     def fitting(self) -> tuple[PAG, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, never, shortened
+from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned, never
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, shown
@@ -18,6 +18,8 @@ ALL_ROWS = "all"
 RESTRICTED = (
     "Sites moved few events to later edges, so that medians and curves are near, not exact."
 )
+BY_BIN = ("at_risk", "events", "survival", "low", "high")
+"""What a curve has for every bin, in the order of the table ``curves``."""
 Numbers = tuple[float | None, ...]
 
 
@@ -266,29 +268,23 @@ class SurvivalAnalysis(Finding):
 
     def lines(self, n_sites: int) -> list[str]:
         del n_sites  # those that were asked are counted
-        rows = sum(curve.at_risk[0] for curve in self.curves if curve.reported)
-        of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
+        count = sum(curve.at_risk[0] for curve in self.curves if curve.reported)
+        of = f" of {self.all_rows:,}" if count < self.all_rows else ""
         until = f"up to {self.time} {self.edges[-1]:g}"
-        head = f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
-        wide = max(map(len, self.group_names))
-        groups = [f"{row[0]:{wide}}  {_line(self.time, *row[1:])}" for row in self.cells("groups")]
-        lines = ["", head, *shortened(groups)]
+        head = f"{count:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
+        groups = [(row[0], _line(self.time, row)) for row in self.cells("groups")]
+        lines = ["", head, *aligned(groups)]
         lines += [RESTRICTED] if self.restricted else []
         lines += ["", *self.test_lines] if self.test or self.together else []
-        ratios = [row for row in self.cells("hazard_ratios") if row[1] is not None]
-        wide = max((len(row[0]) for row in ratios), default=0)
-        if ratios:
-            lines += ["", "Ratios of hazards, all else alike:"]
-            lines += shortened([f"{row[0]:{wide}}  {_ratio(*row[1:5])}" for row in ratios])
+        rows = self.cells("hazard_ratios")
+        ratios = [(row[0], _ratio(*row[1:5])) for row in rows if row[1] is not None]
+        lines += ["", "Ratios of hazards, all else alike:", *aligned(ratios)] if ratios else []
         return lines
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         del truth
-        drawn = tuple(
-            Estimate(name, ratio.ratio, ratio.low, ratio.high)
-            for name, ratio in zip(self.ratio_names, self._ratios, strict=True)
-            if ratio.ratio is not None and ratio.low is not None and ratio.high is not None
-        )
+        rows = self.cells("hazard_ratios")
+        drawn = tuple(Estimate(*row[:4]) for row in rows if None not in row[1:4])
         if not drawn:
             return {"forest": None}
         note = "95 % intervals; the broken line is where hazards do not differ."
@@ -319,15 +315,7 @@ class SurvivalAnalysis(Finding):
             (name, *row)
             for name, curve in zip(self.group_names, self.curves, strict=True)
             if curve.reported
-            for row in zip(
-                self.edges,
-                curve.at_risk,
-                curve.events,
-                curve.survival,
-                curve.low,
-                curve.high,
-                strict=True,
-            )
+            for row in zip(self.edges, *(getattr(curve, part) for part in BY_BIN), strict=True)
         ]
 
     tables = (
@@ -381,18 +369,9 @@ class SurvivalAnalysis(Finding):
     )
 
 
-def _line(
-    time: str,
-    sites: int,
-    rows: int | None,
-    events: int,
-    median: float | None,
-    low: float | None,
-    high: float | None,
-    observed: int | None,
-    expected: float | None,
-) -> str:
-    """A group in one line of a terminal."""
+def _line(time: str, row: tuple[Any, ...]) -> str:
+    """A row of the table ``groups`` in one line of a terminal."""
+    _, sites, rows, events, median, low, high, observed, expected = row
     if rows is None:
         return "withheld: too few sites have enough rows with the event, and without"
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
