@@ -58,13 +58,8 @@ SEPARATIONS = (
     Column("given", str, "The set that separates them, joined by `; `; None where there is none."),
     Column("support", float, "The evidence for it, as `evidence.support` says; None if untested."),
 )
-DIFFERENCES = (
-    Column("from", str, "The variable that sorts first."),
-    Column("to", str, "The other one."),
-    Column("here", str, "The mark in this graph, or an empty text."),
-    Column("there", str, "The mark in the other graph, or an empty text."),
-    Column("same", bool, "Whether the two marks are the same."),
-)
+DIFFERENCES = ("from", "to", "here", "there", "same")
+"""What two graphs have at a pair, of which the name that sorts first comes first."""
 MOST_UNDONE = 0.1
 """Share of the decisive tests that may be left undone before that is the first thing to say."""
 WHAT_HELPS = (

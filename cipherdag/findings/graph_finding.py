@@ -136,8 +136,7 @@ class GraphFinding(Finding, Generic[Graph_co]):
         import pandas as pd
 
         there = other.graph if isinstance(other, GraphFinding) else other
-        columns = [column.name for column in DIFFERENCES]
-        return pd.DataFrame(edge_differences(self.graph, there), columns=columns)
+        return pd.DataFrame(edge_differences(self.graph, there), columns=list(DIFFERENCES))
 
     @property
     def confidences(self) -> Confidences | None:

@@ -1,8 +1,4 @@
-"""Which variables are distributed differently at the sites: table, warning, and what to do.
-
-Leaks:
-    Nothing new: p-values follow from opened sums. What a site finds of itself stays at the site.
-"""
+"""Which variables are distributed differently at the sites: table, warning, and what to do."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> st
         counts={how: sum(row.how == how for row in rows) for how in (SAME, OTHER, HERE, THERE)},
         shown=SHOWN,
         settings=_settings(here, there),
-        differences=csv_text([[column.name for column in DIFFERENCES], *differences]),
+        differences=csv_text([DIFFERENCES, *differences]),
         **pictures(graph, {}, marked),
     )
 
