@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from cipherdag.findings.effect import ESTIMATORS, NO_EFFECT, AdjustedEffect, Contrast, LeftOut
-from cipherdag.findings.finding import Cells, Column, Finding, Table, never, shortened
+from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.findings.refutation import (
     REFUTATIONS,
@@ -307,14 +307,14 @@ class EstimatedEffect(Finding):
                 Column("effective_rows", float, "How many rows of equal weight are as good."),
             ),
             rows=_arm_rows,
-            saved=never,
+            saved="never",
         ),
         Table(
             name="refutations",
             doc="One row per change that should, or should not, matter; none if not asked for.",
             columns=REFUTATIONS,
             rows=_refutation_rows,
-            saved=lambda finding: bool(finding.cells("refutations")),
+            saved="with rows",
         ),
         Table(
             name="between_sites",
@@ -331,7 +331,7 @@ class EstimatedEffect(Finding):
                 Column("p_value", float, "The p-value of Q."),
             ),
             rows=_between_rows,
-            saved=never,
+            saved="never",
         ),
         Table(
             name="overlap",
@@ -344,7 +344,7 @@ class EstimatedEffect(Finding):
                 Column("rows", int, "The rows in the bin."),
             ),
             rows=_overlap_rows,
-            saved=never,
+            saved="never",
         ),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Table:
         columns: All columns that it can have, in their order.
         rows: Makes the rows of a finding, a value per column; None where there is none.
         present: Names the columns that the table has for a finding; None: it has all of them.
-        saved: Whether the folder of a finding has the table as a CSV file.
+        saved: When the folder of a finding has the table as a CSV file.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: Callable[[Any], Cells] = field(repr=False)
     present: Callable[[Any], Sequence[str]] | None = field(repr=False, default=None)
-    saved: Callable[[Any], bool] = field(repr=False, default=lambda _: True)
+    saved: Literal["always", "with rows", "never"] = "always"
 
     def content(self, finding: Finding) -> tuple[tuple[str, ...], Cells]:
         """The names of the columns that the table has for this finding, and its rows."""
@@ -177,9 +177,8 @@ class Finding(ABC):
 
     def files(self) -> dict[str, str]:
         """The texts of the files that a result folder has of this finding, by their names."""
-        saved = [table for table in self.tables if table.saved(self)]
-        content = {f"{table.name}.csv": table.content(self) for table in saved}
-        return {file: csv_text([names, *rows]) for file, (names, rows) in content.items()}
+        content = {name: self.content(name) for name in self._saved}
+        return {f"{name}.csv": csv_text([names, *rows]) for name, (names, rows) in content.items()}
 
     def draw(self, folder: Path) -> None:
         """Add pictures to a result folder; there are none by default."""
@@ -234,13 +233,13 @@ class Finding(ABC):
 
     def _repr_html_(self) -> str:
         """The tables of the folder, in a notebook."""
-        saved = (table.name for table in self.tables if table.saved(self))
-        return "".join(self.table(name).to_html(index=False) for name in saved)
+        return "".join(self.table(name).to_html(index=False) for name in self._saved)
 
-
-def never(_: Finding) -> bool:
-    """For `Table.saved`: never write the table to the folder."""
-    return False
+    @property
+    def _saved(self) -> list[str]:
+        """The names of the tables that the folder has."""
+        saved = [table for table in self.tables if table.saved != "never"]
+        return [each.name for each in saved if each.saved == "always" or each.rows(self)]
 
 
 def plain(value: Any) -> Any:

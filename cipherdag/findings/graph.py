@@ -18,7 +18,7 @@ from cipherdag.findings.edge_table import (
     edge_differences,
     edge_rows,
 )
-from cipherdag.findings.finding import Accuracy, Cells, Table, never
+from cipherdag.findings.finding import Accuracy, Cells, Table
 from cipherdag.findings.graph_finding import (
     AnyGraph,
     GraphFinding,
@@ -40,7 +40,7 @@ class LearntGraph(GraphFinding[CausalGraph]):
     Attributes:
         graph: A `CPDAG`, with knowledge an `MPDAG`, or where the data tell more a DAG, with the
             columns' names; any edges by FedPC's reference ``code``.
-        dag: A DAG of the class that the CPDAG stands for, never cyclic but by FedPC's reference
+        dag: A DAG of the class that the CPDAG stands for cyclic but by FedPC's reference
             ``code``, whose program does not look.
         dag_note: Empty, or what tests say that no DAG has, or that there is a cycle.
         evidence: The evidence for the edges, as far as it was opened.
@@ -168,7 +168,7 @@ class LearntGraph(GraphFinding[CausalGraph]):
             "shares are NaN where the edge stands since tests were not done.",
             columns=(*MARKED, *REPLICATED),
             rows=_confidence_rows,
-            saved=never,
+            saved="never",
         ),
     )
 

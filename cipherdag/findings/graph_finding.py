@@ -23,7 +23,7 @@ from cipherdag.findings.edge_table import (
     separation_rows,
     why,
 )
-from cipherdag.findings.finding import Column, Finding, Report, Table, never, plain, shortened
+from cipherdag.findings.finding import Column, Finding, Report, Table, plain, shortened
 from cipherdag.findings.row_warnings import row_warnings
 from cipherdag.findings.site_differences import COMPARED, DETAIL
 from cipherdag.graphs.drawing.figure import draw
@@ -274,7 +274,7 @@ def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...
                 tuple(row[column.name] for column in COMPARED)
                 for row in finding.details.get(DETAIL, [])
             ],
-            saved=never,
+            saved="never",
         ),
     )
 

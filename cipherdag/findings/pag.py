@@ -10,7 +10,7 @@ import msgspec
 
 from cipherdag.errors import GraphError
 from cipherdag.findings.edge_table import ENDS, MARKED, PAG_EDGES
-from cipherdag.findings.finding import Accuracy, Cells, Column, Table, never
+from cipherdag.findings.finding import Accuracy, Cells, Column, Table
 from cipherdag.findings.graph_finding import (
     AnyGraph,
     GraphFinding,
@@ -119,6 +119,6 @@ class LearntPAG(GraphFinding[PartialMixedGraph]):
             "since tests were not done.",
             columns=(*MARKED, NO_EDGE, *ENDS),
             rows=_confidence_rows,
-            saved=never,
+            saved="never",
         ),
     )

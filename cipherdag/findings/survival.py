@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned, never
+from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, shown
@@ -334,7 +334,7 @@ class SurvivalAnalysis(Finding):
                 Column("expected", float, "How many it would have if all groups were alike."),
             ),
             rows=_group_rows,
-            saved=never,
+            saved="never",
         ),
         Table(
             name="curves",
@@ -364,7 +364,7 @@ class SurvivalAnalysis(Finding):
                 Column("fault", str, "Why there is no number."),
             ),
             rows=_ratio_rows,
-            saved=lambda finding: finding.model is not None,
+            saved="with rows",
         ),
     )
 
