@@ -45,7 +45,7 @@ BUDGETS = {
     "cli": 4941,
     "deployment": 2067,
     "federation": 2189,
-    "findings": 4149,
+    "findings": 4151,
     "graphs": 6688,
     "pages": 305,
     "privacy": 5626,

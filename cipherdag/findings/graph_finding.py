@@ -109,8 +109,10 @@ class GraphFinding(Finding, Generic[Graph_co]):
         Raises:
             GraphError: The file holds none.
         """
-        kind = CausalGraph if isinstance(self.graph, CausalGraph) else PartialMixedGraph
-        return kind.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
+        text, nodes = file.read_text("utf-8"), self.graph.nodes
+        if isinstance(self.graph, CausalGraph):
+            return CausalGraph.from_csv(text, nodes=nodes)
+        return PartialMixedGraph.from_csv(text, nodes=nodes)
 
     @property
     def headline(self) -> str:
