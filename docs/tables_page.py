@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cipherdag.findings.finding import Finding, never
+from cipherdag.findings.finding import Finding
 
 PAGE = Path(__file__).parent / "reference" / "tables.md"
 
@@ -23,7 +23,7 @@ def page() -> str:
     for kind in Finding.kinds().values():
         lines += ["", f"## {kind.__name__} (`{kind.kind}`)"]
         for table in kind.tables:
-            file = "In Python only." if table.saved is never else f"In `{table.name}.csv`."
+            file = "In Python only." if table.saved == "never" else f"In `{table.name}.csv`."
             lines += ["", f"### `{table.name}`", "", f"{table.doc} {file}", ""]
             lines += ["| column | type | |", "|---|---|---|"]
             lines += [

@@ -22,12 +22,6 @@ from cipherdag.graphs.endpoints import endpoints_of
 from cipherdag.questions.gather import gather, map_questions
 from cipherdag.questions.question import Bundle, Question, Resampled
 
-DRAWN_TWICE = (
-    "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
-    "twice look like evidence to a test, so a weak edge comes back more often than it would with "
-    "new rows."
-)
-
 
 class Replicable(Protocol):
     """An outcome whose edges are counted over replicates: a dataclass with this field."""

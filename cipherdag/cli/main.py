@@ -48,7 +48,7 @@ SMALL_COUNTS = (
 )
 
 if TYPE_CHECKING:
-    from cipherdag.findings.graph_finding import GraphFinding
+    from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.run import Run
 
@@ -176,7 +176,7 @@ def graph() -> None:
     """Show, compare and export a learnt graph, and ask it what identifies an effect."""
 
 
-def _learnt(folder: Path) -> Run[GraphFinding]:
+def _learnt(folder: Path) -> Run[GraphFinding[AnyGraph]]:
     """The result that a folder holds, which has to be a learnt graph."""
     from cipherdag.findings.graph_finding import GraphFinding
     from cipherdag.results.run import Run
@@ -184,7 +184,7 @@ def _learnt(folder: Path) -> Run[GraphFinding]:
     return Run.load(folder, GraphFinding)
 
 
-def _dag_of(finding: GraphFinding) -> CausalGraph:
+def _dag_of(finding: GraphFinding[AnyGraph]) -> CausalGraph:
     """The DAG of a learnt graph."""
     from cipherdag.findings.graph import LearntGraph
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.finding import Note
+from cipherdag.findings.finding import Note, Report
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
-from cipherdag.graphs.edges import Edge, canonical, reversed_mark
+from cipherdag.graphs.edges import canonical, reversed_mark
 from cipherdag.graphs.endpoints import Endpoints, mark_between
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.mixed_graph import MixedGraph
-from cipherdag.graphs.pag import PartialMixedGraph
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
 CONSENSUS = 0.5
 """Share of the replicates that a mark of the consensus has at least."""
+DRAWN_TWICE = (
+    "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
+    "twice look like evidence to a test, so a weak edge comes back more often than it would with "
+    "new rows."
+)
 _DIRECTIONS = {"-->": "forward", "<--": "backward", "---": "undirected"}
 
 
@@ -57,6 +61,19 @@ class EdgeConfidence:
             for counts, sign in zip(ends, (mark[0], mark[2]), strict=True):
                 counts[sign] = counts.get(sign, 0) + count
         return ends
+
+    @property
+    def any_edge(self) -> float:
+        """The share of replicates with an edge of any mark."""
+        return self.joined / self.replicates
+
+    @property
+    def end_shares(self) -> tuple[float, ...]:
+        """Shares of replicates with an arrowhead, a tail and a circle at source and target."""
+        ends = zip(self.ends, ("<-o", ">-o"), strict=True)
+        return tuple(
+            counts.get(sign, 0) / self.replicates for counts, signs in ends for sign in signs
+        )
 
     def as_drawn(self, mark: str) -> int:
         """Replicates with the edge source-mark-target."""
@@ -125,55 +142,29 @@ class Confidences:
             return turned.turned
         return EdgeConfidence(self._replicates, {})
 
-    def end_rows(self, graph: MixedGraph) -> list[tuple[Any, ...]]:
-        """Names, mark and shares, from 0 to 1, of every pair that a PAG or some replicate joins.
-
-        The mark is "" where the PAG does not join the two.
-        """
+    def pairs(self, graph: MixedGraph) -> Iterator[tuple[str, str, str, EdgeConfidence]]:
+        """Every pair that the graph or a replicate joins, and its mark in the graph, or ""."""
         drawn = {(e.source, e.target): e.mark for e in graph.edges}
         others = [pair for pair in self._pairs if not {pair, pair[::-1]} & drawn.keys()]
-        rows = []
         for a, b in (*drawn, *others):
-            no_edge = 1.0 - self.of(a, b).joined / self._replicates
-            rows.append((a, b, drawn.get((a, b), ""), no_edge, *self.end_shares(a, b)))
-        return rows
+            yield a, b, drawn.get((a, b), ""), self.of(a, b)
 
-    def end_shares(self, source: str, target: str) -> tuple[float, ...]:
-        """Shares of replicates with an arrowhead, a tail and a circle at source and target."""
-        ends = zip(self.of(source, target).ends, ("<-o", ">-o"), strict=True)
-        return tuple(
-            counts.get(sign, 0) / self._replicates for counts, signs in ends for sign in signs
-        )
-
-    def note(self, graph: MixedGraph) -> Note:
-        """The edges of the consensus."""
+    def report(self, graph: MixedGraph) -> Report:
+        """The edges of the consensus, and how replicates are to be read."""
         edges = tuple(str(edge) for edge in self.consensus(graph).edges) or ("(no edge)",)
-        return Note(
+        title = (
             f"Consensus, the marks that at least {CONSENSUS:.0%} of {self._replicates} replicates "
-            "have:",
-            edges,
+            "have:"
         )
+        return Report(notes=(Note(title, edges),), limits=(DRAWN_TWICE,))
 
-    def shares(self, edge: Edge) -> tuple[float, float]:
-        """In which share of replicates the edge stands as it is, and with any mark."""
-        confidence = self.of(edge.source, edge.target)
-        return confidence.as_drawn(
-            edge.mark
-        ) / self._replicates, confidence.joined / self._replicates
-
-    @overload
-    def consensus(self, graph: CausalGraph, threshold: float = ...) -> CausalGraph: ...
-    @overload
-    def consensus(self, graph: PartialMixedGraph, threshold: float = ...) -> PartialMixedGraph: ...
-    @overload
-    def consensus(self, graph: MixedGraph, threshold: float = ...) -> MixedGraph: ...
     def consensus(self, graph: MixedGraph, threshold: float = CONSENSUS) -> MixedGraph:
         """The marks that enough replicates have, see `EdgeConfidence.consensus`: no class of DAGs.
 
         Edges of a directed cycle have no direction in it.
 
         Args:
-            graph: A graph of the same kind over all names.
+            graph: A graph over all names, of the kind that is returned.
             threshold: Share of the replicates, above 0 and at most 1.
 
         Raises:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
+from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned, shortened
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown, shown_among
 
@@ -118,16 +118,13 @@ class Description(Finding):
 
     def lines(self, n_sites: int) -> list[str]:
         lines = ["", f"{self.rows:,} rows of {n_sites} sites together:"]
-        wide = max(map(len, self.columns))
-        lines += shortened(
-            [f"{name:{wide}}  {column.line}" for name, column in self.columns.items()]
-        )
+        lines += aligned([(name, column.line) for name, column in self.columns.items()])
         shares = [f"{row[0]} {row[1]}: {_share(*row[3:])}" for row in self.cells("categories")]
         return [*lines, *(["", "Shares of categories:", *shortened(shares)] if shares else [])]
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         del truth
-        return {"marks": QUANTILES}
+        return {"marks": [f"#{share:.0%}".replace("%", " %") for share in QUANTILES]}
 
     def _column_rows(self) -> Cells:
         return [

@@ -58,13 +58,8 @@ SEPARATIONS = (
     Column("given", str, "The set that separates them, joined by `; `; None where there is none."),
     Column("support", float, "The evidence for it, as `evidence.support` says; None if untested."),
 )
-DIFFERENCES = (
-    Column("from", str, "The variable that sorts first."),
-    Column("to", str, "The other one."),
-    Column("here", str, "The mark in this graph, or an empty text."),
-    Column("there", str, "The mark in the other graph, or an empty text."),
-    Column("same", bool, "Whether the two marks are the same."),
-)
+DIFFERENCES = ("from", "to", "here", "there", "same")
+"""What two graphs have at a pair, of which the name that sorts first comes first."""
 MOST_UNDONE = 0.1
 """Share of the decisive tests that may be left undone before that is the first thing to say."""
 WHAT_HELPS = (
@@ -91,11 +86,12 @@ def edge_rows(
         values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
         values |= {} if opened is None else _opened(opened)
         if shares is not None:
-            values["consensus"] = shares.of(edge.source, edge.target).consensus(CONSENSUS)
-        if shares is not None and (opened is None or opened.stands_on_evidence):
-            values |= zip(_names(REPLICATED), shares.shares(edge), strict=True)
-            ends = shares.end_shares(edge.source, edge.target)
-            values |= zip(_names(ENDS), ends, strict=True)
+            counts = shares.of(edge.source, edge.target)
+            values["consensus"] = counts.consensus(CONSENSUS)
+            if opened is None or opened.stands_on_evidence:
+                values["confidence"] = counts.as_drawn(edge.mark) / counts.replicates
+                values["any_edge"] = counts.any_edge
+                values |= zip(_names(ENDS), counts.end_shares, strict=True)
         rows.append(
             tuple(values.get(column.name, "" if column.type is str else None) for column in columns)
         )

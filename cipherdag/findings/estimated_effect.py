@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from cipherdag.findings.effect import ESTIMATORS, NO_EFFECT, AdjustedEffect, Contrast, LeftOut
-from cipherdag.findings.finding import Cells, Column, Finding, Table, never, shortened
+from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.findings.refutation import (
     REFUTATIONS,
@@ -221,8 +221,7 @@ class EstimatedEffect(Finding):
     def _repr_html_(self) -> str:
         return self.table("effects").to_html(index=False)
 
-    def mean_rows(self) -> Cells:
-        """Set, arm, rows, mean, standard error and effective rows of every arm."""
+    def _arm_rows(self) -> Cells:
         return [
             (number, self.arm_name(one.arm), one.rows, one.mean, one.error, one.effective)
             for number, effect in enumerate(self.sets, start=1)
@@ -297,11 +296,25 @@ class EstimatedEffect(Finding):
             rows=_effect_rows,
         ),
         Table(
+            name="arms",
+            doc="One row per set and arm: the outcome's mean if all rows were of the arm.",
+            columns=(
+                Column("set", int, "The number of the set, from 1."),
+                Column("arm", str, "The arm."),
+                Column("rows", int, "The rows of the arm."),
+                Column("mean", float, "The mean, or of two categories the share of the second."),
+                Column("standard_error", float, "Its standard error."),
+                Column("effective_rows", float, "How many rows of equal weight are as good."),
+            ),
+            rows=_arm_rows,
+            saved="never",
+        ),
+        Table(
             name="refutations",
             doc="One row per change that should, or should not, matter; none if not asked for.",
             columns=REFUTATIONS,
             rows=_refutation_rows,
-            saved=lambda finding: bool(finding.cells("refutations")),
+            saved="with rows",
         ),
         Table(
             name="between_sites",
@@ -318,7 +331,7 @@ class EstimatedEffect(Finding):
                 Column("p_value", float, "The p-value of Q."),
             ),
             rows=_between_rows,
-            saved=never,
+            saved="never",
         ),
         Table(
             name="overlap",
@@ -331,7 +344,7 @@ class EstimatedEffect(Finding):
                 Column("rows", int, "The rows in the bin."),
             ),
             rows=_overlap_rows,
-            saved=never,
+            saved="never",
         ),
     )
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, plain
-from cipherdag.graphs.graph import CausalGraph
+from cipherdag.findings.finding import Cells, Column, Finding, Report, Table, plain
 from cipherdag.pages.numerals import counted, first_of
 
 MOST_NAMED = 12
@@ -100,19 +99,10 @@ class SelectedFeatures(Finding):
             lines.append(f"No site could test: {', '.join(self.untested)}")
         return lines
 
-    def limits(self) -> list[str]:
+    def report(self) -> Report:
         untested = f"No site could test {', '.join(self.untested)}."
-        return [CLOSED if self.opens_bits else ALONE, *([untested] if self.untested else [])]
-
-    def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        del truth
-        every = (each for chosen in self.features.values() for each in chosen)
-        opened = [each for each in every if each.p_value is not None]
-        return {
-            "closed": self.opens_bits,
-            "strongest": max((each.strength or 0.0 for each in opened), default=0.0),
-            "zero": any(each.p_value < self.least_p for each in opened if each.p_value is not None),
-        }
+        known = CLOSED if self.opens_bits else ALONE
+        return Report(limits=(known, untested) if self.untested else (known,))
 
     def to_json(self, identifiers: Mapping[str, str]) -> dict[str, Any]:
         del identifiers

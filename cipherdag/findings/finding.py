@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -52,7 +52,7 @@ class Table:
         columns: All columns that it can have, in their order.
         rows: Makes the rows of a finding, a value per column; None where there is none.
         present: Names the columns that the table has for a finding; None: it has all of them.
-        saved: Whether the folder of a finding has the table as a CSV file.
+        saved: When the folder of a finding has the table as a CSV file.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: Callable[[Any], Cells] = field(repr=False)
     present: Callable[[Any], Sequence[str]] | None = field(repr=False, default=None)
-    saved: Callable[[Any], bool] = field(repr=False, default=lambda _: True)
+    saved: Literal["always", "with rows", "never"] = "always"
 
     def content(self, finding: Finding) -> tuple[tuple[str, ...], Cells]:
         """The names of the columns that the table has for this finding, and its rows."""
@@ -175,16 +175,10 @@ class Finding(ABC):
         """The rows of a table."""
         return self.content(name)[1]
 
-    def csv(self, name: str) -> str:
-        """A table as the text of its CSV file."""
-        names, rows = self.content(name)
-        return csv_text([names, *rows])
-
     def files(self) -> dict[str, str]:
         """The texts of the files that a result folder has of this finding, by their names."""
-        return {
-            f"{table.name}.csv": self.csv(table.name) for table in self.tables if table.saved(self)
-        }
+        content = {name: self.content(name) for name in self._saved}
+        return {f"{name}.csv": csv_text([names, *rows]) for name, (names, rows) in content.items()}
 
     def draw(self, folder: Path) -> None:
         """Add pictures to a result folder; there are none by default."""
@@ -195,17 +189,9 @@ class Finding(ABC):
         del truth
         return {}
 
-    def limits(self) -> list[str]:
-        """The sentences on the limits of this finding, to be read before it is used."""
-        return []
-
-    def next_steps(self) -> list[str]:
-        """The sentences on what to do next with this finding, for the report."""
-        return []
-
-    def remarks(self) -> tuple[str, ...]:
-        """The sentences on what else the opened sums show."""
-        return ()
+    def report(self) -> Report:
+        """What a report says of it beside its section; the algorithm's own comes after it."""
+        return Report()
 
     def accuracy(self, truth: CausalGraph) -> Accuracy | None:
         """The accuracy against a true graph; None where the two cannot be compared."""
@@ -247,13 +233,13 @@ class Finding(ABC):
 
     def _repr_html_(self) -> str:
         """The tables of the folder, in a notebook."""
-        saved = (table.name for table in self.tables if table.saved(self))
-        return "".join(self.table(name).to_html(index=False) for name in saved)
+        return "".join(self.table(name).to_html(index=False) for name in self._saved)
 
-
-def never(_: Finding) -> bool:
-    """For `Table.saved`: never write the table to the folder."""
-    return False
+    @property
+    def _saved(self) -> list[str]:
+        """The names of the tables that the folder has."""
+        saved = [table for table in self.tables if table.saved != "never"]
+        return [each.name for each in saved if each.saved == "always" or each.rows(self)]
 
 
 def plain(value: Any) -> Any:
@@ -266,6 +252,12 @@ def shortened(lines: Sequence[str]) -> list[str]:
     shown = [f"  {line}" for line in lines[:MOST_LINES]]
     left = len(lines) - len(shown)
     return [*shown, f"  ... and {left} more"] if left else shown
+
+
+def aligned(named: Sequence[tuple[str, str]]) -> list[str]:
+    """Names and what is said of each, in two columns, indented and cut as `shortened` does."""
+    wide = max((len(name) for name, _ in named), default=0)
+    return shortened([f"{name:{wide}}  {said}" for name, said in named])
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,16 +279,25 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The panels, notes and limits that an algorithm adds to the report of a run.
+    """What a finding, or the algorithm that made it, adds to the report of a run.
 
     Attributes:
         panels: Curves, heat maps and tables of the report.
         notes: What the terminal says below the result.
         limits: What to know before the result is used, in sentences.
         warnings: What makes the result doubtful: said first, in report, terminal and log.
+        remarks: What else the opened sums show, in sentences.
+        steps: What to do next, in sentences.
     """
 
     panels: tuple[Panel, ...] = ()
     notes: tuple[Note, ...] = ()
     limits: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+
+    def __add__(self, more: Report) -> Report:
+        """This report and then the other one, part by part."""
+        parts = (each.name for each in fields(self))
+        return Report(**{part: getattr(self, part) + getattr(more, part) for part in parts})

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
 from cipherdag.arrays import BoolMatrix
 from cipherdag.errors import GraphError
-from cipherdag.findings.confidence import CONSENSUS
 from cipherdag.findings.edge_table import (
     EDGES,
     MARKED,
@@ -20,42 +18,29 @@ from cipherdag.findings.edge_table import (
     edge_differences,
     edge_rows,
 )
-from cipherdag.findings.finding import Accuracy, Cells, Table, never
+from cipherdag.findings.finding import Accuracy, Cells, Table
 from cipherdag.findings.graph_finding import (
-    DIFFERENCE_TABLE,
-    SEPARATION_TABLE,
+    AnyGraph,
     GraphFinding,
-    edges_of,
+    graph_tables,
     marked_edges,
     saved_edge,
 )
-from cipherdag.findings.graph_page import NO_DIRECTION, graph_sections
+from cipherdag.findings.graph_page import graph_sections
 from cipherdag.graphs.edge_evidence import GraphEvidence
-from cipherdag.graphs.extension import extension_in_code_order
 from cipherdag.graphs.graph import CPDAG, CausalGraph, class_of_dags, kind_named
 from cipherdag.graphs.identification.maximal import is_completed
 from cipherdag.graphs.metrics import GraphMetrics, compare, require_graph
-from cipherdag.graphs.pag import PartialMixedGraph
-
-if TYPE_CHECKING:
-    pass
-
-CLASSES = {
-    "dag": "DAG",
-    "cpdag": "CPDAG",
-    "mpdag": "MPDAG: a CPDAG that background knowledge directs further",
-    "pdag": "directed in part",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearntGraph(GraphFinding):
+class LearntGraph(GraphFinding[CausalGraph]):
     """A causal graph and the evidence for it.
 
     Attributes:
         graph: A `CPDAG`, with knowledge an `MPDAG`, or where the data tell more a DAG, with the
             columns' names; any edges by FedPC's reference ``code``.
-        dag: A DAG of the class that the CPDAG stands for, never cyclic but by FedPC's reference
+        dag: A DAG of the class that the CPDAG stands for cyclic but by FedPC's reference
             ``code``, whose program does not look.
         dag_note: Empty, or what tests say that no DAG has, or that there is a cycle.
         evidence: The evidence for the edges, as far as it was opened.
@@ -77,18 +62,6 @@ class LearntGraph(GraphFinding):
         return msgspec.json.encode(
             [sorted(map(str, graph.edges)) for graph in (self.graph, self.dag)]
         )
-
-    @classmethod
-    def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
-        """Make the finding from a partly directed matrix, shape (p, p).
-
-        In its DAG the remaining edges are directed in the order that the original FedPC program
-        uses.
-        """
-        graph = CausalGraph.from_arcs(names, arcs)
-        dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
-        note = "" if dag.is_dag else "The original program's directions form a cycle here."
-        return cls(graph=graph, dag=dag, dag_note=note, **more)
 
     @classmethod
     def of_dag(
@@ -121,26 +94,6 @@ class LearntGraph(GraphFinding):
             graph = CausalGraph.from_arcs(names, cpdag | open_edges)
         return cls(graph=graph, dag=dag, **more)
 
-    @property
-    def graph_kind(self) -> str:
-        return CLASSES[self.graph.kind]
-
-    def consensus(self, threshold: float = CONSENSUS) -> CausalGraph:
-        """The edges and directions that at least ``threshold`` of the bootstrap replicates share.
-
-        Args:
-            threshold: Share of the replicates that joins two variables at least, and that has a
-                direction at least; an edge without such a direction has none.
-
-        Returns:
-            A graph that is directed in part, as a rule no CPDAG. Edges of a directed cycle have no
-            direction in it.
-
-        Raises:
-            ParameterError: There were no replicates, or the threshold is no share.
-        """
-        return self._replicates.consensus(self.graph, threshold)
-
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
         require_graph(truth)
@@ -151,7 +104,7 @@ class LearntGraph(GraphFinding):
         require_graph(truth)
         return compare(_as_cpdag(self.graph), truth.to_cpdag())
 
-    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics:
+    def distance_to(self, other: AnyGraph) -> GraphMetrics:
         require_graph(other)
         if not isinstance(other, CausalGraph):
             raise GraphError(
@@ -160,29 +113,19 @@ class LearntGraph(GraphFinding):
             )
         return compare(_as_cpdag(self.graph), _as_cpdag(other))
 
-    def differences_to(self, other: CausalGraph | PartialMixedGraph) -> list[Difference]:
+    def differences_to(self, other: AnyGraph) -> list[Difference]:
         there = _as_cpdag(other) if isinstance(other, CausalGraph) else other
         return edge_differences(_as_cpdag(self.graph), there)
 
-    def read_graph(self, file: Path) -> CausalGraph:
-        return CausalGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
-
     @property
     def _notes(self) -> tuple[str, ...]:
-        return (self.dag_note,)
-
-    def limits(self) -> list[str]:
-        limits = [NO_DIRECTION] if self.graph.undirected else []
-        return [*limits, *([self.dag_note] if self.dag_note else [])]
+        return (self.dag_note,) if self.dag_note else ()
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         metrics = {}
         if truth is not None:
             metrics = {"as a CPDAG": self.metrics_cpdag(truth), "as a DAG": self.metrics(truth)}
-        shown = graph_sections(
-            self.graph, self.evidence, self.details, truth, self.dictionary.units
-        )
-        return shown | {"metrics": metrics, "against": None}
+        return graph_sections(self, truth) | {"metrics": metrics, "against": None}
 
     def accuracy(self, truth: CausalGraph) -> Accuracy:
         as_dag, as_cpdag = self.metrics(truth), self.metrics_cpdag(truth)
@@ -212,32 +155,21 @@ class LearntGraph(GraphFinding):
             details=report.get("details", {}),
         )
 
-    def _edge_rows(self) -> Cells:
-        return edge_rows(EDGES, self.graph, self.evidence, self.confidences)
-
     def _confidence_rows(self) -> Cells:
         if self.confidences is None:
             return []
         return edge_rows((*MARKED, *REPLICATED), self.graph, self.evidence, self.confidences)
 
-    tables = (
-        Table(
-            name="edges",
-            doc="One row per edge, with the columns of which the run has something to say.",
-            columns=EDGES,
-            rows=_edge_rows,
-            present=edges_of,
-        ),
-        SEPARATION_TABLE,
+    tables = graph_tables(
+        EDGES,
         Table(
             name="confidence",
             doc="One row per edge with its share of replicates; no row without replicates. Both "
             "shares are NaN where the edge stands since tests were not done.",
             columns=(*MARKED, *REPLICATED),
             rows=_confidence_rows,
-            saved=never,
+            saved="never",
         ),
-        DIFFERENCE_TABLE,
     )
 
 

@@ -73,7 +73,7 @@ class CheckedGraph(Finding):
     @property
     def failing(self) -> tuple[ImpliedIndependence, ...]:
         """The independences that the data contradict, the clearest first."""
-        return tuple(sorted((test for test in self.tests if test.fails), key=by_p_value))
+        return tuple(sorted((test for test in self.tests if test.fails), key=_by_p_value))
 
     @property
     def undone(self) -> tuple[ImpliedIndependence, ...]:
@@ -124,7 +124,7 @@ class CheckedGraph(Finding):
                 *(test.p_value, test.adjusted, test.fails),
                 *_size(test.effect),
             )
-            for test in sorted(self.tests, key=by_p_value)
+            for test in sorted(self.tests, key=_by_p_value)
         ]
 
     tables = (
@@ -148,7 +148,7 @@ class CheckedGraph(Finding):
     )
 
 
-def by_p_value(test: ImpliedIndependence) -> tuple[float, str, str]:
+def _by_p_value(test: ImpliedIndependence) -> tuple[float, str, str]:
     """The sort key of tests: ascending p-value, tests that were not done last."""
     return (2.0 if test.p_value is None else test.p_value, test.first, test.second)
 

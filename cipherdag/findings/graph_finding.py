@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from cipherdag.errors import OutputError, ParameterError
-from cipherdag.findings.confidence import Confidences
+from cipherdag.findings.confidence import CONSENSUS, Confidences, EdgeCounts
 from cipherdag.findings.edge_table import (
     DIFFERENCES,
     SEPARATIONS,
@@ -19,10 +19,12 @@ from cipherdag.findings.edge_table import (
     edge_columns,
     edge_differences,
     edge_lines,
+    edge_rows,
     separation_rows,
     why,
 )
-from cipherdag.findings.finding import Finding, Table, never, plain, shortened
+from cipherdag.findings.finding import Column, Finding, Report, Table, plain, shortened
+from cipherdag.findings.row_warnings import row_warnings
 from cipherdag.findings.site_differences import COMPARED, DETAIL
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import FOLLOWS, EdgeEvidence, GraphEvidence
@@ -35,15 +37,40 @@ from cipherdag.pages.numerals import counted
 if TYPE_CHECKING:
     import pandas as pd
 
+CHECK = (
+    "Test the graph on rows that did not make it: cipherdag run graphcheck FILES --graph FOLDER, "
+    "where FOLDER is that of this report."
+)
+DIRECT_MORE = (
+    "Say what you know: an order in time (--tiers), or edges that cannot be or must be (--forbid, "
+    "--require). It directs edges that the data leave open."
+)
+CLASSES = {
+    "dag": "DAG",
+    "cpdag": "CPDAG",
+    "mpdag": "MPDAG: a CPDAG that background knowledge directs further",
+    "pdag": "directed in part",
+    "pag": "PAG",
+    "pmg": "marks of a PAG, as far as they are determined",
+}
+OPEN_ENDS = {
+    "---": "An edge without an arrow has a direction in reality; these data and tests cannot tell "
+    "which.",
+    "o-o": "A circle at an end is an arrowhead or none in reality; these data and tests cannot "
+    "tell which.",
+}
+"""What to know of edges with this mark, or one of its ends."""
 LEAVE_OUT = (
     'Leave out columns that are computed from others (kind = "ignore"), unless your question needs '
     "them, and run again."
 )
 log = logging.getLogger("cipherdag.result")
+AnyGraph = CausalGraph | PartialMixedGraph
+Graph_co = TypeVar("Graph_co", bound=AnyGraph, covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphFinding(Finding):
+class GraphFinding(Finding, Generic[Graph_co]):
     """A learnt graph; `LearntGraph` and `LearntPAG` are the kinds.
 
     Attributes:
@@ -56,33 +83,36 @@ class GraphFinding(Finding):
     compared_as: ClassVar[str]
     """The plural of what `distance_to` compares."""
 
-    graph: CausalGraph | PartialMixedGraph
+    graph: Graph_co
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
 
     @property
-    @abstractmethod
     def graph_kind(self) -> str:
         """The class of the graph in a word or two, such as CPDAG."""
+        return CLASSES[self.graph.kind]
 
     @abstractmethod
-    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> GraphMetrics | PAGMetrics:
+    def distance_to(self, other: AnyGraph) -> GraphMetrics | PAGMetrics:
         """The structural distance of this graph to another one over the same names.
 
         Raises:
             GraphError: The other one is of another kind, or has other names.
         """
 
-    def differences_to(self, other: CausalGraph | PartialMixedGraph) -> list[Difference]:
+    def differences_to(self, other: AnyGraph) -> list[Difference]:
         """The pairs of `edge_differences`, with the marks that `distance_to` compares."""
         return edge_differences(self.graph, other)
 
-    @abstractmethod
-    def read_graph(self, file: Path) -> CausalGraph | PartialMixedGraph:
+    def read_graph(self, file: Path) -> AnyGraph:
         """A CSV of edges as a graph over this one's variables, of which nothing more is claimed.
 
         Raises:
             GraphError: The file holds none.
         """
+        text, nodes = file.read_text("utf-8"), self.graph.nodes
+        if isinstance(self.graph, CausalGraph):
+            return CausalGraph.from_csv(text, nodes=nodes)
+        return PartialMixedGraph.from_csv(text, nodes=nodes)
 
     @property
     def headline(self) -> str:
@@ -95,7 +125,7 @@ class GraphFinding(Finding):
         edges = [(edge, reasons.get((edge.source, edge.target), "")) for edge in self.graph.edges]
         return [f"{edge}   {reason}" if reason else str(edge) for edge, reason in edges]
 
-    def compare(self, other: GraphFinding | CausalGraph | PartialMixedGraph) -> pd.DataFrame:
+    def compare(self, other: GraphFinding[AnyGraph] | AnyGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair; `distance_to` counts their differences.
 
         Args:
@@ -108,8 +138,7 @@ class GraphFinding(Finding):
         import pandas as pd
 
         there = other.graph if isinstance(other, GraphFinding) else other
-        columns = [column.name for column in DIFFERENCES]
-        return pd.DataFrame(edge_differences(self.graph, there), columns=columns)
+        return pd.DataFrame(edge_differences(self.graph, there), columns=list(DIFFERENCES))
 
     @property
     def confidences(self) -> Confidences | None:
@@ -117,25 +146,41 @@ class GraphFinding(Finding):
         counts = self.details.get("bootstrap")
         return None if counts is None else Confidences(counts)
 
-    @property
-    def _replicates(self) -> Confidences:
-        """The sentences on the bootstrap replicates.
+    def consensus(self, threshold: float = CONSENSUS) -> Graph_co:
+        """The edges and marks that at least ``threshold`` of the bootstrap replicates share.
+
+        Args:
+            threshold: Share of the replicates that joins two variables at least, and that has a
+                direction at least, or in a PAG an arrowhead at an end, or a tail; else the edge
+                has no direction, and the end is a circle.
+
+        Returns:
+            A graph that is directed in part, as a rule no CPDAG and no PAG. Edges of a directed
+            cycle have no direction in it.
 
         Raises:
-            ParameterError: There were none.
+            ParameterError: There were no replicates, or the threshold is no share.
         """
         if (confidences := self.confidences) is None:
             raise ParameterError(
                 "a consensus needs replicates",
                 remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
             )
-        return confidences
+        return cast(Graph_co, confidences.consensus(self.graph, threshold))
+
+    def with_replicates(self, counts: EdgeCounts | None) -> Self:
+        """The same with the edges' shares of replicates as their strength; itself without any."""
+        if counts is None:
+            return self
+        details = counts.details(self.graph.nodes)
+        evidence = Confidences(details).evidence(self.evidence, self.graph)
+        return replace(self, evidence=evidence, details={**self.details, "bootstrap": details})
 
     def lines(self, n_sites: int) -> list[str]:
         del n_sites
         names, rows = self.content("edges")
         edges = edge_lines(names, rows) or ["(no edge)"]
-        said = [sentence for sentence in (*self._notes, *self.evidence.remarks) if sentence]
+        said = [*self._notes, *self.evidence.remarks]
         return [
             *([""] if said else []),
             *said,
@@ -149,7 +194,7 @@ class GraphFinding(Finding):
         """The sentences on how the graph is to be read."""
         return ()
 
-    def next_steps(self) -> list[str]:
+    def report(self) -> Report:
         doubtful = counted(len(self.evidence.unsupported), "edge")
         steps = []
         if self.evidence.unsupported:
@@ -158,18 +203,15 @@ class GraphFinding(Finding):
                 f"reason stands with each. {what_helps(self.evidence.unsupported)}"
             )
         if any("o" in edge.mark or edge.mark == "---" for edge in self.graph.edges):
-            steps.append(
-                "Say what you know: an order in time (--tiers), or edges that cannot be or must be "
-                "(--forbid, --require). It directs edges that the data leave open."
-            )
-        steps.append(
-            "Test the graph on rows that did not make it: cipherdag run graphcheck FILES --graph "
-            "FOLDER, where FOLDER is that of this report."
+            steps.append(DIRECT_MORE)
+        open_mark = self.graph.undetermined
+        undetermined = any("o" in e.mark or e.mark == open_mark for e in self.graph.edges)
+        return Report(
+            limits=(*[OPEN_ENDS[open_mark]] * undetermined, *self._notes),
+            warnings=tuple(row_warnings(self.details, len(self.graph.nodes))),
+            remarks=self.evidence.remarks,
+            steps=(*steps, CHECK),
         )
-        return steps
-
-    def remarks(self) -> tuple[str, ...]:
-        return self.evidence.remarks
 
     def files(self) -> dict[str, str]:
         graph = self.graph
@@ -205,27 +247,38 @@ def what_helps(unsupported: Sequence[EdgeEvidence]) -> str:
     return " ".join([*([LEAVE_OUT] if any(follow) else []), *([] if all(follow) else [WHAT_HELPS])])
 
 
-def edges_of(finding: GraphFinding) -> list[str]:
-    """The names of the columns that the table of a graph's edges has."""
-    return edge_columns(finding.evidence, finding.confidences)
-
-
-SEPARATION_TABLE = Table(
-    name="separations",
-    doc="One row per pair without an edge, and the set that separates it, as far as it was opened.",
-    columns=SEPARATIONS,
-    rows=lambda finding: separation_rows(finding.evidence),
-)
-DIFFERENCE_TABLE = Table(
-    name="site_differences",
-    doc="One row per variable, and whether it is distributed differently at the sites; no row "
-    "where that was not asked.",
-    columns=COMPARED,
-    rows=lambda finding: [
-        tuple(row[column.name] for column in COMPARED) for row in finding.details.get(DETAIL, [])
-    ],
-    saved=never,
-)
+def graph_tables(edges: Sequence[Column], confidence: Table) -> tuple[Table, ...]:
+    """The tables of a kind of graph: its edges with these columns, and their confidence."""
+    return (
+        Table(
+            name="edges",
+            doc="One row per edge, with the columns of which the run has something to say.",
+            columns=tuple(edges),
+            rows=lambda finding: edge_rows(
+                edges, finding.graph, finding.evidence, finding.confidences
+            ),
+            present=lambda finding: edge_columns(finding.evidence, finding.confidences),
+        ),
+        Table(
+            name="separations",
+            doc="One row per pair without an edge, and the set that separates it, as far as it was "
+            "opened.",
+            columns=SEPARATIONS,
+            rows=lambda finding: separation_rows(finding.evidence),
+        ),
+        confidence,
+        Table(
+            name=DETAIL,
+            doc="One row per variable, and whether it is distributed differently at the sites; no "
+            "row where that was not asked.",
+            columns=COMPARED,
+            rows=lambda finding: [
+                tuple(row[column.name] for column in COMPARED)
+                for row in finding.details.get(DETAIL, [])
+            ],
+            saved="never",
+        ),
+    )
 
 
 def marked_edges(edges: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:

@@ -11,15 +11,16 @@ from typing import Any
 
 from cipherdag.errors import GraphError
 from cipherdag.findings.edge_table import why
-from cipherdag.findings.unresolved import unresolved_of
+from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
+from cipherdag.findings.unresolved import DETAIL as UNRESOLVED
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
-from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
+from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize
 from cipherdag.graphs.edges import Edge, confirmed_mark
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.graphs.pag import PartialMixedGraph
-from cipherdag.pages.numerals import counted, probability
+from cipherdag.pages.numerals import probability
 
 ARROWS = {
     "-->": "→",
@@ -62,12 +63,6 @@ BEGUN = ("the effect", "if ")
 MOST_ASKED = 20  # variables
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
-OPEN_END = (
-    "A circle at an end is an arrowhead or none in reality; these data and tests cannot tell which."
-)
-NO_DIRECTION = (
-    "An edge without an arrow has a direction in reality; these data and tests cannot tell which."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +98,12 @@ class EdgeRow:
         return -evidence.p_value, probability(evidence.p_value)
 
 
-def graph_sections(
-    graph: CausalGraph,
-    evidence: GraphEvidence,
-    details: Mapping[str, Any],
-    truth: CausalGraph | None,
-    units: Mapping[str, str],
-) -> dict[str, Any]:
+def graph_sections(finding: GraphFinding[CausalGraph], truth: CausalGraph | None) -> dict[str, Any]:
     """The report's sections on a graph, its evidence and a true DAG, if there is one."""
+    graph = finding.graph
     true = _comparable(graph, truth)
     count = len(graph.directed)
-    return _sections(graph, evidence, details, true, units) | {
+    return _sections(finding, true) | {
         "queries": effect_queries(graph),
         "missing": _missing(graph, true),
         "told": f"{count} edge{'s' * (count != 1)} with a direction and "
@@ -180,42 +170,32 @@ def _in_sentences(answer: str) -> str:
     return " ".join(f"{line}." for line in begun)
 
 
-def pag_sections(
-    graph: PartialMixedGraph,
-    evidence: GraphEvidence,
-    details: Mapping[str, Any],
-    units: Mapping[str, str],
-) -> dict[str, Any]:
+def pag_sections(finding: GraphFinding[PartialMixedGraph]) -> dict[str, Any]:
     """The report's sections on a partial ancestral graph and its evidence."""
-    marks = Counter(edge.mark for edge in graph.edges)
+    marks = Counter(edge.mark for edge in finding.graph.edges)
     counts = (f"{count} {ARROWS[mark]}" for mark, count in sorted(marks.items()))
-    return _sections(graph, evidence, details, None, units) | {
+    return _sections(finding, None) | {
         "queries": [],
         "missing": [],
-        "told": counted(len(graph.edges), "edge") + (f" ({', '.join(counts)})" if marks else ""),
+        "told": finding.headline + (f" ({', '.join(counts)})" if marks else ""),
     }
 
 
-def _sections(
-    graph: MixedGraph,
-    evidence: GraphEvidence,
-    details: Mapping[str, Any],
-    true: CausalGraph | None,
-    units: Mapping[str, str],
-) -> dict[str, Any]:
+def _sections(finding: GraphFinding[AnyGraph], true: CausalGraph | None) -> dict[str, Any]:
     """The report's sections that graphs of all kinds share."""
+    evidence = finding.evidence
     by_ends = {(edge.source, edge.target): edge for edge in evidence.edges}
     return {
-        **pictures(graph, by_ends),
+        **pictures(finding.graph, by_ends),
         "arrows": ARROWS,
         "verbs": VERBS,
         "evidence": evidence,
-        "edges": _edge_rows(graph, by_ends, true, units),
+        "edges": _edge_rows(finding.graph, by_ends, true, finding.dictionary.units),
         "measured": any(edge.shown for edge in evidence.edges),
         "tested": any(edge.p_value is not None for edge in evidence.edges),
         "signs": {sign for edge in evidence.edges for sign in _signs(edge)},
         "separations": evidence.separations[:MOST_SEPARATIONS],
-        "unresolved": bool(unresolved_of(details)),
+        "unresolved": bool(finding.details.get(UNRESOLVED)),
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cipherdag.findings.finding import Note
+from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.graphs.ancestral.integration import Integration, LocalPAG
 from cipherdag.graphs.edges import reversed_mark
@@ -78,47 +78,20 @@ class Integrated:
             return "Every graph that fits has an edge here."
         return f"{have} of the {every} graphs that fit have an edge here."
 
-    def warnings(self) -> tuple[str, ...]:
-        """The warning that no graph fits, or that the list is not complete."""
-        if self.settled:
-            return ()
-        if not self.details["complete"]:
-            said = (
-                "The search for graphs that fit all groups of sites ended after "
-                f"{self.details['looked_at']} graphs were looked at: the list of "
-                f"{len(self.details['graphs'])} is not complete. The graph shown has only what "
-                "follows without it; a larger integrate looks at more."
-            )
-            return (said,)
-        inconsistent = [
-            group["variables"] for group in self.details["groups"] if not group["consistent"]
-        ]
-        alone = "".join(
-            f" Those of {', '.join(group)} do so by themselves." for group in inconsistent
-        )
-        said = (
-            "No graph over all columns fits what tests say of every group's: they contradict one "
-            f"another, by chance or since groups differ in what causes what.{alone} The graph "
-            "shown has the marks that some group tells and none gainsays."
-        )
-        return (said,)
-
-    def note(self) -> Note | None:
-        """The terminal's note where all graphs that fit are enumerated."""
-        if not self.settled:
-            return None
+    def report(self) -> Report:
+        """That no graph fits or the list is not complete, else how many fit; and the table."""
         every = len(self.details["graphs"])
-        some = [(*pair, have) for pair in self._pairs() if (have := self._having(*pair)) < every]
-        return Note(
-            f"Graphs over all columns that fit every group of sites: {every}, and no other "
-            f"({self.details['looked_at']} were looked at). Marks are those that hold in all"
-            + ("; not all have these edges:" if some else "."),
-            tuple(f"{first} and {second}: in {have} of {every}" for first, second, have in some),
-        )
-
-    def panel(self) -> TablePanel:
-        """The table of the report."""
-        return TablePanel(
+        report = Report() if self.settled else Report(warnings=(self._warning(),))
+        if self.settled:
+            have = {pair: self._having(*pair) for pair in self._pairs()}
+            some = [f"{a} and {b}: in {n} of {every}" for (a, b), n in have.items() if n < every]
+            title = (
+                f"Graphs over all columns that fit every group of sites: {every}, and no other "
+                f"({self.details['looked_at']} were looked at). Marks are those that hold in all"
+                + ("; not all have these edges:" if some else ".")
+            )
+            report = Report(notes=(Note(title, tuple(some)),))
+        panel = TablePanel(
             title=TITLE,
             note=CAPTION,
             columns=("From", "To", "Marks"),
@@ -127,6 +100,26 @@ class Integrated:
                 for first, second in self._pairs()
                 if (marks := +self._marks(first, second))
             ),
+        )
+        return report + Report(panels=(panel,))
+
+    def _warning(self) -> str:
+        if not self.details["complete"]:
+            return (
+                "The search for graphs that fit all groups of sites ended after "
+                f"{self.details['looked_at']} graphs were looked at: the list of "
+                f"{len(self.details['graphs'])} is not complete. The graph shown has only what "
+                "follows without it; a larger integrate looks at more."
+            )
+        alone = "".join(
+            f" Those of {', '.join(group['variables'])} do so by themselves."
+            for group in self.details["groups"]
+            if not group["consistent"]
+        )
+        return (
+            "No graph over all columns fits what tests say of every group's: they contradict one "
+            f"another, by chance or since groups differ in what causes what.{alone} The graph "
+            "shown has the marks that some group tells and none gainsays."
         )
 
     def _having(self, first: str, second: str) -> int:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from cipherdag.errors import GraphError
-from cipherdag.findings.confidence import CONSENSUS
-from cipherdag.findings.edge_table import ENDS, MARKED, PAG_EDGES, edge_rows
-from cipherdag.findings.finding import Accuracy, Cells, Column, Table, never
+from cipherdag.findings.edge_table import ENDS, MARKED, PAG_EDGES
+from cipherdag.findings.finding import Accuracy, Cells, Column, Table
 from cipherdag.findings.graph_finding import (
-    DIFFERENCE_TABLE,
-    SEPARATION_TABLE,
+    AnyGraph,
     GraphFinding,
-    edges_of,
+    graph_tables,
     marked_edges,
 )
-from cipherdag.findings.graph_page import OPEN_END, pag_sections
+from cipherdag.findings.graph_page import pag_sections
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.graphs.edge_evidence import GraphEvidence
@@ -32,7 +29,7 @@ NO_EDGE = Column("no_edge", float, "The share of replicates that do not join the
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearntPAG(GraphFinding):
+class LearntPAG(GraphFinding[PartialMixedGraph]):
     """A learnt partial ancestral graph, which allows unmeasured causes, and its evidence.
 
     Attributes:
@@ -56,14 +53,6 @@ class LearntPAG(GraphFinding):
         return msgspec.json.encode(sorted(map(str, self.graph.edges)))
 
     @property
-    def graph_kind(self) -> str:
-        return (
-            "PAG"
-            if isinstance(self.graph, PAG)
-            else "marks of a PAG, as far as they are determined"
-        )
-
-    @property
     def fitting(self) -> tuple[PAG, ...]:
         """The graphs that fit what every group of sites tells, as far as they were found.
 
@@ -72,21 +61,6 @@ class LearntPAG(GraphFinding):
         """
         integrated = self.details.get(INTEGRATED)
         return () if integrated is None else Integrated(integrated).graphs(self.graph.nodes)
-
-    def consensus(self, threshold: float = CONSENSUS) -> PartialMixedGraph:
-        """The marks that enough replicates over drawn rows have.
-
-        Args:
-            threshold: Share of the replicates that joins two variables at least, and that has an
-                arrowhead at an end at least, or a tail; else it is a circle.
-
-        Returns:
-            Marks that no PAG may have together, as a rule.
-
-        Raises:
-            ParameterError: There were no replicates, or the threshold is no share.
-        """
-        return self._replicates.consensus(self.graph, threshold)
 
     def metrics(self, truth: PartialMixedGraph | CausalGraph) -> PAGMetrics:
         """Compare the graph with a true PAG over the same names, or with that of a true DAG.
@@ -98,7 +72,7 @@ class LearntPAG(GraphFinding):
         require_graph(truth)
         return compare_pags(self.graph, truth)
 
-    def distance_to(self, other: CausalGraph | PartialMixedGraph) -> PAGMetrics:
+    def distance_to(self, other: AnyGraph) -> PAGMetrics:
         require_graph(other)
         if not isinstance(other, PartialMixedGraph):
             raise GraphError(
@@ -107,16 +81,9 @@ class LearntPAG(GraphFinding):
             )
         return self.metrics(other)
 
-    def read_graph(self, file: Path) -> PartialMixedGraph:
-        return PartialMixedGraph.from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
-
-    def limits(self) -> list[str]:
-        return [OPEN_END] if any("o" in edge.mark for edge in self.graph.edges) else []
-
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         against = None if truth is None else self.metrics(truth)
-        shown = pag_sections(self.graph, self.evidence, self.details, self.dictionary.units)
-        return shown | {"metrics": {}, "against": against}
+        return pag_sections(self) | {"metrics": {}, "against": against}
 
     def accuracy(self, truth: CausalGraph) -> Accuracy:
         metrics = self.metrics(truth)
@@ -131,28 +98,20 @@ class LearntPAG(GraphFinding):
             details=report.get("details", {}),
         )
 
-    def _edge_rows(self) -> Cells:
-        return edge_rows(PAG_EDGES, self.graph, self.evidence, self.confidences)
-
     def _confidence_rows(self) -> Cells:
         """The shares of every pair; None of an edge that stands since tests were not done."""
         if self.confidences is None:
             return []
         unsupported = {frozenset((edge.source, edge.target)) for edge in self.evidence.unsupported}
         return [
-            (*row[:3], *(None,) * (len(row) - 3)) if frozenset(row[:2]) in unsupported else row
-            for row in self.confidences.end_rows(self.graph)
+            (a, b, mark, *(None,) * (1 + len(ENDS)))
+            if {a, b} in unsupported
+            else (a, b, mark, 1.0 - counts.any_edge, *counts.end_shares)
+            for a, b, mark, counts in self.confidences.pairs(self.graph)
         ]
 
-    tables = (
-        Table(
-            name="edges",
-            doc="One row per edge, with the columns of which the run has something to say.",
-            columns=PAG_EDGES,
-            rows=_edge_rows,
-            present=edges_of,
-        ),
-        SEPARATION_TABLE,
+    tables = graph_tables(
+        PAG_EDGES,
         Table(
             name="confidence",
             doc="One row per pair with an edge, here or in a replicate, and the marks at its ends "
@@ -160,7 +119,6 @@ class LearntPAG(GraphFinding):
             "since tests were not done.",
             columns=(*MARKED, NO_EDGE, *ENDS),
             rows=_confidence_rows,
-            saved=never,
+            saved="never",
         ),
-        DIFFERENCE_TABLE,
     )

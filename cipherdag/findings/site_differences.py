@@ -1,17 +1,12 @@
-"""Which variables are distributed differently at the sites: table, warning, and what to do.
-
-Leaks:
-    Nothing new: p-values follow from opened sums. What a site finds of itself stays at the site.
-"""
+"""Which variables are distributed differently at the sites: table, warning, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cipherdag.findings.finding import Column, Note, Report
-from cipherdag.findings.panels.panel import Panel, TablePanel
+from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.pages.numerals import first_of
 
 DETAIL, THIS_SITE_DETAIL = "site_differences", "this_site"
@@ -44,108 +39,68 @@ NO_EVIDENCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SiteDifferences:
-    """The tests of differences between sites, read from the details of a finding.
-
-    Attributes:
-        rows: One mapping of `COMPARED` per variable and what is given; p None where it was not
-            compared; whether it differs, and whether it has a code for missing values somewhere.
-    """
-
-    rows: Sequence[Mapping[str, Any]]
-
-    @property
-    def coded(self) -> tuple[str, ...]:
-        """Variables that have a code for missing values at some site, as it looks."""
-        return tuple(row["variable"] for row in self.rows if row["coded"])
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Variables that differ given nothing, the clearest first."""
-        differing = [row for row in self.rows if row["differs"] and not row["given"]]
-        return tuple(row["variable"] for row in sorted(differing, key=lambda row: row["p_value"]))
-
-    def warnings(self, taken_for_edges: str) -> tuple[str, ...]:
-        """A warning that names them, with what takes them for dependence; none without."""
-        said = self._sentences()
-        return (" ".join((*said, taken_for_edges)),) if taken_for_edges and said else ()
-
-    def note(self) -> Note | None:
-        """The terminal's note on differences between sites, where they are no warning."""
-        said = self._sentences()
-        return Note(TITLE + ":", (*said, NO_EVIDENCE)) if said else None
-
-    def panel(self) -> TablePanel:
-        """The table of the report."""
-        return TablePanel(
-            title="Differences between sites",
-            note=CAPTION,
-            columns=("Variable", "Given", "p-value", "Found"),
-            rows=tuple(
-                (
-                    row["variable"],
-                    ", ".join(row["given"]) or "nothing",
-                    "" if row["p_value"] is None else row["p_value"],
-                    _verdict(row),
-                )
-                for row in sorted(self.rows, key=_clearest_first)
-            ),
-        )
-
-    def _sentences(self) -> tuple[str, ...]:
-        said = []
-        if self.named:
-            verb = "is" if len(self.named) == 1 else "are"
-            said.append(
-                f"{first_of(self.named, MOST_NAMED)} {verb} distributed differently at the "
-                "sites, beyond chance."
-            )
-        if self.coded:
-            verb = "has" if len(self.coded) == 1 else "have"
-            said.append(
-                f"{first_of(self.coded, MOST_NAMED)} {verb} at some site one value far from "
-                "all others, again and again: a code for missing values?"
-            )
-        return tuple(said)
-
-
-def differences_report(details: Mapping[str, Any], taken_for_edges: str) -> Report:
+def differences_report(details: Mapping[str, Any], taken_for_edges: str = "") -> Report:
     """The part of a report on differences between sites: a warning or a note, and tables.
 
     Args:
         details: Those of a finding.
         taken_for_edges: `TAKEN_FOR_EDGES`, where differences count as dependence; else nothing.
     """
-    notes: list[Note] = []
-    panels: list[Panel] = []
-    warnings: tuple[str, ...] = ()
-    if rows := details.get(DETAIL):
-        differences = SiteDifferences(rows)
-        warnings = differences.warnings(taken_for_edges)
-        if not warnings and (note := differences.note()):
-            notes.append(note)
-        panels.append(differences.panel())
-    if outliers := details.get(THIS_SITE_DETAIL):
-        notes.append(site_note(outliers))
-        panels.append(site_panel(outliers))
-    return Report(notes=tuple(notes), panels=tuple(panels), warnings=warnings)
+    if not (rows := details.get(DETAIL)):
+        return this_site_report(details)
+    report = Report(panels=(_panel(rows),))
+    if (said := tuple(_sentences(rows))) and taken_for_edges:
+        report += Report(warnings=(" ".join((*said, taken_for_edges)),))
+    elif said:
+        report += Report(notes=(Note(TITLE + ":", (*said, NO_EVIDENCE)),))
+    return report + this_site_report(details)
 
 
-def site_note(remarks: Sequence[Sequence[str]]) -> Note:
-    """The note on a site's terminal about the variables in which it is an outlier."""
-    return Note.of_columns(THIS_SITE_TITLE + ":", remarks)
-
-
-def site_panel(remarks: Sequence[Sequence[str]]) -> TablePanel:
-    """The table in a site's report of the variables in which it is an outlier."""
+def _panel(rows: Sequence[Mapping[str, Any]]) -> TablePanel:
     return TablePanel(
+        title="Differences between sites",
+        note=CAPTION,
+        columns=("Variable", "Given", "p-value", "Found"),
+        rows=tuple(
+            (
+                row["variable"],
+                ", ".join(row["given"]) or "nothing",
+                "" if row["p_value"] is None else row["p_value"],
+                _verdict(row),
+            )
+            for row in sorted(rows, key=_clearest_first)
+        ),
+    )
+
+
+def _sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The variables that differ given nothing, the clearest first, and those with a code."""
+    differing = [row for row in rows if row["differs"] and not row["given"]]
+    named = [row["variable"] for row in sorted(differing, key=lambda row: row["p_value"])]
+    if named:
+        yield (
+            f"{first_of(named, MOST_NAMED)} {'is' if len(named) == 1 else 'are'} distributed "
+            "differently at the sites, beyond chance."
+        )
+    if coded := [row["variable"] for row in rows if row["coded"]]:
+        yield (
+            f"{first_of(coded, MOST_NAMED)} {'has' if len(coded) == 1 else 'have'} at some site "
+            "one value far from all others, again and again: a code for missing values?"
+        )
+
+
+def this_site_report(details: Mapping[str, Any]) -> Report:
+    """In a site's report alone: the variables in which it is an outlier; empty without any."""
+    if not (outliers := details.get(THIS_SITE_DETAIL)):
+        return Report()
+    panel = TablePanel(
         title=THIS_SITE_TITLE,
         note="For this site alone: the opened sums less its part are those of the others "
         "together. It was computed from the data as they are now, and is part of no other report.",
         columns=("Variable", "Result"),
-        rows=tuple((variable, said) for variable, said in remarks),
+        rows=tuple((variable, said) for variable, said in outliers),
     )
+    return Report(notes=(Note.of_columns(THIS_SITE_TITLE + ":", outliers),), panels=(panel,))
 
 
 def _verdict(row: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from cipherdag.findings.finding import Cells, Column, Finding, Table, shortened
+from cipherdag.findings.finding import Cells, Column, Finding, Table, aligned
 from cipherdag.findings.panels.forest import Estimate, Forest
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import probability, shown
@@ -18,6 +18,8 @@ ALL_ROWS = "all"
 RESTRICTED = (
     "Sites moved few events to later edges, so that medians and curves are near, not exact."
 )
+BY_BIN = ("at_risk", "events", "survival", "low", "high")
+"""What a curve has for every bin, in the order of the table ``curves``."""
 Numbers = tuple[float | None, ...]
 
 
@@ -248,12 +250,8 @@ class SurvivalAnalysis(Finding):
         tests = ("within sites", self.test), ("of the rows of all sites", self.together)
         return [test.line(rows) for rows, test in tests if test is not None]
 
-    def group_rows(self) -> Cells:
-        """One row per group: name, sites, rows, events in the bins, median with its ends, and test.
-
-        Of the test within the sites, which is over all follow-up, events and as many as it expects;
-        None where there is none, or where it leaves the group out.
-        """
+    def _group_rows(self) -> Cells:
+        """A row per group; None of the test where there is none, or it leaves the group out."""
         observed: list[int | None] = [None] * len(self.curves)
         expected: list[float | None] = [None] * len(self.curves)
         if self.test:
@@ -270,29 +268,23 @@ class SurvivalAnalysis(Finding):
 
     def lines(self, n_sites: int) -> list[str]:
         del n_sites  # those that were asked are counted
-        rows = sum(curve.at_risk[0] for curve in self.curves if curve.reported)
-        of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
+        count = sum(curve.at_risk[0] for curve in self.curves if curve.reported)
+        of = f" of {self.all_rows:,}" if count < self.all_rows else ""
         until = f"up to {self.time} {self.edges[-1]:g}"
-        head = f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
-        wide = max(map(len, self.group_names))
-        groups = [f"{row[0]:{wide}}  {_line(self.time, *row[1:])}" for row in self.group_rows()]
-        lines = ["", head, *shortened(groups)]
+        head = f"{count:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, {until}:"
+        groups = [(row[0], _line(self.time, row)) for row in self.cells("groups")]
+        lines = ["", head, *aligned(groups)]
         lines += [RESTRICTED] if self.restricted else []
         lines += ["", *self.test_lines] if self.test or self.together else []
-        ratios = [row for row in self.cells("hazard_ratios") if row[1] is not None]
-        wide = max((len(row[0]) for row in ratios), default=0)
-        if ratios:
-            lines += ["", "Ratios of hazards, all else alike:"]
-            lines += shortened([f"{row[0]:{wide}}  {_ratio(*row[1:5])}" for row in ratios])
+        rows = self.cells("hazard_ratios")
+        ratios = [(row[0], _ratio(*row[1:5])) for row in rows if row[1] is not None]
+        lines += ["", "Ratios of hazards, all else alike:", *aligned(ratios)] if ratios else []
         return lines
 
     def sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         del truth
-        drawn = tuple(
-            Estimate(name, ratio.ratio, ratio.low, ratio.high)
-            for name, ratio in zip(self.ratio_names, self._ratios, strict=True)
-            if ratio.ratio is not None and ratio.low is not None and ratio.high is not None
-        )
+        rows = self.cells("hazard_ratios")
+        drawn = tuple(Estimate(*row[:4]) for row in rows if None not in row[1:4])
         if not drawn:
             return {"forest": None}
         note = "95 % intervals; the broken line is where hazards do not differ."
@@ -323,18 +315,27 @@ class SurvivalAnalysis(Finding):
             (name, *row)
             for name, curve in zip(self.group_names, self.curves, strict=True)
             if curve.reported
-            for row in zip(
-                self.edges,
-                curve.at_risk,
-                curve.events,
-                curve.survival,
-                curve.low,
-                curve.high,
-                strict=True,
-            )
+            for row in zip(self.edges, *(getattr(curve, part) for part in BY_BIN), strict=True)
         ]
 
     tables = (
+        Table(
+            name="groups",
+            doc="One row per group; no numbers of one that too few sites tell of.",
+            columns=(
+                Column("group", str, "The group, or `all`."),
+                Column("sites", int, "The sites that tell of it."),
+                Column("rows", float, "The rows at risk at the beginning."),
+                Column("events", float, "The events in all bins."),
+                Column("median", float, "The end of the bin in which the curve falls to a half."),
+                Column("median_low", float, "The lower end of its interval at 95 %."),
+                Column("median_high", float, "The upper end."),
+                Column("observed", float, "The events in the test within sites, if it has any."),
+                Column("expected", float, "How many it would have if all groups were alike."),
+            ),
+            rows=_group_rows,
+            saved="never",
+        ),
         Table(
             name="curves",
             doc="One row per group and bin of time.",
@@ -363,23 +364,14 @@ class SurvivalAnalysis(Finding):
                 Column("fault", str, "Why there is no number."),
             ),
             rows=_ratio_rows,
-            saved=lambda finding: finding.model is not None,
+            saved="with rows",
         ),
     )
 
 
-def _line(
-    time: str,
-    sites: int,
-    rows: int | None,
-    events: int,
-    median: float | None,
-    low: float | None,
-    high: float | None,
-    observed: int | None,
-    expected: float | None,
-) -> str:
-    """A group in one line of a terminal."""
+def _line(time: str, row: tuple[Any, ...]) -> str:
+    """A row of the table ``groups`` in one line of a terminal."""
+    _, sites, rows, events, median, low, high, observed, expected = row
     if rows is None:
         return "withheld: too few sites have enough rows with the event, and without"
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any, Literal
 
-from cipherdag.findings.finding import Note
+from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels.panel import TablePanel
 from cipherdag.pages.numerals import counted
 
@@ -52,34 +52,19 @@ def unresolved_details(triples: Sequence[UnresolvedTriple]) -> dict[str, Any]:
     return {DETAIL: [asdict(triple) for triple in triples]} if triples else {}
 
 
-def unresolved_of(details: Mapping[str, Any]) -> tuple[UnresolvedTriple, ...]:
-    """The triples of a finding's details."""
-    return tuple(UnresolvedTriple(**triple) for triple in details.get(DETAIL, ()))
-
-
-def unresolved_note(triples: Sequence[UnresolvedTriple]) -> Note:
-    """The triples as lines for the terminal."""
-    return Note(f"{TITLE}, by which directions near them are doubtful:", tuple(map(str, triples)))
-
-
-def unresolved_panel(triples: Sequence[UnresolvedTriple]) -> TablePanel:
-    """The triples as a panel of the report."""
-    return TablePanel(
+def unresolved_report(details: Mapping[str, Any]) -> Report:
+    """The triples of a finding's details as lines for the terminal and a panel of the page."""
+    triples = [UnresolvedTriple(**triple) for triple in details.get(DETAIL, ())]
+    if not triples:
+        return Report()
+    panel = TablePanel(
         title=TITLE,
         note=EXPLAINED,
         columns=("First", "Middle", "Last", "Tests say", "Evidence", "In the graph"),
-        rows=tuple(
-            (
-                triple.first,
-                triple.middle,
-                triple.last,
-                triple.tests_say,
-                triple.evidence,
-                triple.stands_as,
-            )
-            for triple in triples
-        ),
+        rows=tuple(astuple(triple) for triple in triples),
     )
+    title = f"{TITLE}, by which directions near them are doubtful:"
+    return Report(notes=(Note(title, tuple(map(str, triples))),), panels=(panel,))
 
 
 def contradicted(triples: Sequence[UnresolvedTriple]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,9 +18,21 @@ from cipherdag.sites.record.ledger import LedgerHead, read_releases
 if TYPE_CHECKING:
     import pandas as pd
 
-AS_SAVED = (
-    "algorithm", "protection", "parameters", "seconds", "seed", "bytes_sent_per_site", "versions",
-)  # fmt: skip
+ENTRIES: Mapping[str, tuple[str, Any]] = {
+    "algorithm": ("algorithm", str),
+    "protection": ("protection", str),
+    "sites": ("sites", tuple[str, ...]),
+    "seconds": ("seconds", float),
+    "bytes_sent_per_site": ("bytes_sent_per_site", dict[str, int]),
+    "dropouts": ("dropouts", tuple[DropOut, ...]),
+    "seed": ("seed", int),
+    "parameters": ("parameters", dict[str, Any]),
+    "variables": ("identifiers", dict[str, str]),
+    "round_reports": ("rounds", tuple[RoundReport, ...]),
+    "ledgers": ("heads", dict[str, LedgerHead]),
+    "versions": ("versions", dict[str, str]),
+}
+"""The entries of ``result.json`` that stand before the finding, each with its field and type."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -87,21 +99,10 @@ class RunAccount:
 
     def _entries(self) -> dict[str, Any]:
         """The entries of ``result.json`` that stand before the finding."""
-        return {
-            "algorithm": self.algorithm,
-            "protection": self.protection,
-            "sites": list(self.sites),
-            "rounds": len(self.rounds),
-            "seconds": self.seconds,
-            "bytes_sent_per_site": dict(self.bytes_sent_per_site),
-            "dropouts": [asdict(dropout) for dropout in self.dropouts],
-            "seed": self.seed,
-            "parameters": msgspec.json.decode(msgspec.json.encode(self.parameters)),
-            "variables": dict(self.identifiers),
-            "round_reports": [asdict(report) for report in self.rounds],
-            "ledgers": {name: asdict(head) for name, head in self.heads.items()},
-            "versions": dict(self.versions),
-        }
+        saved = {entry: getattr(self, name) for entry, (name, _) in ENTRIES.items()}
+        entries = msgspec.json.decode(msgspec.json.encode(saved, enc_hook=dict))
+        first = {entry: entries.pop(entry) for entry in ("algorithm", "protection", "sites")}
+        return {**first, "rounds": len(self.rounds), **entries}
 
 
 def saved_account(
@@ -109,12 +110,7 @@ def saved_account(
 ) -> dict[str, Any]:
     """The fields of `RunAccount` as a result folder has them."""
     return {
-        **{name: report[name] for name in AS_SAVED},
-        "identifiers": report["variables"],
-        "sites": tuple(report["sites"]),
-        "rounds": msgspec.convert(report["round_reports"], tuple[RoundReport, ...]),
-        "dropouts": msgspec.convert(report["dropouts"], tuple[DropOut, ...]),
-        "heads": msgspec.convert(report["ledgers"], dict[str, LedgerHead]),
+        **{name: msgspec.convert(report[entry], kind) for entry, (name, kind) in ENTRIES.items()},
         "ledgers": rest.ledgers,
         "source": rest.source,
         "schema": rest.schema,

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cipherdag.findings.edge_table import DIFFERENCES, Difference, edge_differences, edge_sentences
-from cipherdag.findings.graph_finding import GraphFinding
+from cipherdag.findings.graph_finding import AnyGraph, GraphFinding
 from cipherdag.findings.graph_page import ARROWS, pictures
 from cipherdag.graphs.edges import Edge, canonical, reversed_mark
-from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.pag import PartialMixedGraph
 from cipherdag.pages.rendering import render
 from cipherdag.pages.sheets import csv_text
 from cipherdag.results.run import Run
 
 SHOWN = ARROWS | {"": "none"}
+GraphRun = Run[GraphFinding[AnyGraph]]
 SAME, OTHER, HERE, THERE = "same", "other-mark", "only-here", "only-there"
 
 
@@ -32,7 +31,7 @@ class ComparedRow:
     said: tuple[str, str]
 
 
-def compared_page(here: Run[GraphFinding], there: Run[GraphFinding], names: tuple[str, str]) -> str:
+def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> str:
     """The comparison as one HTML page that needs no other file and asks no other machine.
 
     Args:
@@ -54,25 +53,25 @@ def compared_page(here: Run[GraphFinding], there: Run[GraphFinding], names: tupl
         counts={how: sum(row.how == how for row in rows) for how in (SAME, OTHER, HERE, THERE)},
         shown=SHOWN,
         settings=_settings(here, there),
-        differences=csv_text([[column.name for column in DIFFERENCES], *differences]),
+        differences=csv_text([DIFFERENCES, *differences]),
         **pictures(graph, {}, marked),
     )
 
 
 def _union(
-    here: CausalGraph | PartialMixedGraph,
-    there: CausalGraph | PartialMixedGraph,
+    here: AnyGraph,
+    there: AnyGraph,
     differences: list[Difference],
-) -> CausalGraph | PartialMixedGraph:
+) -> AnyGraph:
     """Every pair that either joins, with the first one's mark where it has one."""
     edges = [canonical(first, second, one or two) for first, second, one, two, _ in differences]
     return here.with_edges(dict.fromkeys([*here.nodes, *there.nodes]), edges)
 
 
 def _rows(
-    graph: CausalGraph | PartialMixedGraph,
+    graph: AnyGraph,
     differences: list[Difference],
-    runs: tuple[Run[GraphFinding], Run[GraphFinding]],
+    runs: tuple[GraphRun, GraphRun],
 ) -> list[ComparedRow]:
     by_pair = {frozenset(row[:2]): row for row in differences}
     said = [_said(run) for run in runs]
@@ -88,13 +87,13 @@ def _rows(
     return rows
 
 
-def _said(run: Run[GraphFinding]) -> dict[frozenset[str], str]:
+def _said(run: GraphRun) -> dict[frozenset[str], str]:
     names, rows = run.finding.content("edges")
     sentences = edge_sentences(names, rows)
     return {frozenset(row[:2]): said for row, said in zip(rows, sentences, strict=True)}
 
 
-def _settings(here: Run[GraphFinding], there: Run[GraphFinding]) -> list[tuple[str, str, str]]:
+def _settings(here: GraphRun, there: GraphRun) -> list[tuple[str, str, str]]:
     """The settings in which two runs differ: name, and the values of both."""
     one, two = _set(here), _set(there)
     names = dict.fromkeys([*one, *two])
@@ -102,7 +101,7 @@ def _settings(here: Run[GraphFinding], there: Run[GraphFinding]) -> list[tuple[s
     return [pair for pair in pairs if pair[1] != pair[2]]
 
 
-def _set(run: Run[GraphFinding]) -> dict[str, str]:
+def _set(run: GraphRun) -> dict[str, str]:
     values = {
         "algorithm": run.algorithm,
         "protection": run.protection,

@@ -21,6 +21,7 @@ from cipherdag.findings.finding import (
     Report,
     shortened,
 )
+from cipherdag.findings.graph_finding import Graph_co, GraphFinding
 from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
@@ -59,6 +60,14 @@ class Run(RunAccount, Generic[F_co]):
     def __repr__(self) -> str:
         return f"Run[{type(self.finding).__name__}]({self._headline})"
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines()).strip("\n")
+
+    @property
+    def graph(self: Run[GraphFinding[Graph_co]]) -> Graph_co:
+        """The graph that was learnt, a `CausalGraph` or a `PartialMixedGraph`."""
+        return self.finding.graph
+
     def _repr_html_(self) -> str:
         """The finding in a notebook, under a line that says what ran."""
         return f"<p>{escape(self._headline)}</p>{self.finding._repr_html_()}"
@@ -81,11 +90,11 @@ class Run(RunAccount, Generic[F_co]):
 
     @property
     def report(self) -> Report:
-        """The panels and notes that the algorithm adds to the account of this run."""
+        """What the finding and its algorithm add to the account of this run."""
         algorithm = self._algorithm
-        report = Report() if algorithm is None else algorithm.report(self.finding)
         warnings = relation_warnings(self.relations) if self.finding.causal else ()
-        return replace(report, warnings=(*warnings, *report.warnings)) if warnings else report
+        report = Report(warnings=warnings) + self.finding.report()
+        return report if algorithm is None else report + algorithm.report(self.finding)
 
     @property
     def disclosures(self) -> tuple[str, ...]:
@@ -161,8 +170,7 @@ class Run(RunAccount, Generic[F_co]):
         """
         if truth is not None:
             self._accuracy(truth)
-        report = self.report
-        report = replace(report, panels=(*report.panels, *panels))
+        report = self.report + Report(panels=tuple(panels))
         return run_page(self, self.finding, report, truth=truth, written=written)
 
     def save(

@@ -20,6 +20,7 @@ from cipherdag.results.account import RunAccount
 from cipherdag.results.sentences import CLOSED, EACH, CountedReleases, dropout_line, release_blocks
 from cipherdag.sites.record.ledger import Release, read_releases, verify_ledger
 
+AGAIN = "Run again with --bootstrap 100 to see how often each edge comes back."
 FEWEST_SITES = 3
 THIRD_SITE = ", and so learn the third site's numbers"
 
@@ -82,7 +83,6 @@ def run_page(
     """
     sites = [_site(run, site) for site in run.sites]
     bit_rounds = sum(map(_opens_bits, run.rounds))
-    limits = [*finding.limits(), *report.limits]
     return render(
         finding.template,
         title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}",
@@ -98,9 +98,9 @@ def run_page(
         protection=protection_kind(run.protection),
         disclosure=_disclosure(run),
         bit_rounds=bit_rounds,
-        remarks=finding.remarks(),
-        limits=list(limit_sentences(run, finding, limits, has_truth=truth is not None)),
-        steps=_next_steps(run, finding),
+        remarks=report.remarks,
+        limits=list(limit_sentences(run, finding, report.limits, has_truth=truth is not None)),
+        steps=(*report.steps, *[AGAIN] * (run.parameters.get("bootstrap") == 0)),
         panels=report.panels,
         warnings=report.warnings,
         **finding.sections(truth),
@@ -135,14 +135,6 @@ def _in_rounds(numbers: Sequence[int]) -> str:
         return f"In round {first}"
     consecutive = last - first == len(numbers) - 1
     return f"In rounds {first} to {last}" if consecutive else f"In {len(numbers)} of all rounds"
-
-
-def _next_steps(run: RunAccount, finding: Finding) -> list[str]:
-    """What to do next, by the finding, and by what the run left out."""
-    steps = finding.next_steps()
-    if run.parameters.get("bootstrap") == 0:
-        steps.append("Run again with --bootstrap 100 to see how often each edge comes back.")
-    return steps
 
 
 def report_bytes(report: RoundReport) -> int:

@@ -1,8 +1,4 @@
-"""A site's own result of a run: the program gone through again over the sums that it checked.
-
-Leaks:
-    Nothing: it is computed at the site, by its own names, and stays there.
-"""
+"""A site's own result of a run: the program gone through again over the sums that it checked."""
 
 from __future__ import annotations
 

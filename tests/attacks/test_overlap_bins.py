@@ -40,7 +40,7 @@ def left_out(rule, monkeypatch):
         Effect(treatment="treated", outcome="cost", adjust="age")
     )
     bins = found.table("overlap").groupby("arm").rows.sum()
-    return {arm: rows - bins[arm] for _, arm, rows, *_ in found.finding.mean_rows()}, own
+    return {arm: rows - bins[arm] for _, arm, rows, *_ in found.finding.cells("arms")}, own
 
 
 def test_bins_that_are_left_out_alone_tell_their_rows(monkeypatch):

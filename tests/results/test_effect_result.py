@@ -64,7 +64,7 @@ def test_the_page_has_them_too_and_says_nothing_else(result):
     shown = page.column("effect-table", "Estimate", values=True)
     assert shown == [[str(row[7])] for row in result.finding.cells("effects")]
     means = page.column("arm-table", "Mean", values=True)
-    assert means == [[str(row[3])] for row in result.finding.mean_rows()]
+    assert means == [[str(row[3])] for row in result.finding.cells("arms")]
     assert page.column("between-table", "Arm") == [
         row[1] for row in result.finding.cells("between_sites")
     ]

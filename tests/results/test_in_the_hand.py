@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+import cipherdag
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.federation.simulated import Federation
@@ -32,6 +33,16 @@ def test_what_is_printed_is_one_short_line():
         f"{len(RESULT.finding.graph.edges)} edges, "
         f"{len(RESULT.rounds)} rounds)"
     )
+
+
+def test_a_result_prints_its_lines_and_has_its_graph():
+    assert str(RESULT).split("\n") == RESULT.lines()[1:]
+    assert RESULT.graph == RESULT.finding.graph
+
+
+def test_the_package_has_its_public_names_and_no_other():
+    assert dir(cipherdag) == sorted(cipherdag.__all__)
+    assert all(getattr(cipherdag, name).__name__ == name for name in cipherdag.__all__)
 
 
 def test_edges_are_a_table_that_makes_the_graph_again():

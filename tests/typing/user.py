@@ -1,4 +1,5 @@
 """A user's program with every algorithm: mypy holds that findings are typed, nothing runs it."""
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
@@ -6,47 +7,31 @@ from typing import Any, assert_type
 
 import pandas as pd
 
-from cipherdag import (
-    CausalGraph,
-    CheckedGraph,
-    Describe,
-    Description,
-    Effect,
-    EstimatedEffect,
-    FedBOSS,
-    FedCD,
-    FedCMFS,
-    Federation,
-    FedFCI,
-    FedPC,
-    GraphCheck,
-    LearntGraph,
-    LearntPAG,
-    PartialMixedGraph,
-    RFcd,
-    Run,
-    SelectedFeatures,
-    Survival,
-    SurvivalAnalysis,
-)
+from cipherdag import *
 
 federation = Federation.simulate({"north": "north.csv", "south": "south.csv"})
 
 by_tests = federation.run(FedPC(alpha=0.01), seed=1)
 assert_type(by_tests, Run[LearntGraph])
+assert_type(by_tests.graph, CausalGraph)
 assert_type(by_tests.finding.graph, CausalGraph)
 assert_type(by_tests.table("edges"), pd.DataFrame)
 by_tests.finding.compare(by_tests.finding.dag)
 assert_type(federation.run(RFcd()).finding, LearntGraph)
+assert_type(federation.run(RFcd()).graph, CausalGraph)
 assert_type(federation.run(FedCD()).finding, LearntGraph)
+assert_type(federation.run(FedCD()).graph, CausalGraph)
 assert_type(federation.run(FedBOSS()).finding, LearntGraph)
+assert_type(federation.run(FedBOSS()).graph, CausalGraph)
 
 hidden = federation.run(FedFCI())
 assert_type(hidden, Run[LearntPAG])
+assert_type(hidden.graph, PartialMixedGraph)
 assert_type(hidden.finding.graph, PartialMixedGraph)
 
 features = federation.run(FedCMFS())
 assert_type(features, Run[SelectedFeatures])
+assert features.graph  # type: ignore[misc]  # features are no graph
 assert_type(features.finding.union, tuple[str, ...])
 
 described = federation.run(Describe())
@@ -70,4 +55,5 @@ assert_type(connected.run(FedPC()), Run[LearntGraph])
 assert_type(connected.run("fedpc"), Run[Any])
 assert_type(federation.run("fedpc"), Run[Any])
 assert_type(Run.load("result", LearntPAG), Run[LearntPAG])
+assert_type(Run.load("result", LearntPAG).graph, PartialMixedGraph)
 assert_type(Run.load("result"), Run[Any])

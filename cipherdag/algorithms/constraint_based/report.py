@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cipherdag.algorithms.bootstrap import DRAWN_TWICE
 from cipherdag.algorithms.constraint_based.outcome import TestsOutcome
 from cipherdag.algorithms.constraint_based.untested import (
     REMOVED_DETAIL,
@@ -15,14 +14,13 @@ from cipherdag.algorithms.constraint_based.untested import (
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.arrays import BoolMatrix
-from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.edge_table import undone_warnings
 from cipherdag.findings.finding import Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.pag import LearntPAG
-from cipherdag.findings.row_warnings import few_rows_detail, few_rows_warnings
+from cipherdag.findings.row_warnings import row_details
 from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
-from cipherdag.findings.unresolved import unresolved_note, unresolved_of, unresolved_panel
+from cipherdag.findings.unresolved import unresolved_report
 
 
 def details_of_tests(
@@ -30,7 +28,7 @@ def details_of_tests(
 ) -> dict[str, Any]:
     """The entries of a conclusion's details: pairs without a test, rows, differences of sites."""
     details = untested_details(untested, outcome.removed_untested, names)
-    details |= few_rows_detail(outcome.rows)
+    details |= row_details(outcome.rows)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     return details
@@ -49,19 +47,10 @@ def report_on_tests(
     taken = ""
     if evidence in EVIDENCE and EVIDENCE[evidence].mixes_sites and not site_effect:
         taken = TAKEN_FOR_EDGES.format(f"Evidence {evidence} takes", "with evidence stratified")
-    compared = differences_report(conclusion.details, taken)
-    notes, panels, limits = [*compared.notes], [*compared.panels], []
-    if "bootstrap" in conclusion.details:
-        notes.append(Confidences(conclusion.details["bootstrap"]).note(conclusion.graph))
-        limits.append(DRAWN_TWICE)
     removed = int(conclusion.details.get(REMOVED_DETAIL, {}).get("pairs", 0))
-    warnings = (
-        *few_rows_warnings(conclusion.details, len(conclusion.graph.nodes)),
-        *undone_warnings(conclusion.evidence.edges, removed),
-        *compared.warnings,
-        *untested_warnings(conclusion.details),
-    )
-    if triples := unresolved_of(conclusion.details):
-        notes.append(unresolved_note(triples))
-        panels.append(unresolved_panel(triples))
-    return Report(notes=tuple(notes), limits=tuple(limits), panels=tuple(panels), warnings=warnings)
+    report = Report(warnings=undone_warnings(conclusion.evidence.edges, removed))
+    report += differences_report(conclusion.details, taken)
+    if conclusion.confidences is not None:
+        report += conclusion.confidences.report(conclusion.graph)
+    report += Report(warnings=untested_warnings(conclusion.details))
+    return report + unresolved_report(conclusion.details)

@@ -26,7 +26,7 @@ from cipherdag.arrays import FloatVector
 from cipherdag.findings.description import CUT_DETAIL, ColumnSummary, Description
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.panels.panel import TablePanel
-from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL, site_note, site_panel
+from cipherdag.findings.site_differences import DETAIL, this_site_report
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.gather import gather_two
@@ -187,11 +187,9 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         shown = TablePanel(
             title=TITLE, note=WHY, columns=("Column", "Found"), rows=said or (("", "nothing odd"),)
         )
-        notes, panels = [Note(f"{TITLE}:", (*lines, *cut))], [shown]
-        if at_site := conclusion.details.get(THIS_SITE_DETAIL):
-            notes.append(site_note(at_site))
-            panels.append(site_panel(at_site))
-        return Report(panels=tuple(panels), notes=tuple(notes), limits=(*cut, *LIMITS))
+        notes = (Note(f"{TITLE}:", (*lines, *cut)),)
+        report = Report(panels=(shown,), notes=notes, limits=(*cut, *LIMITS))
+        return report + this_site_report(conclusion.details)
 
     def _sums(self, kinds: ColumnKinds) -> ColumnSums:
         numbers = kinds.categories == 0

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.bootstrap import DRAWN_TWICE
 from cipherdag.algorithms.evidence.site_differences import SiteDifference, details_of
 from cipherdag.arrays import BoolMatrix
-from cipherdag.findings.confidence import Confidences, EdgeCounts
+from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.panels.curves import Curves, Series
-from cipherdag.findings.row_warnings import (
-    few_rows_detail,
-    few_rows_warnings,
-    incomplete_detail,
-    scores_warnings,
-)
+from cipherdag.findings.row_warnings import row_details
 from cipherdag.findings.site_differences import DETAIL, TAKEN_FOR_EDGES, differences_report
 from cipherdag.graphs.edge_evidence import EdgeEvidence, EffectSize, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
@@ -104,13 +98,10 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
     details: dict[str, Any] = (
         scored
         | {"cut_short": outcome.cut_short}
-        | incomplete_detail(outcome.incomplete, names)
-        | few_rows_detail(outcome.rows)
+        | row_details(outcome.rows, [names[v] for v in outcome.incomplete])
     )
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
-    if outcome.bootstrap is not None:
-        details["bootstrap"] = outcome.bootstrap.details(names)
     conclusion = LearntGraph.of_dag(
         names,
         outcome.dag,
@@ -119,10 +110,7 @@ def concluded(outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         evidence=_evidence(outcome, names),
         details=details,
     )
-    if outcome.bootstrap is None:
-        return conclusion
-    resampled = Confidences(details["bootstrap"]).evidence(conclusion.evidence, conclusion.graph)
-    return replace(conclusion, evidence=resampled)
+    return conclusion.with_replicates(outcome.bootstrap)
 
 
 def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
@@ -136,24 +124,13 @@ def reported(conclusion: LearntGraph, *, steps: str, pooled: bool) -> Report:
     details = conclusion.details
     mixes = pooled and not details.get("sets", {}).get("sites")
     taken = TAKEN_FOR_EDGES.format("Scores of all sites' rows take", "without --no-within-sites")
-    compared = differences_report(details, taken if mixes else "")
     panels, note = _of_search(details, steps)
-    notes, limits = [note, *compared.notes], [CUT_SHORT] if details["cut_short"] else []
-    if mixes:
-        limits.append(BETWEEN)
-    if "bootstrap" in details:
-        notes.append(Confidences(details["bootstrap"]).note(conclusion.graph))
-        limits.append(DRAWN_TWICE)
-    return Report(
-        panels=(*panels, *compared.panels),
-        notes=tuple(notes),
-        limits=tuple(limits),
-        warnings=(
-            *few_rows_warnings(details, len(conclusion.graph.nodes)),
-            *scores_warnings(details),
-            *compared.warnings,
-        ),
-    )
+    limits = (*[CUT_SHORT] * details["cut_short"], *[BETWEEN] * mixes)
+    report = Report(panels=panels, notes=(note,), limits=limits)
+    report += differences_report(details, taken if mixes else "")
+    if conclusion.confidences is not None:
+        report += conclusion.confidences.report(conclusion.graph)
+    return report
 
 
 def _of_search(details: Mapping[str, Any], steps: str) -> tuple[tuple[Curves, ...], Note]:

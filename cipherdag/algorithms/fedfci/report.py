@@ -22,7 +22,6 @@ from cipherdag.algorithms.constraint_based.report import details_of_tests
 from cipherdag.algorithms.constraint_based.settings import GraphFromTests
 from cipherdag.algorithms.constraint_based.untested import NEVER_TOGETHER, support_of
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.finding import Note, Report
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
@@ -94,10 +93,8 @@ def concluded(
         separations=tuple(_separations(outcome, names)),
         remarks=tuple(remarks),
     )
-    if outcome.bootstrap is not None:
-        details["bootstrap"] = outcome.bootstrap.details(names)
-        evidence = Confidences(details["bootstrap"]).evidence(evidence, graph)
-    return LearntPAG(graph=graph, evidence=evidence, details=details)
+    found = LearntPAG(graph=graph, evidence=evidence, details=details)
+    return found.with_replicates(outcome.bootstrap)
 
 
 def _log_progress(looked_at: int, n_fitting: int) -> None:
@@ -109,16 +106,10 @@ def with_fitting(conclusion: LearntPAG, report: Report) -> Report:
     """The report with the pairs of which neither causes the other, and the graphs that fit."""
     lines = tuple(f"{e.source} and {e.target}" for e in conclusion.graph.edges if e.mark == "<->")
     hidden = Note("Neither causes the other; both have an unmeasured cause:", lines)
-    notes = (*([hidden] if lines else []), *report.notes)
+    report = Report(notes=(hidden,) if lines else ()) + report
     if INTEGRATED not in conclusion.details:
-        return replace(report, notes=notes)
-    fitting = Integrated(conclusion.details[INTEGRATED])
-    return replace(
-        report,
-        notes=(*notes, *filter(None, [fitting.note()])),
-        panels=(*report.panels, fitting.panel()),
-        warnings=(*report.warnings, *fitting.warnings()),
-    )
+        return report
+    return report + Integrated(conclusion.details[INTEGRATED]).report()
 
 
 def remarks_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,11 @@ from cipherdag.algorithms.fedpc.graph_evidence import (
     votes_evidence,
 )
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.findings.confidence import Confidences
+from cipherdag.arrays import BoolMatrix
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.unresolved import contradicted, unresolved_details
+from cipherdag.graphs.extension import extension_in_code_order
+from cipherdag.graphs.graph import CausalGraph
 
 
 def concluded(
@@ -56,12 +59,8 @@ def concluded(
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     details |= details_of_tests(outcome, names, outcome.untested)
-    if outcome.bootstrap is not None:
-        details["bootstrap"] = outcome.bootstrap.details(names)
     if outcome.in_class is None:
-        conclusion = LearntGraph.in_code_order(
-            names, outcome.arcs, evidence=evidence, details=details
-        )
+        conclusion = in_code_order(names, outcome.arcs, evidence=evidence, details=details)
     else:
         conclusion = LearntGraph.of_dag(
             names,
@@ -72,7 +71,16 @@ def concluded(
             evidence=evidence,
             details=details,
         )
-    if outcome.bootstrap is None:
-        return conclusion
-    resampled = Confidences(details["bootstrap"]).evidence(evidence, conclusion.graph)
-    return replace(conclusion, evidence=resampled)
+    return conclusion.with_replicates(outcome.bootstrap)
+
+
+def in_code_order(names: Sequence[str], arcs: BoolMatrix, **more: Any) -> LearntGraph:
+    """The finding of a partly directed matrix, shape (p, p), as the original program makes it.
+
+    In its DAG the remaining edges are directed in the order of that program, which does not look
+    for cycles.
+    """
+    graph = CausalGraph.from_arcs(names, arcs)
+    dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
+    note = "" if dag.is_dag else "The original program's directions form a cycle here."
+    return LearntGraph(graph=graph, dag=dag, dag_note=note, **more)

@@ -191,7 +191,8 @@ def test_groups_that_contradict_one_another_are_told():
 def test_a_group_that_contradicts_itself_is_named():
     apart = {"variables": ["A", "B"], "edges": [], "consistent": False}
     told = Integrated({"complete": True, "looked_at": 0, "graphs": [], "groups": [apart]})
-    assert "Those of A, B do so by themselves." in told.warnings()[0]
-    assert told.note() is None
+    report = told.report()
+    assert "Those of A, B do so by themselves." in report.warnings[0]
+    assert not report.notes
     assert told.edge_sentence("A", "B") == ""
-    assert not told.panel().rows
+    assert not report.panels[0].rows

@@ -61,7 +61,8 @@ def test_replicates_are_runs_over_drawn_rows(search):
     assert outcome.bootstrap == EdgeCounts.of(graphs, "o-o")
     pag = PAG("abcd", outcome.marks)
     found = Confidences(outcome.bootstrap.details("abcd"))
-    for a, b, mark, apart, *shares in found.end_rows(pag):
+    for a, b, mark, counts in found.pairs(pag):
+        apart, shares = 1.0 - counts.any_edge, counts.end_shares
         i, j = "abcd".index(a), "abcd".index(b)
         assert mark in {"", *(edge.mark for edge in pag.edges)}
         ends = [[own[j, i] for own in graphs], [own[i, j] for own in graphs]]

@@ -403,7 +403,7 @@ def test_a_group_that_few_of_many_sites_have_does_not_keep_the_others_from_the_t
     assert (found.finding.test.sites, found.finding.test.groups) == (8, (0, 1))
     assert found.finding.not_compared == ("c",)
     assert any("The test leaves out c" in own for own in found.report.warnings)
-    events = {row[0]: row[-2:] for row in found.finding.group_rows()}
+    events = {row[0]: row[-2:] for row in found.finding.cells("groups")}
     assert events["c"] == (None, None)
     assert events["a"] == (found.finding.test.observed[0], found.finding.test.expected[0])
     assert "The test leaves out c" in found.page()
