@@ -15,7 +15,7 @@ import msgspec
 
 from cipherdag.errors import LedgerError, OutputError
 from cipherdag.pages.sheets import csv_text
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Received, read_transcript
 from cipherdag.results.folder import (
     read_folder_releases,

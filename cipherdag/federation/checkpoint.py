@@ -40,7 +40,7 @@ from cipherdag.federation.run import FinishedRun
 from cipherdag.federation.site import Site
 from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append, write_whole
 from cipherdag.protocol.journal import Entry, Summed
 from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Plan
@@ -48,7 +48,6 @@ from cipherdag.protocol.progress import RoundReport, Watcher
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 from cipherdag.results.folder import UNFINISHED, run_toml
-from cipherdag.sites.private_files import write_private
 from cipherdag.sites.program import OpenedSum, computed_with
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.table.rows.digest import row_bytes
@@ -289,8 +288,8 @@ def _make(inside: Path, begun: Beginning, sites: Sequence[str], texts: Mapping[s
     for name in sites:
         SigningIdentity.generate().save(inside / f"{name}.pem")
     for file, text in texts.items():
-        write_private(inside / file, text)
-    write_private(inside / BEGUN_FILE, msgspec.json.encode(begun).decode())
+        write_whole(inside / file, text)
+    write_whole(inside / BEGUN_FILE, msgspec.json.encode(begun).decode())
 
 
 def _read(path: Path) -> Beginning:
@@ -344,7 +343,7 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
         with writing(folder):
-            write_private(folder / STARTED_FILE, text)
+            write_whole(folder / STARTED_FILE, text)
 
     def make_algorithm(self) -> Algorithm[Any, Any]:
         """The algorithm with its parameters.

@@ -24,7 +24,7 @@ import msgspec
 from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.graphs.relations import Relation
 from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append
 from cipherdag.protocol.engines.engine import Engine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.plan import PLAN_FORMAT, Plan

@@ -19,7 +19,7 @@ import msgspec
 
 from cipherdag.errors import CipherdagError, LedgerError, writing
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append
 
 REFUSAL = "refusal"
 WAITS = "waits"

@@ -24,7 +24,7 @@ import msgspec
 
 from cipherdag.errors import DifferencingError, SiteNotReadyError
 from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append
 from cipherdag.sites.record.ledger import Release
 
 Groups = Iterable[tuple[str, ...]]

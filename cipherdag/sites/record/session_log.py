@@ -22,7 +22,7 @@ import msgspec
 
 from cipherdag.errors import SiteNotReadyError, writing
 from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append
 
 Stamps = Sequence[tuple[int, int]]
 """Times of change and sizes of some files."""

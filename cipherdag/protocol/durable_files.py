@@ -1,7 +1,7 @@
-"""Lines appended to a file: whole and on the disk, or not at all.
+"""Files and lines that are on the disk whole, or not at all.
 
 Leaks:
-    Nothing: the file is its owner's alone.
+    Nothing: a file is its owner's alone, unless it was made to be given to others.
 """
 
 from __future__ import annotations
@@ -11,8 +11,33 @@ from contextlib import suppress
 from pathlib import Path
 
 from cipherdag.errors import writing
+from cipherdag.pages.whole_file import replace_file
 
 OWNER_ONLY = 0o600
+OPEN = 0o644
+"""Mode of a file that is made to be given to others: they may read it, and nobody may write it."""
+
+
+def write_whole(path: str | Path, content: str | bytes, *, mode: int = OWNER_ONLY) -> None:
+    """Write a file as `replace_file` does.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    with writing(path):
+        replace_file(path, content, mode=mode)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that its owner alone may enter, and those above it that are missing.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    with writing(path):
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(exist_ok=True)  # raises where a file is in its place
 
 
 def append(path: Path, lines: bytes) -> None:
