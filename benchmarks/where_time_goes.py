@@ -55,10 +55,10 @@ from cipherdag import (
     Survival,
 )  # fmt: skip
 from cipherdag.federation import in_process
-from cipherdag.federation.run import FinishedRun
 from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.results.run import Run
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.record.ledger import Ledger
@@ -83,7 +83,7 @@ PARTS = {
     "replay": [(Replay, "advance")],
     "messages": [(SiteRuntime, "answer"), (Session, "ask"), (Session, "finish")],
     "ledger": [(Ledger, "append")],
-    "report": [(FinishedRun, "result")],
+    "report": [(Run, "of")],
 }
 VARYING = ("seconds", "round_reports", "ledgers", "bytes_sent_per_site", "versions")
 """What two runs of a result differ in, or what sums stand for."""

@@ -36,13 +36,13 @@ from cipherdag.pages.strict_json import from_json
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.folder import reported_heads, verify_ledgers
 from cipherdag.results.run import finding_of
 from cipherdag.sites.policy.approvals import AskedRun
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import (
-    LedgerHead,
     clock_remark,
     ledger_lines,
     read_releases,

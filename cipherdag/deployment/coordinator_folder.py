@@ -34,7 +34,6 @@ from cipherdag.deployment.certificates import (
     check_certificate_request,
     make_authority,
 )
-from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.shared_folder import answer_request, check_public_keys
 from cipherdag.errors import (
     CohortError,
@@ -45,6 +44,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
+from cipherdag.program.versions import require_flare
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.private_files import Inside, locked, make_private_folder

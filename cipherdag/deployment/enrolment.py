@@ -23,7 +23,6 @@ from cipherdag.deployment.certificates import (
     make_key,
     request_certificate,
 )
-from cipherdag.deployment.packages import package_versions, require_flare
 from cipherdag.deployment.shared_folder import install_answer, public_keys
 from cipherdag.errors import (
     ReplayError,
@@ -31,6 +30,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
+from cipherdag.program.versions import package_versions, require_flare
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.sites.private_files import START_LOCK, is_locked
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings

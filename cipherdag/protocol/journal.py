@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
+from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.graphs.relations import Relation
 from cipherdag.pages.strict_json import from_json
@@ -69,6 +71,11 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
     opened: bytes
     report: RoundReport
 
+    @property
+    def array(self) -> FloatVector:
+        """The sum, shape (number of values,)."""
+        return np.frombuffer(self.values, dtype="<f8").astype(np.float64)
+
 
 Entry = Started | KeysAgreed | GivenUp | Summed
 
@@ -79,6 +86,10 @@ class Record(Protocol):
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The entries that the session resumes from, oldest first."""
+
+    @property
+    def reports(self) -> tuple[RoundReport, ...]:
+        """The rounds of sessions before this one, which goes on counting after them."""
 
     def write(self, entry: Entry) -> None:
         """Write an entry down before the session goes on."""
@@ -121,6 +132,11 @@ class Journal:
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
         return tuple(self._entries)
+
+    @property
+    def reports(self) -> tuple[RoundReport, ...]:
+        """None: a journal is of one session."""
+        return ()
 
     @property
     def plan(self) -> Plan | None:

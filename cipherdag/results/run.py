@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import msgspec
 
@@ -25,6 +26,9 @@ from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
 from cipherdag.pages.numerals import counted, size
+from cipherdag.program.replay import Outcome
+from cipherdag.program.run import FinishedRun
+from cipherdag.program.versions import BEHIND_A_RESULT, package_versions
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.results import folder as saved
 from cipherdag.results.account import RunAccount, saved_account
@@ -35,6 +39,13 @@ from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+COUNTED = (
+    "rounds", "seconds", "bytes_sent_per_site", "dropouts", "ledgers", "heads", "keys",
+)  # fmt: skip
+"""The fields that a result has from the run that it is of."""
+
+log = logging.getLogger("cipherdag.result")
 
 F_co = TypeVar("F_co", bound=Finding, covariant=True)
 Expected = TypeVar("Expected", bound=Finding)
@@ -55,6 +66,38 @@ class Run(RunAccount, Generic[F_co]):
         # a schema names what the finding has numbers for
         named = replace(self.finding, dictionary=data_dictionary(self.schema))
         object.__setattr__(self, "finding", named)
+
+    @classmethod
+    def of(
+        cls, done: FinishedRun[Outcome], algorithm: Algorithm[Outcome, F_co], **more: Any
+    ) -> Run[F_co]:
+        """The result by name of an algorithm that came to an outcome.
+
+        Args:
+            done: The outcome, and what it took.
+            algorithm: The algorithm.
+            more: The fields that whoever carried it out knows, and those that it has otherwise.
+        """
+        fields = {
+            "algorithm": algorithm.name,
+            "parameters": msgspec.to_builtins(algorithm),
+            "made_by": algorithm,
+            "seed": done.facts.seed,
+            "sites": tuple(done.bytes_sent_per_site),
+            "versions": package_versions(BEHIND_A_RESULT),
+            "relations": done.facts.determined.named(done.names),
+            **{name: getattr(done, name) for name in COUNTED},
+        }
+        finding = algorithm.conclude(
+            done.outcome, replace(done.facts, coded=_coded(more.get("schema", "")))
+        )
+        return cls(finding=finding, **(fields | more))
+
+    def warned(self) -> Self:
+        """This result, whose warnings the log ``cipherdag.result`` has from now on."""
+        for warning in self.report.warnings:
+            log.warning("%s", warning)
+        return self
 
     def __repr__(self) -> str:
         return f"Run[{type(self.finding).__name__}]({self._headline})"
@@ -283,6 +326,16 @@ def data_dictionary(schema: str) -> DataDictionary:
             if column.cardinality
         },
         {column.name: column.unit for column in variables if column.unit},
+    )
+
+
+def _coded(schema: str) -> tuple[tuple[str, str] | None, ...]:
+    """The two categories or bins of every binary variable of a schema, in order, else None."""
+    return tuple(
+        (variable.category_name(0), variable.category_name(1))
+        if variable.cardinality == len(("0", "1"))
+        else None
+        for variable in (Schema.loads(schema).variables if schema else ())
     )
 
 

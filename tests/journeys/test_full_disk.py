@@ -14,11 +14,12 @@ import pytest
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CipherdagError, OutputError
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol import durable_files
 from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal, TranscribingEngine, read_transcript
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.private_files import lock
 from cipherdag.sites.record.ledger import ledger_lines, verify_ledger
@@ -69,7 +70,9 @@ def one_run(made, folder, size):
     try:
         with full_at(size):
             n_variables = session.open()
-            session.run(Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
+            run_program(
+                session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3)))
+            )
             session.finish()
     except CipherdagError as error:
         return error

@@ -39,6 +39,7 @@ from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.sealing import AgreementKeys
 from cipherdag.privacy.mpc.seat import Seat
 from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.program.program import Program
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -56,14 +57,13 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
-from cipherdag.protocol.replay import attributed_to_round
+from cipherdag.protocol.progress import attributed_to_round
 from cipherdag.protocol.secure_tests import SecureTests, session_of, stepped
 from cipherdag.protocol.states import State
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
-from cipherdag.sites.program import Program
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.coverage import Coverage

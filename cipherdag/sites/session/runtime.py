@@ -29,6 +29,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.draws import repeated
 from cipherdag.privacy.wire import Body
+from cipherdag.program.program import Program, Programs, installed_program, plan_facts
 from cipherdag.protocol.messages import (
     REPLIES,
     WAITING,
@@ -54,9 +55,7 @@ from cipherdag.protocol.set_up_messages import (
     Sealed,
 )
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import Program, Programs, installed_program
 from cipherdag.sites.record.ledger import (
     ENGINE_START,
     REFUSAL,
@@ -351,7 +350,7 @@ class SiteRuntime:
 
     def _program(self, plan: Plan) -> Program:
         profile, count = self._profile, self._respondent.n_variables
-        facts = plan_facts(plan, count, profile.labels, determined=profile.determined)
+        facts = plan_facts(plan, count, profile.labels, profile.determined)
         return self._programs(plan, facts)
 
     def _ask(self, rounds: Rounds, ask: Ask) -> Share:
