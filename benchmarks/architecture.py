@@ -44,7 +44,7 @@ BUDGETS = {
     "audit": 1499,
     "cli": 4941,
     "deployment": 2040,
-    "federation": 1908,
+    "federation": 1903,
     "findings": 4323,
     "graphs": 6690,
     "pages": 287,
@@ -53,7 +53,7 @@ BUDGETS = {
     "protocol": 5583,
     "questions": 5549,
     "results": 1536,
-    "sites": 24351,
+    "sites": 24327,
     "statistics": 2080,
     "the root": 1054,
 }

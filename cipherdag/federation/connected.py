@@ -220,7 +220,8 @@ class ConnectedFederation:
         started.write(folder)
         if begun is not None:
             begun(folder)
-        return self._carry_on(folder, started, progress)
+        with self._reached(folder) as engine:
+            return self.learn(engine, folder, started, progress)
 
     def resume(
         self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
@@ -243,12 +244,6 @@ class ConnectedFederation:
         if (folder / REPORT_FILE).exists():
             raise OutputError(f"the run in {folder} has ended", remedy="Its result lies there.")
         self._check_plan(started.plan)
-        return self._carry_on(folder, started, progress)
-
-    def _carry_on(
-        self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
-    ) -> Run[Any]:
-        """A run from its journal on, which is empty for a new one."""
         with self._reached(folder) as engine:
             return self.learn(engine, folder, started, progress)
 

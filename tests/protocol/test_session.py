@@ -205,7 +205,7 @@ class Liar:
 
 def lie(runtime, change):
     rounds = runtime._current.rounds
-    rounds.aggregation = Liar(rounds.aggregation, change)
+    rounds.keys = replace(rounds.keys, aggregation=Liar(rounds.keys.aggregation, change))
 
 
 def test_a_share_cut_short_is_refused():

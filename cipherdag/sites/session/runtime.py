@@ -129,16 +129,8 @@ class SiteRuntime:
             for release in read_releases(ledger.lines)
             if release.kind not in BEFORE_KEYS
         }
-        self._admission = Admission(
-            profile.name,
-            profile.pinned,
-            policy,
-            profile.rows,
-            self._sums,
-            self._seen,
-            folder,
-            self._program,
-        )
+        about = profile, policy, self._sums, self._seen, folder
+        self._admission = Admission(*about, self._program)
         self._current = SiteSession()
         self.refused: CipherdagError | None = None
 
@@ -327,11 +319,7 @@ class SiteRuntime:
             plan=plan,
             program=program,
             index=set_up.index,
-            transcript=keyring.transcript,
-            aggregation=keyring.aggregation,
-            agreement=keyring.agreement,
-            graph=keyring.graph,
-            secure_tests=keyring.secure_tests,
+            keys=keyring,
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,
