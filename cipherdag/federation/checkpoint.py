@@ -40,7 +40,7 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.program.replay import Outcome
 from cipherdag.program.run import FinishedRun
 from cipherdag.program.versions import computed_with
-from cipherdag.protocol.durable_files import append, write_whole
+from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
 from cipherdag.protocol.journal import Entry, Summed
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.progress import RoundReport
@@ -130,7 +130,7 @@ class Checkpoint:
 
     def _append(self, summed: Summed | None) -> None:
         line = CheckpointRound(self._new_releases(), summed)
-        append(self.folder / UNFINISHED / ROUNDS_FILE, msgspec.json.encode(line) + b"\n")
+        append_entries(self.folder / UNFINISHED / ROUNDS_FILE, line)
         self.rounds.append(line)
 
 
@@ -177,15 +177,9 @@ def read_rounds(folder: Path) -> list[CheckpointRound]:
     """
     path = folder / UNFINISHED / ROUNDS_FILE
     try:
-        content = path.read_bytes() if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        rounds = [from_json(line, CheckpointRound) for line in whole.splitlines()]
+        return read_entries(path, CheckpointRound)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} does not hold the rounds of a run") from error
-    if len(whole) < len(content):
-        with writing(path):
-            path.write_bytes(whole)
-    return rounds
 
 
 def data_digest(sites: Sequence[Site]) -> str:

@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from cipherdag.errors import writing
+from cipherdag.pages.strict_json import from_json
 from cipherdag.pages.whole_file import replace_file
 
 OWNER_ONLY = 0o600
@@ -59,3 +63,29 @@ def append(path: Path, lines: bytes) -> None:
                 with suppress(OSError):  # a line cut short would spoil the one after it
                     os.ftruncate(descriptor, before)
                 raise
+
+
+def append_entries(path: Path, *entries: msgspec.Struct) -> None:
+    """Append entries as `append` does, each a JSON object on a line."""
+    append(path, b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
+
+
+def read_entries(path: Path, kind: Any) -> list[Any]:
+    """The entries of a file of `append_entries`, oldest first.
+
+    A last line that a crash cut short is cut off the file, if all others are entries.
+
+    Args:
+        path: The file; one that is not there has none.
+        kind: The type of an entry.
+
+    Raises:
+        OSError: The file cannot be read, or not be mended.
+        ValueError: A line is no such entry.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    end = content.rfind(b"\n") + 1
+    entries = [from_json(line, kind) for line in content[:end].splitlines()]
+    if end < len(content):
+        os.truncate(path, end)
+    return entries

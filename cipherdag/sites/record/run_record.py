@@ -22,7 +22,7 @@ import numpy as np
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_files import append, write_whole
+from cipherdag.protocol.durable_files import append_entries, write_whole
 from cipherdag.protocol.plan import Plan, check_session_digits
 
 PLAN_FILE = "plan.json"
@@ -76,7 +76,7 @@ class RunRecord:
             OutputError: The file cannot be written.
         """
         line = CheckedSum(number, participants, sums.astype("<f8").tobytes())
-        append(self.folder / SUMS_FILE, msgspec.json.encode(line) + b"\n")
+        append_entries(self.folder / SUMS_FILE, line)
 
     @classmethod
     def latest(cls, runs: Path, session: str = "") -> Self:
