@@ -44,7 +44,7 @@ BUDGETS = {
     "audit": 1499,
     "cli": 4941,
     "deployment": 2040,
-    "federation": 1897,
+    "federation": 1898,
     "findings": 4323,
     "graphs": 6690,
     "pages": 287,

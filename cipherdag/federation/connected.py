@@ -45,7 +45,7 @@ from cipherdag.protocol.plan import Member, Plan, Protection, make_plan, measure
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.protocol.session import Session
 from cipherdag.results.folder import REPORT_FILE
-from cipherdag.results.run import Run
+from cipherdag.results.run import Run, result_of, warned
 from cipherdag.sites.policy.plan_account import PlanAccount, plan_lines
 from cipherdag.sites.private_files import locked
 from cipherdag.sites.study.study import Study
@@ -257,14 +257,14 @@ class ConnectedFederation:
         """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
         algorithm = started.make_algorithm()
         done = self._carry_out(engine, folder, started.plan, algorithm, progress)
-        result = Run.of(
+        result = result_of(
             done,
             algorithm,
             protection=started.plan.protection,
             identifiers={name: name for name in done.names},
             source=started.source,
-        ).warned()
-        result.save(folder, force=True)
+        )
+        warned(result).save(folder, force=True)
         return result
 
     def ask(

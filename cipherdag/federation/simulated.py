@@ -30,7 +30,7 @@ from cipherdag.program.run import FinishedRun
 from cipherdag.protocol.plan import Protection, min_group_size, whole_number
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.presence import Measured
-from cipherdag.results.run import Run
+from cipherdag.results.run import Run, result_of, warned
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
@@ -285,14 +285,15 @@ class Federation(LocalSites):
             progress=progress,
             checkpoint=checkpoint,
         )
-        return Run.of(
+        result = result_of(
             done,
             algorithm,
             protection=self.protection,
             identifiers={name: str(n) for n, name in enumerate(schema.names, start=1)},
             source=source or {},
             schema=schema.dumps(),
-        ).warned()
+        )
+        return warned(result)
 
     def ask(
         self,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
@@ -66,38 +66,6 @@ class Run(RunAccount, Generic[F_co]):
         # a schema names what the finding has numbers for
         named = replace(self.finding, dictionary=data_dictionary(self.schema))
         object.__setattr__(self, "finding", named)
-
-    @classmethod
-    def of(
-        cls, done: FinishedRun[Outcome], algorithm: Algorithm[Outcome, F_co], **more: Any
-    ) -> Run[F_co]:
-        """The result by name of an algorithm that came to an outcome.
-
-        Args:
-            done: The outcome, and what it took.
-            algorithm: The algorithm.
-            more: The fields that whoever carried it out knows, and those that it has otherwise.
-        """
-        fields = {
-            "algorithm": algorithm.name,
-            "parameters": msgspec.to_builtins(algorithm),
-            "made_by": algorithm,
-            "seed": done.facts.seed,
-            "sites": tuple(done.bytes_sent_per_site),
-            "versions": package_versions(BEHIND_A_RESULT),
-            "relations": done.facts.determined.named(done.names),
-            **{name: getattr(done, name) for name in COUNTED},
-        }
-        finding = algorithm.conclude(
-            done.outcome, replace(done.facts, coded=_coded(more.get("schema", "")))
-        )
-        return cls(finding=finding, **(fields | more))
-
-    def warned(self) -> Self:
-        """This result, whose warnings the log ``cipherdag.result`` has from now on."""
-        for warning in self.report.warnings:
-            log.warning("%s", warning)
-        return self
 
     def __repr__(self) -> str:
         return f"Run[{type(self.finding).__name__}]({self._headline})"
@@ -314,6 +282,38 @@ def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
     if kind is None:
         raise OutputError(f"a result of the kind {saved.kind_of(report)} is not installed here")
     return replace(kind.from_json(report), dictionary=data_dictionary(schema))
+
+
+def result_of(
+    done: FinishedRun[Outcome], algorithm: Algorithm[Outcome, Expected], **more: Any
+) -> Run[Expected]:
+    """The result by name of an algorithm that came to an outcome.
+
+    Args:
+        done: The outcome, and what it took.
+        algorithm: The algorithm.
+        more: The fields that whoever carried it out knows, and those that it has otherwise.
+    """
+    coded = _coded(more.get("schema", ""))
+    fields = {
+        "finding": algorithm.conclude(done.outcome, replace(done.facts, coded=coded)),
+        "algorithm": algorithm.name,
+        "parameters": msgspec.to_builtins(algorithm),
+        "made_by": algorithm,
+        "seed": done.facts.seed,
+        "sites": tuple(done.bytes_sent_per_site),
+        "versions": package_versions(BEHIND_A_RESULT),
+        "relations": done.facts.determined.named(done.names),
+        **{name: getattr(done, name) for name in COUNTED},
+    }
+    return Run(**(fields | more))
+
+
+def warned(run: Run[Expected]) -> Run[Expected]:
+    """A new result, once the log ``cipherdag.result`` has its warnings."""
+    for warning in run.report.warnings:
+        log.warning("%s", warning)
+    return run
 
 
 def data_dictionary(schema: str) -> DataDictionary:

@@ -22,7 +22,7 @@ from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import Suppressed
-from cipherdag.results.run import Run
+from cipherdag.results.run import Run, result_of
 from cipherdag.sites.answers.column_answers import LEAST_STRATUM
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.site_comparison import site_outliers
@@ -82,7 +82,7 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
         seconds=0.0,
         keys=plan.keys_sentence,
     )
-    run = Run.of(
+    run = result_of(
         done,
         program.algorithm,
         protection=plan.protection,
