@@ -18,7 +18,7 @@ from architecture import PACKAGE, floors
 
 WIDTH, ROW, LEFT, GAP = 900, 74, 20, 10
 WAY = (
-    "federation", "algorithms", "questions", "protocol", "sites", "privacy", "results",
+    "federation", "program", "algorithms", "questions", "protocol", "sites", "privacy", "results",
 )  # fmt: skip
 """Rooms in the order in which one question, and its sum, pass through them."""
 

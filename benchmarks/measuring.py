@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from markdown_table import table
 
-from cipherdag.deployment.packages import package_versions
+from cipherdag.program.versions import package_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

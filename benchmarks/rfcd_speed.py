@@ -144,8 +144,9 @@ def asking(questions):
 
 def replayed(federation, questions):
     """Processor time of one masked round per step, without the sites' computation."""
-    from cipherdag.federation.in_process import SharedProgram
     from cipherdag.privacy.keys.identity import SigningIdentity
+    from cipherdag.program.program import SharedProgram
+    from cipherdag.program.run import run_program
     from cipherdag.protocol.engines.engine import LocalEngine
     from cipherdag.protocol.plan import Member, make_plan
     from cipherdag.sites.record.ledger import Ledger
@@ -168,18 +169,16 @@ def replayed(federation, questions):
                 pinned=pinned, schema=site.table.schema.canonical(), rows=site.table.rows,
             ),
             respondents[site.name], site.policy, Ledger(site.name, keys[site.name]),
-            programs=program.of_plan,
+            programs=program,
         )
         for site in federation.sites
     }  # fmt: skip
-    session = Session(
-        LocalEngine({name: runtime.handle for name, runtime in runtimes.items()}),
-        coordinator,
-        make_plan(
-            [Member(name=name, identity=key) for name, key in pinned.items()],
-            protection="masking", algorithm="rfcd",
-        ),
+    plan = make_plan(
+        [Member(name=name, identity=key) for name, key in pinned.items()],
+        protection="masking", algorithm="rfcd",
     )  # fmt: skip
+    engine = LocalEngine({name: runtime.handle for name, runtime in runtimes.items()})
+    session = Session(engine, coordinator, plan)
     facts = Facts(session.open(), len(pinned), names=names)
     inside = 0.0
     answer = SiteView.answer
@@ -195,7 +194,7 @@ def replayed(federation, questions):
     SiteView.answer = timed
     try:
         started = time.process_time()
-        session.run(program.of_facts(facts))
+        run_program(session, program(plan, facts).replay)
         return time.process_time() - started - inside
     finally:
         SiteView.answer = answer

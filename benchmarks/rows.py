@@ -16,7 +16,6 @@ import multiprocessing
 import tempfile
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,13 +29,14 @@ from measuring import parser, peak_mb, write_report
 
 from cipherdag import FedPC, Policy, Schema
 from cipherdag.algorithms.registry import program_digest
-from cipherdag.federation.run import carry_out
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.program.program import installed_program
+from cipherdag.program.run import carry_out
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
-from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
 from cipherdag.sites.session.runtime import SiteRuntime
@@ -124,7 +124,7 @@ def measured(network: Path, files: list[Path], kind: str) -> dict:
     )
     try:
         session = Session(engine, coordinator, plan)
-        done: Any = carry_out(session, plan, partial(installed_program, plan))
+        done: Any = carry_out(session, plan, installed_program)
     finally:
         sites = engine.close()
     most = {key: max(own[key] for own in sites) for key in sites[0]}

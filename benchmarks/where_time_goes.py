@@ -54,10 +54,9 @@ from cipherdag import (
     RFcd,
     Survival,
 )  # fmt: skip
-from cipherdag.federation import in_process
-from cipherdag.federation.run import FinishedRun
+from cipherdag.federation import in_process, simulated
 from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import QUESTION_KINDS
@@ -67,6 +66,7 @@ from cipherdag.sites.session.runtime import SiteRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 ALARM = Path(__file__).parent / "data" / "alarm_5000.csv.gz"
@@ -83,7 +83,7 @@ PARTS = {
     "replay": [(Replay, "advance")],
     "messages": [(SiteRuntime, "answer"), (Session, "ask"), (Session, "finish")],
     "ledger": [(Ledger, "append")],
-    "report": [(FinishedRun, "result")],
+    "report": [(simulated, "result_of")],
 }
 VARYING = ("seconds", "round_reports", "ledgers", "bytes_sent_per_site", "versions")
 """What two runs of a result differ in, or what sums stand for."""
@@ -246,8 +246,8 @@ class Meter:
             self._charge()
             self._at_work.pop()
 
-    def watch(self, owner: type, name: str, part: str) -> None:
-        """Have every call of a method charged to a part, for the rest of this process."""
+    def watch(self, owner: type | ModuleType, name: str, part: str) -> None:
+        """Have every call charged to a part, for the rest of this process."""
         plain = owner.__dict__[name]
         method = plain.__func__ if isinstance(plain, classmethod) else plain
 

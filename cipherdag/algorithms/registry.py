@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -73,6 +74,32 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
     if unknown := sorted(set(given) - set(declared)):
         raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
     return cls(**{key: declared[key].read(value) for key, value in given.items()})
+
+
+def chosen_algorithm(given: Algorithm[Any, Any] | str) -> Algorithm[Any, Any]:
+    """The algorithm that a caller means: it, or that of a name with its default parameters.
+
+    Raises:
+        ParameterError: There is no algorithm of this name, or something else stands for one.
+    """
+    from cipherdag.algorithms.algorithm import Algorithm
+
+    if isinstance(given, type):
+        raise ParameterError(
+            f"{given.__name__} is a class, not an algorithm with its parameters",
+            remedy=f"Write {given.__name__}(), with parameters in the brackets if need be.",
+        )
+    if isinstance(given, Algorithm):
+        return given
+    if not isinstance(given, str):
+        raise ParameterError(f"an algorithm or its name is needed, not {given!r:.80}")
+    name = given.strip().lower()
+    try:
+        return make_algorithm(name, {})
+    except ParameterError as error:
+        close = get_close_matches(name, ALGORITHMS, n=1)
+        hint = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(ALGORITHMS)}."
+        raise ParameterError(error.message, remedy=hint) from None
 
 
 @cache

@@ -15,8 +15,9 @@ import msgspec
 
 from cipherdag.errors import LedgerError, OutputError
 from cipherdag.pages.sheets import csv_text
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import TRANSCRIPT_FILE, Received, read_transcript
+from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.folder import (
     read_folder_releases,
     read_report,
@@ -25,7 +26,6 @@ from cipherdag.results.folder import (
     verify_folder,
 )
 from cipherdag.sites.record.ledger import (
-    LedgerHead,
     clock_remark,
     ledger_lines,
     read_releases,

@@ -33,16 +33,16 @@ from cipherdag.audit.contents import (
 from cipherdag.audit.crate import METADATA, PROFILE, add_metadata
 from cipherdag.errors import BundleError, CipherdagError, LedgerError, OutputError
 from cipherdag.pages.strict_json import from_json
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.journal import Received
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.folder import reported_heads, verify_ledgers
 from cipherdag.results.run import finding_of
 from cipherdag.sites.policy.approvals import AskedRun
 from cipherdag.sites.policy.plan_account import printable
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import (
-    LedgerHead,
     clock_remark,
     ledger_lines,
     read_releases,

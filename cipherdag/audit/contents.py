@@ -30,9 +30,9 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.audit.auditing import site_ledger
 from cipherdag.audit.bag import read_bag
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
 from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.program.versions import BEHIND_A_RESULT, package_versions
 from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, read_plan
 from cipherdag.protocol.plan import Plan
 from cipherdag.results.folder import (

@@ -12,9 +12,10 @@ from cipherdag.pages.rendering import render
 from cipherdag.privacy.keys.identity import fingerprint
 from cipherdag.privacy.protection_kind import ProtectionKind
 from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind
+from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.run_page import FEWEST_SITES
 from cipherdag.results.sentences import site_sentences
-from cipherdag.sites.record.ledger import LedgerHead, Release, answers
+from cipherdag.sites.record.ledger import Release, answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from cipherdag.cli.parameters import (
 )
 from cipherdag.cli.programs.printed import Planned, printed
 from cipherdag.errors import ParameterError
-from cipherdag.pages.whole_file import OPEN, write_whole
+from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.federation.connected import ConnectedFederation

@@ -12,7 +12,7 @@ from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE, outside_a_run
 from cipherdag.cli.programs.printed import Written, as_json_option, printed
 from cipherdag.cli.site import in_site
 from cipherdag.errors import ParameterError
-from cipherdag.pages.whole_file import OPEN, write_whole
+from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.graphs.knowledge import Knowledge

@@ -38,7 +38,7 @@ from cipherdag.cli.repeating import repeat
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.protocol.durable_files import write_whole
 
 MOST_SAID = 20
 DIFFERS = ("source", "target", "here", "there")

@@ -14,7 +14,7 @@ from cipherdag import errors
 from cipherdag.cli.options import FILE, NEW_FILE, OVERWRITE
 from cipherdag.cli.programs.printed import Drafted, as_json_option, printed
 from cipherdag.cli.sources import source_files
-from cipherdag.pages.whole_file import OPEN, write_whole
+from cipherdag.protocol.durable_files import OPEN, write_whole
 
 if TYPE_CHECKING:
     from cipherdag.sites.drafts.merging import Difference

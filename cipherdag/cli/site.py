@@ -225,7 +225,7 @@ def site_engine(door: Path) -> None:
 
     It has no access to the site's folder: run it as a user that may open nothing but the door.
     """
-    from cipherdag.deployment.packages import require_flare
+    from cipherdag.program.versions import require_flare
 
     require_flare()
     from cipherdag.protocol.engines.flare_site import connect, serve

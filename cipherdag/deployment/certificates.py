@@ -26,9 +26,9 @@ from cryptography.x509 import Certificate, CertificateSigningRequest
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
-from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.pairing import same_fingerprint
 from cipherdag.protocol.answering import AUTHORITY_OF
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.sites.study.study import Request
 
 AUTHORITY_DAYS = 1825
@@ -58,8 +58,8 @@ def make_authority(folder: Path, *, study: str, host: str) -> str:
         named, issuer_key.public_key(), named, issuer_key, days=AUTHORITY_DAYS, purpose=None
     )
     make_key(folder / "server" / "server.key")
-    write_whole(folder / "authority" / "root.crt", _pem(root), mode=0o600)
-    write_whole(folder / "server" / "root.crt", _pem(root), mode=0o600)
+    write_whole(folder / "authority" / "root.crt", _pem(root))
+    write_whole(folder / "server" / "root.crt", _pem(root))
     certify_server(folder, host=host)
     return root.fingerprint(hashes.SHA256()).hex()
 
@@ -81,7 +81,7 @@ def certify_server(folder: Path, *, host: str) -> None:
         purpose=ExtendedKeyUsageOID.SERVER_AUTH,
         hosts=x509.SubjectAlternativeName([_reached_at(host)]),
     )
-    write_whole(folder / "server" / "server.crt", _pem(signed), mode=0o600)
+    write_whole(folder / "server" / "server.crt", _pem(signed))
 
 
 def _authority(folder: Path) -> tuple[ec.EllipticCurvePrivateKey, Certificate, int]:
@@ -100,7 +100,7 @@ def make_key(path: Path) -> ec.EllipticCurvePrivateKey:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ).decode("ascii")
-    write_whole(path, text, mode=0o600)
+    write_whole(path, text)
     return key
 
 

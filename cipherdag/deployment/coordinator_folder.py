@@ -34,7 +34,6 @@ from cipherdag.deployment.certificates import (
     check_certificate_request,
     make_authority,
 )
-from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.shared_folder import answer_request, check_public_keys
 from cipherdag.errors import (
     CohortError,
@@ -43,9 +42,10 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
-from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
+from cipherdag.program.versions import require_flare
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.private_files import Inside, locked, make_private_folder
 from cipherdag.sites.study.study import (
@@ -352,7 +352,7 @@ class CoordinatorFolder:
         else:
             asked = check_certificate_request(request)
             issued = certify_site(self.path, asked, days=valid_days)
-        write_whole(self.path / "sites" / f"{request.name}.crt", issued, mode=0o600)
+        write_whole(self.path / "sites" / f"{request.name}.crt", issued)
 
     def _approvals(self) -> dict[str, Path]:
         signed = read_file(self.study_path, SignedStudy)

@@ -17,9 +17,9 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from cipherdag.deployment.certificates import check_validity
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.site_process import expiring
 from cipherdag.errors import ParameterError, SiteUnreachableError
+from cipherdag.program.versions import require_flare
 from cipherdag.protocol.answering import holder_of, shown_certificate, study_of
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.private_files import START_LOCK, locked

@@ -22,8 +22,9 @@ from cipherdag.deployment.certificates import check_validity
 from cipherdag.errors import CipherdagError, SiteNotReadyError
 from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.secrecy import leave_no_core
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import Address, Notice, Started
-from cipherdag.sites.private_files import START_LOCK, is_locked, write_private
+from cipherdag.sites.private_files import START_LOCK, is_locked
 from cipherdag.sites.study.checks import CheckResult
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Study
@@ -76,7 +77,7 @@ class EngineRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
-        write_private(path, msgspec.json.encode(self).decode("utf-8"))
+        write_whole(path, msgspec.json.encode(self).decode("utf-8"))
 
     def noticed(self, what: str, times: int, *, refused: bool) -> EngineRecord:
         """The record after a notice of the process, whose words are not trusted."""

@@ -23,7 +23,6 @@ from cipherdag.deployment.certificates import (
     make_key,
     request_certificate,
 )
-from cipherdag.deployment.packages import package_versions, require_flare
 from cipherdag.deployment.shared_folder import install_answer, public_keys
 from cipherdag.errors import (
     ReplayError,
@@ -31,7 +30,9 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
-from cipherdag.sites.private_files import START_LOCK, is_locked, write_private
+from cipherdag.program.versions import package_versions, require_flare
+from cipherdag.protocol.durable_files import write_whole
+from cipherdag.sites.private_files import START_LOCK, is_locked
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     Approval,
@@ -244,7 +245,7 @@ def _install(site: SiteFolder, chain: bytes, study: Study, approval: Path) -> No
         if begun and given.not_valid_after_utc <= in_use.not_valid_after_utc:
             return
         _see_that_it_is_stopped(site, approval)
-    write_private(site.tls_chain, chain.decode("ascii"))
+    write_whole(site.tls_chain, chain.decode("ascii"))
 
 
 def _see_that_it_is_stopped(site: SiteFolder, approval: Path) -> None:

@@ -20,18 +20,25 @@ from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.mpc.sharing import check_words
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.program.program import Program, installed_program, plan_facts
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import declaration
-from cipherdag.protocol.plan import Member, Plan, Protection, check_group_sizes, make_plan
-from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.plan import (
+    Member,
+    Plan,
+    Protection,
+    check_group_sizes,
+    check_lacking,
+    make_plan,
+)
 from cipherdag.protocol.session import Session
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.question import Question
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.plan_facts import check_lacking, facts_by
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import Program, installed_program
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
 from cipherdag.sites.session.runtime import SiteRuntime
@@ -83,7 +90,7 @@ def rehearse(protection: Protection) -> None:
     plan = make_plan(members, algorithm="fedpc", protection=protection)
     session = Session(LocalEngine(handlers), coordinator, plan)
     session.open()
-    total = session.run(Replay(_one_question()))
+    total = run_program(session, Replay(_one_question()))
     session.finish()
     if total.any():
         raise AggregateRangeError("a sum of zeros is not zero")
@@ -159,7 +166,8 @@ def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     """
     policy, data = site.policy(), table()
     schema, everyone = data.schema, tuple(range(len(plan.cohort)))
-    program = installed_program(plan, facts_by(plan, schema))
+    facts = plan_facts(plan, len(schema.names), schema.label_positions, schema.determined)
+    program = installed_program(plan, facts)
     respondent = SiteView.of_table(
         data,
         min_cell_size=policy.min_cell_size,

@@ -42,9 +42,10 @@ from cipherdag.privacy.keys.pairkeys import (
     agree_as_responder,
 )
 from cipherdag.privacy.secrecy import open_to_others
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.files import FilesEngine
 from cipherdag.protocol.engines.folder import TO_COORDINATOR, TO_SITE
-from cipherdag.sites.private_files import locked, write_private
+from cipherdag.sites.private_files import locked
 from cipherdag.sites.study.checks import CheckResult
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import Request, Study
@@ -65,7 +66,7 @@ def public_keys(site: SiteFolder) -> bytes:
     """The public keys of a site's request; the private ones are made on the first call and kept."""
     if not site.folder_key.exists():
         site.folder_key.parent.mkdir(mode=0o700, exist_ok=True)
-        write_private(site.folder_key, fresh_bytes(SECRET_KEY_BYTES).hex())
+        write_whole(site.folder_key, fresh_bytes(SECRET_KEY_BYTES).hex())
     keys = EphemeralKeys.from_secret(_read(site.folder_key))
     return keys.x25519_public + keys.mlkem_public
 
@@ -79,7 +80,7 @@ def install_answer(site: SiteFolder, answer: bytes, study: Study) -> None:
     if len(answer) != ANSWER_BYTES:
         raise MalformedMessageError("the approval holds no key for a shared folder")
     _site_key(site, answer, study)
-    write_private(site.folder_answer, answer.hex())
+    write_whole(site.folder_answer, answer.hex())
 
 
 def site_key(site: SiteFolder, study: Study) -> PairKey:
@@ -163,7 +164,7 @@ def answer_request(folder: Path, share: Path, request: Request, study: Study) ->
     draws: list[bytes] = []
     with recorded(draws):
         answer, _ = _agreed(request, study)
-    write_private(_secret_path(folder, request.name), b"".join(draws).hex())
+    write_whole(_secret_path(folder, request.name), b"".join(draws).hex())
     return answer
 
 

@@ -11,10 +11,10 @@ from datetime import datetime
 from pathlib import Path
 
 from cipherdag.deployment.engine_checks import CONSOLE, engine_address, recorder
-from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.shared_folder import site_key
 from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.secrecy import leave_no_core
+from cipherdag.program.versions import require_flare
 from cipherdag.protocol.engines.engine_process import EngineDoor, EngineProcess
 from cipherdag.protocol.engines.files_site import FilesSite
 from cipherdag.protocol.messages import OPERATIONS

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from cipherdag.deployment.packages import require_flare
 from cipherdag.deployment.shared_folder import files_engine
+from cipherdag.program.versions import require_flare
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.sites.study.study import Study
 

@@ -24,36 +24,29 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import make_algorithm
-from cipherdag.arrays import FloatVector
 from cipherdag.errors import OutputError, ParameterError, writing
-from cipherdag.federation.run import FinishedRun
 from cipherdag.federation.site import Site
 from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.protocol.durable_lines import append
+from cipherdag.program.replay import Outcome
+from cipherdag.program.run import FinishedRun
+from cipherdag.program.versions import computed_with
+from cipherdag.protocol.durable_files import append_entries, read_entries, write_whole
 from cipherdag.protocol.journal import Entry, Summed
-from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.progress import RoundReport, Watcher
-from cipherdag.questions.presence import Presence
-from cipherdag.questions.question import Question
+from cipherdag.protocol.progress import RoundReport
 from cipherdag.results.folder import UNFINISHED, run_toml
-from cipherdag.sites.private_files import write_private
-from cipherdag.sites.program import OpenedSum, computed_with
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.table.rows.digest import row_bytes
-
-Outcome = TypeVar("Outcome")
 
 BEGUN_FILE = "begun.json"
 ROUNDS_FILE = "rounds.jsonl"
@@ -87,19 +80,20 @@ class Checkpoint:
         identities: Signing key of each site.
         ledgers: Each site's ledger, which goes on where it ended.
         rounds: The rounds so far, oldest first.
+        earlier: Those that had ended when this was read.
     """
 
     folder: Path
     identities: Mapping[str, SigningIdentity] = field(repr=False)
     ledgers: dict[str, Ledger] = field(repr=False, default_factory=dict)
     rounds: list[CheckpointRound] = field(repr=False, default_factory=list)
+    earlier: tuple[Summed, ...] = field(repr=False, default=())
     entries: tuple[Entry, ...] = ()  # a new session takes nothing up by itself
-    _before: int = 0
 
     @property
-    def summed(self) -> tuple[Summed, ...]:
-        """The rounds that had ended when this was read."""
-        return tuple(each.summed for each in self.rounds if each.summed is not None)[: self._before]
+    def reports(self) -> tuple[RoundReport, ...]:
+        """The reports of the rounds of `earlier`."""
+        return tuple(each.report for each in self.earlier)
 
     def write(self, entry: Entry) -> None:
         """Keep a round that ended; of other entries a new session has no use.
@@ -108,37 +102,25 @@ class Checkpoint:
             OutputError: The file cannot be written.
         """
         if isinstance(entry, Summed):
-            self._append(msgspec.structs.replace(entry, report=self.numbered(entry.report)))
+            self._append(entry)
 
     def stopped(self) -> None:
         """Keep what left the sites after the last round that ended."""
         if any(self._new_releases().values()):
             self._append(None)
 
-    def numbered(self, report: RoundReport) -> RoundReport:
-        """A report of this session, numbered among all rounds of the run."""
-        return replace(report, number=report.number + self._before)
-
     def whole(self, done: FinishedRun[Outcome]) -> FinishedRun[Outcome]:
         """A run as if it had never been stopped: all rounds, and all that left the sites."""
-        if not self._before:
+        if not self.earlier:
             return done
-        earlier = tuple(each.report for each in self.summed)
         return replace(
             done,
-            rounds=(*earlier, *map(self.numbered, done.rounds)),
             bytes_sent_per_site={
                 name: sum(release.bytes for release in read_releases(ledger.lines))
                 for name, ledger in self.ledgers.items()
             },
-            seconds=done.seconds + sum(report.seconds for report in earlier),
+            seconds=done.seconds + sum(report.seconds for report in self.reports),
         )
-
-    def following(
-        self, progress: Callable[[RoundReport], None] | None
-    ) -> Callable[[RoundReport], None] | None:
-        """A progress callback that numbers rounds as the whole run does."""
-        return progress if progress is None or not self._before else _Numbered(progress, self)
 
     def _new_releases(self) -> dict[str, tuple[str, ...]]:
         return {
@@ -148,23 +130,8 @@ class Checkpoint:
 
     def _append(self, summed: Summed | None) -> None:
         line = CheckpointRound(self._new_releases(), summed)
-        append(self.folder / UNFINISHED / ROUNDS_FILE, msgspec.json.encode(line) + b"\n")
+        append_entries(self.folder / UNFINISHED / ROUNDS_FILE, line)
         self.rounds.append(line)
-
-
-@dataclass(slots=True)
-class _Numbered:
-    """Tells a callback of rounds by their numbers in the whole run."""
-
-    progress: Callable[[RoundReport], None]
-    checkpoint: Checkpoint
-
-    def __call__(self, report: RoundReport) -> None:
-        self.progress(self.checkpoint.numbered(report))
-
-    def asked(self, number: int, question: Question, shown: Presence | None) -> None:
-        if isinstance(self.progress, Watcher):
-            self.progress.asked(number + len(self.checkpoint.summed), question, shown)
 
 
 def open_checkpoint(
@@ -198,40 +165,8 @@ def open_checkpoint(
     identities = {name: SigningIdentity.load(inside / f"{name}.pem") for name in names}
     lines = {name: [line for each in rounds for line in each.releases[name]] for name in names}
     ledgers = {n: Ledger(n, key, lines=lines[n]) for n, key in identities.items()}
-    ended = sum(each.summed is not None for each in rounds)
-    return Checkpoint(folder, identities, ledgers, rounds, _before=ended)
-
-
-def resume(
-    asking: Generator[Question, FloatVector, Outcome],
-    present: Presence,
-    summed: Sequence[Summed],
-) -> tuple[Generator[Question, FloatVector, Outcome], tuple[OpenedSum, ...]]:
-    """A program from its first question without a sum on, and what was opened before.
-
-    Args:
-        asking: The whole program.
-        present: Where it looks how many sites a sum covers.
-        summed: The rounds that ended, oldest first.
-
-    Raises:
-        OutputError: It asks other questions than those of the rounds.
-    """
-    opened: list[OpenedSum] = []
-    if not summed:
-        return asking, ()
-    try:
-        question = next(asking)
-        for each in summed:
-            if each.content != content_digest(question):
-                raise OutputError("the rounds kept are of a run that asked other questions")
-            values = np.frombuffer(each.values, dtype="<f8").astype(np.float64)
-            present.n_sites = each.report.n_sites
-            opened.append((question, values, each.report.n_sites))
-            question = asking.send(values)
-    except StopIteration as ended:
-        return _nothing_left(ended.value), tuple(opened)
-    return _rest(asking, question), tuple(opened)
+    earlier = tuple(each.summed for each in rounds if each.summed is not None)
+    return Checkpoint(folder, identities, ledgers, rounds, earlier)
 
 
 def read_rounds(folder: Path) -> list[CheckpointRound]:
@@ -242,15 +177,9 @@ def read_rounds(folder: Path) -> list[CheckpointRound]:
     """
     path = folder / UNFINISHED / ROUNDS_FILE
     try:
-        content = path.read_bytes() if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        rounds = [from_json(line, CheckpointRound) for line in whole.splitlines()]
+        return read_entries(path, CheckpointRound)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} does not hold the rounds of a run") from error
-    if len(whole) < len(content):
-        with writing(path):
-            path.write_bytes(whole)
-    return rounds
 
 
 def data_digest(sites: Sequence[Site]) -> str:
@@ -289,8 +218,8 @@ def _make(inside: Path, begun: Beginning, sites: Sequence[str], texts: Mapping[s
     for name in sites:
         SigningIdentity.generate().save(inside / f"{name}.pem")
     for file, text in texts.items():
-        write_private(inside / file, text)
-    write_private(inside / BEGUN_FILE, msgspec.json.encode(begun).decode())
+        write_whole(inside / file, text)
+    write_whole(inside / BEGUN_FILE, msgspec.json.encode(begun).decode())
 
 
 def _read(path: Path) -> Beginning:
@@ -298,21 +227,6 @@ def _read(path: Path) -> Beginning:
         return from_json(path.read_bytes(), Beginning)
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} does not say what run was begun") from error
-
-
-def _rest(
-    asking: Generator[Question, FloatVector, Outcome], question: Question
-) -> Generator[Question, FloatVector, Outcome]:
-    try:
-        while True:
-            question = asking.send((yield question))
-    except StopIteration as ended:
-        return ended.value
-
-
-def _nothing_left(outcome: Outcome) -> Generator[Question, FloatVector, Outcome]:
-    yield from ()
-    return outcome
 
 
 class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -344,7 +258,7 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
         with writing(folder):
-            write_private(folder / STARTED_FILE, text)
+            write_whole(folder / STARTED_FILE, text)
 
     def make_algorithm(self) -> Algorithm[Any, Any]:
         """The algorithm with its parameters.

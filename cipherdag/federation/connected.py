@@ -20,7 +20,7 @@ import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.parameters import require
-from cipherdag.algorithms.registry import program_digest
+from cipherdag.algorithms.registry import chosen_algorithm, program_digest
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.study_engine import study_engine
 from cipherdag.errors import (
@@ -32,21 +32,22 @@ from cipherdag.errors import (
     writing,
 )
 from cipherdag.federation.checkpoint import StartedRun
-from cipherdag.federation.run import FinishedRun, Outcome, carry_out, chosen_algorithm
 from cipherdag.findings.finding import Finding
 from cipherdag.graphs.knowledge import NUMBERED_AT_A_SITE, Knowledge
+from cipherdag.program.program import Program
+from cipherdag.program.replay import Outcome
+from cipherdag.program.run import FinishedRun, carry_out
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import Engine
 from cipherdag.protocol.journal import JOURNAL_FILE, TRANSCRIPT_FILE, Journal, TranscribingEngine
 from cipherdag.protocol.messages import WAITING
 from cipherdag.protocol.plan import Member, Plan, Protection, make_plan, measured_by
 from cipherdag.protocol.progress import RoundReport
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.results.folder import REPORT_FILE
-from cipherdag.results.run import Run
+from cipherdag.results.run import Run, result_of, warned
 from cipherdag.sites.policy.plan_account import PlanAccount, plan_lines
 from cipherdag.sites.private_files import locked
-from cipherdag.sites.program import Program, computed_with
 from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.waiting")
@@ -219,7 +220,8 @@ class ConnectedFederation:
         started.write(folder)
         if begun is not None:
             begun(folder)
-        return self._carry_on(folder, started, progress)
+        with self._reached(folder) as engine:
+            return self.learn(engine, folder, started, progress)
 
     def resume(
         self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
@@ -242,12 +244,6 @@ class ConnectedFederation:
         if (folder / REPORT_FILE).exists():
             raise OutputError(f"the run in {folder} has ended", remedy="Its result lies there.")
         self._check_plan(started.plan)
-        return self._carry_on(folder, started, progress)
-
-    def _carry_on(
-        self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
-    ) -> Run[Any]:
-        """A run from its journal on, which is empty for a new one."""
         with self._reached(folder) as engine:
             return self.learn(engine, folder, started, progress)
 
@@ -261,13 +257,14 @@ class ConnectedFederation:
         """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
         algorithm = started.make_algorithm()
         done = self._carry_out(engine, folder, started.plan, algorithm, progress)
-        result = done.result(
+        result = result_of(
+            done,
             algorithm,
             protection=started.plan.protection,
             identifiers={name: name for name in done.names},
             source=started.source,
         )
-        result.save(folder, force=True)
+        warned(result).save(folder, force=True)
         return result
 
     def ask(
@@ -323,7 +320,7 @@ class ConnectedFederation:
         return carry_out(
             session,
             plan,
-            lambda facts: Program(Replay(algorithm.ask(facts), facts.present), facts, algorithm),
+            lambda _, facts: Program.of(algorithm, facts),
             opened=lambda: self._open(session),
         )
 

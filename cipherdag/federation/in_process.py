@@ -6,33 +6,30 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 import msgspec
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.arrays import FloatVector
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.errors import CohortError, RefusedError, SiteUnreachableError
-from cipherdag.federation.checkpoint import Checkpoint, resume
-from cipherdag.federation.run import FinishedRun, Outcome, carry_out
+from cipherdag.federation.checkpoint import Checkpoint
 from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.federation.site import Site
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.program.program import Asking, Program, Programs, SharedProgram, plan_facts
+from cipherdag.program.replay import Outcome
+from cipherdag.program.run import FinishedRun, carry_out
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import Engine, Handler, LocalEngine
-from cipherdag.protocol.journal import Summed
 from cipherdag.protocol.plan import Member, Plan, Protection, make_plan
 from cipherdag.protocol.progress import RoundReport
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.plan_facts import facts_by
-from cipherdag.sites.program import Program, Programs, asking, computed_with
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
 from cipherdag.sites.session.runtime import SiteRuntime
@@ -79,39 +76,10 @@ class LocalSites:
         )
 
 
-@dataclass(slots=True)
-class SharedProgram(Generic[Outcome]):
-    """One run of a generator that coordinator and sites of this process go through together.
-
-    Attributes:
-        ask: Makes the generator.
-        names: The variables, which everybody in this process may know.
-        earlier: Rounds that ended before this run was stopped and taken up again.
-    """
-
-    ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]]
-    names: tuple[str, ...]
-    earlier: tuple[Summed, ...] = field(repr=False, default=())
-    _program: Program | None = field(default=None, repr=False)
-
-    def of_plan(self, _: Plan, facts: Facts) -> Program:
-        """The program as a site sees it."""
-        return self.of_facts(facts)
-
-    def of_facts(self, facts: Facts) -> Program:
-        """The run from these facts, as the coordinator sees it."""
-        if self._program is None:
-            facts = replace(facts, names=self.names)
-            whole = asking(self.ask, facts)
-            left, opened = resume(whole, facts.present, self.earlier)
-            self._program = Program(Replay(left, facts.present), facts, earlier=opened)
-        return self._program
-
-
 def run_in_process(
     cohort: LocalSites,
     name: str,
-    ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+    ask: Asking[Outcome],
     *,
     parameters: Mapping[str, Any],
     seed: int,
@@ -137,13 +105,13 @@ def run_in_process(
         SiteUnreachableError: A site did not answer.
     """
     made = _Started.of(cohort, name, ask, parameters, seed, progress, checkpoint)
-    if checkpoint is not None and checkpoint.summed:
+    if checkpoint is not None and checkpoint.earlier:
         # here it fails by name, and at no site
-        made.program.of_facts(facts_by(made.plan, cohort.sites[0].table.schema))
+        schema = cohort.sites[0].table.schema
+        known = len(schema.names), schema.label_positions, schema.determined
+        made.program(made.plan, plan_facts(made.plan, *known))
     try:
-        done: FinishedRun[Outcome] = carry_out(
-            made.session, made.plan, made.program.of_facts, names=made.program.names
-        )
+        done: FinishedRun[Outcome] = carry_out(made.session, made.plan, made.program)
     except (RefusedError, SiteUnreachableError) as error:
         for site, runtime in made.runtimes.items():
             if (refused := runtime.refused) is not None:
@@ -175,11 +143,7 @@ def refusals_off_plan(
         cohort, algorithm.name, algorithm.ask, msgspec.to_builtins(algorithm), 0, None
     )
     with suppress(RefusedError, SiteUnreachableError):
-        carry_out(
-            made.session,
-            made.plan,
-            lambda facts: Program(Replay(asked.ask(facts), facts.present), facts),
-        )
+        carry_out(made.session, made.plan, lambda _, facts: Program.of(asked, facts))
     return {
         site: "" if runtime.refused is None else runtime.refused.message
         for site, runtime in made.runtimes.items()
@@ -201,7 +165,7 @@ class _Started(Generic[Outcome]):
         cls,
         cohort: LocalSites,
         name: str,
-        ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        ask: Asking[Outcome],
         parameters: Mapping[str, Any],
         seed: int,
         progress: Callable[[RoundReport], None] | None,
@@ -210,9 +174,10 @@ class _Started(Generic[Outcome]):
         coordinator = SigningIdentity.generate()
         identities, ledgers = _recorded_by(cohort, checkpoint)
         pinned = {site: identity.public for site, identity in identities.items()}
-        earlier = checkpoint.summed if checkpoint is not None else ()
+        earlier = checkpoint.earlier if checkpoint is not None else ()
+        opened = tuple((each.content, each.array, each.report.n_sites) for each in earlier)
         schema = cohort.sites[0].table.schema
-        program = SharedProgram(ask, schema.names, earlier)
+        program = SharedProgram(ask, schema.names, opened)
         shared = SharedReading(coordinator.public)
         runtimes = {
             site.name: _runtime(
@@ -222,7 +187,7 @@ class _Started(Generic[Outcome]):
                 pinned,
                 ledgers[site.name],
                 cohort.device,
-                program.of_plan,
+                program,
                 shared,
             )
             for site in cohort.sites
@@ -247,7 +212,7 @@ class _Started(Generic[Outcome]):
             cohort.wire({site: shared.door(runtime) for site, runtime in runtimes.items()}),
             coordinator,
             plan,
-            progress=progress if checkpoint is None else checkpoint.following(progress),
+            progress=progress,
             journal=checkpoint,
         )
         return cls(session, plan, program, runtimes, ledgers)

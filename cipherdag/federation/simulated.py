@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.arrays import FloatVector
+from cipherdag.algorithms.algorithm import Algorithm
+from cipherdag.algorithms.registry import chosen_algorithm
 from cipherdag.errors import ParameterError
 from cipherdag.federation.checkpoint import open_checkpoint
 from cipherdag.federation.in_process import LocalSites, run_in_process
-from cipherdag.federation.run import FinishedRun, Outcome, chosen_algorithm
 from cipherdag.federation.site import Site
 from cipherdag.federation.site_loading import (
     check_required_columns,
@@ -25,11 +24,13 @@ from cipherdag.federation.site_loading import (
 )
 from cipherdag.findings.finding import Finding
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.program.program import Asking
+from cipherdag.program.replay import Outcome
+from cipherdag.program.run import FinishedRun
 from cipherdag.protocol.plan import Protection, min_group_size, whole_number
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.presence import Measured
-from cipherdag.questions.question import Question
-from cipherdag.results.run import Run
+from cipherdag.results.run import Run, result_of, warned
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
@@ -284,18 +285,20 @@ class Federation(LocalSites):
             progress=progress,
             checkpoint=checkpoint,
         )
-        return done.result(
+        result = result_of(
+            done,
             algorithm,
             protection=self.protection,
             identifiers={name: str(n) for n, name in enumerate(schema.names, start=1)},
             source=source or {},
             schema=schema.dumps(),
         )
+        return warned(result)
 
     def ask(
         self,
         name: str,
-        questions: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        questions: Asking[Outcome],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.pages.sheets import csv_text
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import replace_file
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -326,4 +326,5 @@ def export_graph(graph: MixedGraph, kind: str, path: str | Path) -> None:
     if kind not in EXPORTS:
         raise OutputError(f"no export format '{kind}'", remedy=f"Use one of {', '.join(EXPORTS)}.")
     content = EXPORTS[kind](graph)
-    write_whole(path, content)
+    with writing(path):
+        replace_file(path, content)

@@ -6,13 +6,8 @@ import os
 import secrets
 from pathlib import Path
 
-from cipherdag.errors import writing
 
-OPEN = 0o644
-"""Mode of a file that is made to be given to others: they may read it, and nobody may write it."""
-
-
-def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:
+def replace_file(path: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:
     """Write a file beside its place and move it there, so that a full disk leaves what was.
 
     Args:
@@ -21,32 +16,19 @@ def write_whole(path: str | Path, content: str | bytes, *, mode: int = 0o600) ->
         mode: Who may read and write it, less what the system's mask takes; by default its owner.
 
     Raises:
-        OutputError: It cannot be written.
+        OSError: It cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
-    with writing(path):
-        place = Path(path)
-        if place.exists() and not place.is_file():
-            place.write_bytes(data)
-            return
-        place = place.resolve()
-        temporary = place.with_name(f".cipherdag-{secrets.token_hex(8)}")  # is nobody's file
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            temporary.replace(place)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def make_folder(path: Path) -> None:
-    """Make a folder that its owner alone may enter, and those above it that are missing.
-
-    Raises:
-        OutputError: It cannot be made.
-    """
-    with writing(path):
-        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)
-        path.mkdir(exist_ok=True)  # raises where a file is in its place
+    place = Path(path)
+    if place.exists() and not place.is_file():
+        place.write_bytes(data)
+        return
+    place = place.resolve()
+    temporary = place.with_name(f".cipherdag-{secrets.token_hex(8)}")  # is nobody's file
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
-from cipherdag.errors import MalformedMessageError, OutputError, writing
+from cipherdag.arrays import FloatVector
+from cipherdag.errors import MalformedMessageError, OutputError
 from cipherdag.graphs.relations import Relation
 from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.protocol.engines.engine import Engine, SiteFailure
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.plan import PLAN_FORMAT, Plan
@@ -69,6 +71,11 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
     opened: bytes
     report: RoundReport
 
+    @property
+    def array(self) -> FloatVector:
+        """The sum, shape (number of values,)."""
+        return np.frombuffer(self.values, dtype="<f8").astype(np.float64)
+
 
 Entry = Started | KeysAgreed | GivenUp | Summed
 
@@ -79,6 +86,10 @@ class Record(Protocol):
     @property
     def entries(self) -> tuple[Entry, ...]:
         """The entries that the session resumes from, oldest first."""
+
+    @property
+    def reports(self) -> tuple[RoundReport, ...]:
+        """The rounds of sessions before this one, which goes on counting after them."""
 
     def write(self, entry: Entry) -> None:
         """Write an entry down before the session goes on."""
@@ -100,27 +111,28 @@ class Journal:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "rb") as file:
-                content = file.read()
+                first = file.readline()
         except OSError as error:
             raise OutputError(f"{path} cannot be opened: {error.strerror}") from error
-        whole = content[: content.rfind(b"\n") + 1]
-        if _is_of_another_revision(whole.partition(b"\n")[0]):
+        if _is_of_another_revision(first):
             raise OutputError(
                 f"{path} is the journal of a run that another revision of cipherdag began",
                 remedy="Start a new run; its results, ledgers and policies still read.",
             )
         try:
-            self._entries = [from_json(line, Entry) for line in whole.splitlines()]
-        except ValueError as error:
+            self._entries = read_entries(path, Entry)
+        except (OSError, ValueError) as error:
             raise OutputError(f"{path} is not the journal of a run") from error
-        if len(whole) < len(content):
-            with writing(path):
-                os.truncate(path, len(whole))  # the crash cut the last line short
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
         return tuple(self._entries)
+
+    @property
+    def reports(self) -> tuple[RoundReport, ...]:
+        """None: a journal is of one session."""
+        return ()
 
     @property
     def plan(self) -> Plan | None:
@@ -134,7 +146,7 @@ class Journal:
         Raises:
             OutputError: The file cannot be written.
         """
-        append(self._path, msgspec.json.encode(entry) + b"\n")
+        append_entries(self._path, entry)
         self._entries.append(entry)
 
 
@@ -216,12 +228,8 @@ class TranscribingEngine:
     ) -> dict[str, bytes | SiteFailure]:
         """Sends each site its message; see `Engine.call`."""
         replies = self._engine.call(operation, messages, timeout_s=timeout_s)
-        lines = [
-            msgspec.json.encode(received(site, reply)) + b"\n"
-            for site, reply in replies.items()
-            if isinstance(reply, bytes)
-        ]
-        append(self._path, b"".join(lines))
+        came = ((site, reply) for site, reply in replies.items() if isinstance(reply, bytes))
+        append_entries(self._path, *(received(site, reply) for site, reply in came))
         return replies
 
 
@@ -255,7 +263,6 @@ def read_transcript(path: Path) -> list[Received]:
         OutputError: The file cannot be read.
     """
     try:
-        lines = path.read_bytes().splitlines()
-        return [from_json(line, Received) for line in lines]
+        return [from_json(line, Received) for line in path.read_bytes().splitlines()]
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} is not the transcript of a run") from error

@@ -24,7 +24,12 @@ from typing import Annotated, Any, Final, Self
 
 import msgspec
 
-from cipherdag.errors import CohortError, MalformedMessageError, ParameterError
+from cipherdag.errors import (
+    CohortError,
+    KeyAgreementError,
+    MalformedMessageError,
+    ParameterError,
+)
 from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
@@ -298,6 +303,24 @@ def check_group_sizes(cohort: Sequence[Member], fewest: int) -> None:
                 f"same variables are {fewest} at least",
                 remedy="Name under unmeasured_at what they measured and too few others did: "
                 f"`cipherdag schema overlap --min-sites {max(fewest, 3)}` says which.",
+            )
+
+
+def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a plan by which a site measured other variables than by this site's schema.
+
+    Args:
+        plan: The plan.
+        lacking: Positions that sites lack by the schema, of sites that lack some.
+
+    Raises:
+        KeyAgreementError: It says otherwise of some site.
+    """
+    for member in plan.cohort:
+        if member.lacking != lacking.get(member.name, ()):
+            raise KeyAgreementError(
+                f"by the plan '{member.name}' measured other variables than by the schema",
+                remedy="Plan with --lacking as `cipherdag schema overlap` prints it.",
             )
 
 

@@ -1,4 +1,4 @@
-"""A session's reports: its finished rounds and the sites that left.
+"""A session's reports: its finished rounds, the sites that left, and where ledgers ended.
 
 Leaks:
     Nothing: everyone sees who answers.
@@ -6,11 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from cipherdag.errors import SiteUnreachableError
+from cipherdag.errors import AggregateRangeError, ForgedSumError, SiteUnreachableError
 from cipherdag.protocol.plan import Plan
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
@@ -52,6 +53,16 @@ class RoundReport:
     n_cohort: int
     aggregate: str
     left: tuple[DropOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHead:
+    """The head of a ledger: number of records, hash of the last, and the site."""
+
+    records: int
+    hash: str
+    site: str
+    identity: str
 
 
 @runtime_checkable
@@ -112,3 +123,28 @@ class DropOuts:
             f"{len(self._plan.cohort)} sites remain, {fewest} are needed",
             site=gone[0].site if gone else None,
         )
+
+
+@contextmanager
+def attributed_to_round(number: int, names: Iterable[str], before: int) -> Iterator[None]:
+    """Adds to an error about a sum its round, and which sites' answers the sum covers.
+
+    Nobody can tell a site that lies from another, nor from a coordinator that does: the sum is all
+    that anybody sees. What is left is to ask groups of the sites that have nobody in common.
+
+    Args:
+        number: The round that the sum was opened in.
+        names: The sites whose answers it covers.
+        before: How many sums were opened before it, all of them in order.
+
+    Raises:
+        AggregateRangeError: The sum is none that the sites can produce, or contradicts others.
+        ForgedSumError: It is not the sum of the sites' answers.
+    """
+    try:
+        yield
+    except (AggregateRangeError, ForgedSumError) as error:
+        sites = ", ".join(f"'{name}'" for name in names)
+        past = f"sums in order before it: {before}"
+        message = f"round {number} over {sites}: {error.message}; {past}"
+        raise type(error)(message, site=error.site, remedy=error.remedy) from error

@@ -13,10 +13,9 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TypeVar
-
-import numpy as np
 
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import (
@@ -50,15 +49,19 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, SecureRound, agreed_result, check_share
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.progress import DropOut, DropOuts, RoundReport, Watcher
-from cipherdag.protocol.replay import Replay, attributed_to_round
+from cipherdag.protocol.progress import (
+    DropOut,
+    DropOuts,
+    RoundReport,
+    Watcher,
+    attributed_to_round,
+)
 from cipherdag.protocol.secure_tests import batch_of, session_of
 from cipherdag.protocol.set_up import coordinator_party, graph_of, roles_of, set_up
 from cipherdag.protocol.states import IN_ROUNDS
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
-Outcome = TypeVar("Outcome")
 Reply = TypeVar("Reply", bound=Body)
 
 
@@ -97,7 +100,8 @@ class Session:
             engine, identity, plan.cohort, session=plan.session, timeout_s=timeout_s
         )
         self._progress = progress
-        self._reports: list[RoundReport] = []
+        self._reports = list(journal.reports if journal is not None else ())
+        self._rounds_before = len(self._reports)
         self._dropouts = DropOuts(plan)
         self._before = Counter[str]()
         self._number = self._summed = self._step = 0
@@ -111,7 +115,7 @@ class Session:
 
     @property
     def rounds(self) -> tuple[RoundReport, ...]:
-        """All rounds that ended in a sum, those before a restart included."""
+        """All rounds that ended in a sum, those before a restart or of earlier sessions too."""
         return tuple(self._reports)
 
     @property
@@ -189,19 +193,14 @@ class Session:
         self._write(self._opened)
         return ready[0].n_variables
 
-    def run(self, replay: Replay[Outcome]) -> Outcome:
-        """Carry the plan's program out, whose run the sites replay.
+    @property
+    def n_summed(self) -> int:
+        """How many sites the last sum covers."""
+        return self._summed
 
-        Raises:
-            AggregateRangeError: Sums contradict each other.
-            CipherdagError: As `ask`.
-        """
-        step, question = 1, replay.advance(1, None)
-        while question is not None:
-            step, sums = step + 1, self.ask(question, replay.shown)
-            with attributed_to_round(self._number, map(self._name, self._covered), self._step - 1):
-                question = replay.advance(step, sums, self._summed)
-        return replay.outcome
+    def attributed(self) -> AbstractContextManager[None]:
+        """Adds to an error about the last sum its round, and which sites' answers it covers."""
+        return attributed_to_round(self._number, map(self._name, self._covered), self._step - 1)
 
     def ask(self, question: Question, shown: Presence | None = None) -> FloatVector:
         """The next step: the sums of the sites' answers, or verdicts on them, shape (values,).
@@ -221,15 +220,15 @@ class Session:
             return stored
         started, before = time.perf_counter(), self._channel.bytes_received
         if isinstance(self._progress, Watcher):
-            self._progress.asked(self._number + 1, question, shown)
+            self._progress.asked(self._rounds_before + self._number + 1, question, shown)
         while (opened := self._attempt(question, content)) is None:
             pass
         values, self._previous = opened.values, pack(opened.content)
         self._sums = digest(b"sums", self._sums, opened.content)
         sent = self._channel.bytes_received
-        reported = sum(len(report.left) for report in self._reports)
+        reported = sum(len(report.left) for report in self._reports[self._rounds_before :])
         report = RoundReport(
-            number=self._number,
+            number=self._rounds_before + self._number,
             kind=question.kind,
             label=question.label,
             values=len(values),
@@ -271,7 +270,7 @@ class Session:
             before += [left for left in ended.report.left if left not in before]
             self._reports.append(ended.report)
             self._before.update(ended.report.bytes_sent_per_site)
-            return np.frombuffer(ended.values, dtype="<f8").astype(np.float64)
+            return ended.array
         return None
 
     def finish(self) -> dict[str, Closed]:
@@ -310,7 +309,7 @@ class Session:
         if len(shares) < len(self._present) or begun_anew:
             self._give_up(tuple(sorted(shares)))
             return None
-        with attributed_to_round(self._number, map(self._name, self._covered), self._step - 1):
+        with self.attributed():
             total = self._total(declared, shares) if secure is None else secure.verdicts(shares)
         self._summed = len(shares)
         return total

@@ -11,9 +11,9 @@ import msgspec
 from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.graphs.relations import Relation
-from cipherdag.protocol.progress import DropOut, RoundReport
+from cipherdag.protocol.progress import DropOut, LedgerHead, RoundReport
 from cipherdag.results.folder import SavedFiles
-from cipherdag.sites.record.ledger import LedgerHead, read_releases
+from cipherdag.sites.record.ledger import read_releases
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,9 +14,9 @@ import msgspec
 
 from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
 from cipherdag.pages.strict_json import from_json, to_json
-from cipherdag.pages.whole_file import make_folder, write_whole
+from cipherdag.protocol.durable_files import make_folder, write_whole
+from cipherdag.protocol.progress import LedgerHead
 from cipherdag.sites.record.ledger import (
-    LedgerHead,
     Release,
     ledger_lines,
     read_releases,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,6 +27,9 @@ from cipherdag.findings.panels.panel import Panel
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.relations import relation_warnings
 from cipherdag.pages.numerals import counted, size
+from cipherdag.program.replay import Outcome
+from cipherdag.program.run import FinishedRun
+from cipherdag.program.versions import BEHIND_A_RESULT, package_versions
 from cipherdag.questions.ci_tests import ColumnTypes
 from cipherdag.results import folder as saved
 from cipherdag.results.account import RunAccount, saved_account
@@ -36,6 +40,13 @@ from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
+
+COUNTED = (
+    "rounds", "seconds", "bytes_sent_per_site", "dropouts", "ledgers", "heads", "keys",
+)  # fmt: skip
+"""The fields that a result has from the run that it is of."""
+
+log = logging.getLogger("cipherdag.result")
 
 F_co = TypeVar("F_co", bound=Finding, covariant=True)
 Expected = TypeVar("Expected", bound=Finding)
@@ -281,6 +292,38 @@ def finding_of(report: Mapping[str, Any], schema: str) -> Finding:
     return replace(kind.from_json(report), dictionary=data_dictionary(schema))
 
 
+def result_of(
+    done: FinishedRun[Outcome], algorithm: Algorithm[Outcome, Expected], **more: Any
+) -> Run[Expected]:
+    """The result by name of an algorithm that came to an outcome.
+
+    Args:
+        done: The outcome, and what it took.
+        algorithm: The algorithm.
+        more: The fields that whoever carried it out knows, and those that it has otherwise.
+    """
+    coded = _coded(more.get("schema", ""))
+    fields = {
+        "finding": algorithm.conclude(done.outcome, replace(done.facts, coded=coded)),
+        "algorithm": algorithm.name,
+        "parameters": msgspec.to_builtins(algorithm),
+        "made_by": algorithm,
+        "seed": done.facts.seed,
+        "sites": tuple(done.bytes_sent_per_site),
+        "versions": package_versions(BEHIND_A_RESULT),
+        "relations": done.facts.determined.named(done.names),
+        **{name: getattr(done, name) for name in COUNTED},
+    }
+    return Run(**(fields | more))
+
+
+def warned(run: Run[Expected]) -> Run[Expected]:
+    """A new result, once the log ``cipherdag.result`` has its warnings."""
+    for warning in run.report.warnings:
+        log.warning("%s", warning)
+    return run
+
+
 def data_dictionary(schema: str) -> DataDictionary:
     """Names of categories and units of a schema in TOML; none where only the sites know it."""
     variables = Schema.loads(schema).variables if schema else ()
@@ -291,6 +334,16 @@ def data_dictionary(schema: str) -> DataDictionary:
             if column.cardinality
         },
         {column.name: column.unit for column in variables if column.unit},
+    )
+
+
+def _coded(schema: str) -> tuple[tuple[str, str] | None, ...]:
+    """The two categories or bins of every binary variable of a schema, in order, else None."""
+    return tuple(
+        (variable.category_name(0), variable.category_name(1))
+        if variable.cardinality == len(("0", "1"))
+        else None
+        for variable in (Schema.loads(schema).variables if schema else ())
     )
 
 

@@ -11,16 +11,17 @@ from typing import Any
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError, OutputError
 from cipherdag.findings.site_differences import THIS_SITE_DETAIL
+from cipherdag.program.program import installed_program, plan_facts
+from cipherdag.program.run import FinishedRun
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import Question
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.threshold import Suppressed
-from cipherdag.results.run import Run
+from cipherdag.results.run import Run, result_of
 from cipherdag.sites.answers.column_answers import LEAST_STRATUM
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.pooled.site_comparison import site_outliers
-from cipherdag.sites.plan_facts import facts_by, two_categories
-from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import CLOSED_RUN, Ledger, read_releases
 from cipherdag.sites.record.run_record import CheckedSum, RunRecord
 from cipherdag.sites.study.site_folder import SiteFolder
@@ -55,7 +56,7 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
     closed = [release.digest for release in left if release.kind == CLOSED_RUN]
     if closed and record.digest.hex() not in closed:
         raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
-    facts = facts_by(plan, schema)
+    facts = plan_facts(plan, len(schema.names), schema.label_positions, schema.determined)
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
     compared: list[tuple[SiteDifferences, FloatVector]] = []
@@ -67,30 +68,30 @@ def site_result(site: SiteFolder, session: str = "") -> Run[Any]:
         question = program.replay.advance(step, opened_sum.array, len(opened_sum.participants))
     if question is not None or program.algorithm is None or not closed:
         raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
-    named = replace(facts, names=schema.names, coded=two_categories(schema))
-    finding = program.algorithm.conclude(program.replay.outcome, named)
-    if compared and (outlying := _standing_out(site, schema, compared)):
-        finding = replace(finding, details={**finding.details, THIS_SITE_DETAIL: outlying})
-    return Run(
-        finding=finding,
-        algorithm=plan.algorithm,
-        parameters=plan.parameters,
-        made_by=program.algorithm,
-        protection=plan.protection,
-        identifiers={name: str(n) for n, name in enumerate(schema.names, start=1)},
-        seed=plan.seed,
-        sites=tuple(member.name for member in plan.cohort),
+    done = FinishedRun(
+        outcome=program.replay.outcome,
+        facts=replace(facts, names=schema.names),
         rounds=tuple(rounds),
-        seconds=0.0,
-        bytes_sent_per_site={name: sum(release.bytes for release in left)},
         dropouts=(),
-        versions=computed_with(),
-        ledgers={},
+        bytes_sent_per_site={name: sum(release.bytes for release in left)},
         heads={name: ledger.head},
-        schema=schema.dumps(),
+        seconds=0.0,
         keys=plan.keys_sentence,
-        relations=facts.determined.named(schema.names),
     )
+    run = result_of(
+        done,
+        program.algorithm,
+        protection=plan.protection,
+        parameters=plan.parameters,
+        identifiers={name: str(n) for n, name in enumerate(schema.names, start=1)},
+        sites=plan.names,
+        versions=computed_with(),
+        schema=schema.dumps(),
+    )
+    if compared and (outlying := _standing_out(site, schema, compared)):
+        details = {**run.finding.details, THIS_SITE_DETAIL: outlying}
+        return replace(run, finding=replace(run.finding, details=details))
+    return run
 
 
 def _compared(

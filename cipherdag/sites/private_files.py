@@ -1,4 +1,4 @@
-"""Private files, lines that last, and locks that keep a second process out."""
+"""Private folders, and locks that keep a second process out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cipherdag.errors import OutputError, SiteNotReadyError, writing
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.protocol.durable_files import write_whole
 
 START_LOCK = ".started"
 """Held by the process that serves a folder: a site's, or a coordinator's server."""
@@ -42,18 +42,9 @@ def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[st
         for name in folders:
             (path / name).mkdir(mode=0o700)
         for name, text in files.items():
-            write_private(path / name, text)
+            write_whole(path / name, text)
     except OSError as error:
         raise OutputError(f"{path} cannot be made: {error.strerror}") from error
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all.
-
-    Raises:
-        OutputError: It cannot be written.
-    """
-    write_whole(path, text, mode=0o600)
 
 
 def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:

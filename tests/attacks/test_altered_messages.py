@@ -18,8 +18,9 @@ from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError, SiteComputationError, SiteUnreachableError
 from cipherdag.privacy.wire import decode
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.messages import REQUESTS, content_digest, read_envelope
-from cipherdag.protocol.replay import Replay
 from cipherdag.sites.session.rounds import Rounds
 
 N_SITES = 4
@@ -63,7 +64,7 @@ def carried_out(ward, leaves):
         silence(ward, LEAVES, "unmask")
     ward.session.open()
     facts = Facts(5, N_SITES, fewest=3)
-    outcome = ward.session.run(Replay(PLANNED.ask(facts), facts.present))
+    outcome = run_program(ward.session, Replay(PLANNED.ask(facts), facts.present))
     ward.session.finish()
     assert len(ward.session.result) == 32
     return PLANNED.conclude(outcome, facts).decisions

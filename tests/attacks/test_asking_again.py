@@ -48,12 +48,12 @@ class Attempt:
         digest = self.shares[self.honest[0]].digest
         self.declared = lie.declaration(self.ask, digest)
         rounds = lie.runtime(self.colluder)._current.rounds
-        self.keys = rounds.aggregation
+        self.keys = rounds.keys.aggregation
         self.shares[self.colluder] = Share(
             digest=digest,
             share=self.keys.share(np.zeros(self.declared.length), self.declared),
             escrow=self.keys.escrow(self.declared),
-            tags=rounds.agreement.tags(self.honest, digest),
+            tags=rounds.keys.agreement.tags(self.honest, digest),
         )
         self.seeds = {self.colluder: self.keys.unmask(self.declared)}
         self.colluders_pieces = {site: self.pieces(site, ()) for site in self.honest}

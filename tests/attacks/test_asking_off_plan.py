@@ -29,6 +29,10 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.wire import decode, encode, pack
+from cipherdag.program import program
+from cipherdag.program.program import Program, installed_program
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.messages import (
     Ask,
     Envelope,
@@ -41,10 +45,7 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.plan import PLAN_FORMAT, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up_messages import Offer, Offers, Sealed
-from cipherdag.sites import program
-from cipherdag.sites.program import Program, installed_program
 from cipherdag.sites.record.ledger import read_releases
 
 PLANNED = FedPC(evidence="vote")
@@ -112,7 +113,7 @@ def test_a_step_that_was_given_up_is_asked_again_without_a_sum_only():
 def test_a_plan_that_has_ended_asks_nothing_more():
     run = Halfway(0)
     run.session._step = 0
-    run.session.run(Replay(PLANNED.ask(Facts(5, 4, fewest=3))))
+    run_program(run.session, Replay(PLANNED.ask(Facts(5, 4, fewest=3))))
     run.opened = run.seeds_that_left()
     for content in (content_digest(run.question), bytes(32), b""):
         assert run.refusals("ask", run.ask(content=content)) == {ReplayError}
@@ -485,8 +486,8 @@ def test_a_plan_is_carried_out_once_whenever_the_site_was_started(tmp_path):
 def carried_out(ward):
     """A whole run at the coordinator."""
     n_variables = ward.session.open()
-    outcome = ward.session.run(
-        Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), fewest=3)))
+    outcome = run_program(
+        ward.session, Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), fewest=3)))
     )
     ward.session.finish()
     return outcome

@@ -22,10 +22,11 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.wire import decode
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.messages import Refusal, read_envelope
-from cipherdag.protocol.replay import Replay
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.policy.policy import Policy
@@ -339,7 +340,7 @@ def test_a_whole_run_may_be_repeated_and_is_remembered_once(hospitals):
     handlers = hospitals.handlers()
     for _ in range(2):
         session = hospitals.session(handlers)
-        session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, fewest=3))))
+        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, fewest=3))))
         session.finish()
     lines = hospitals.folders["hospital-0"].sums_path.read_text().splitlines()
     assert len(session.rounds) > 1

@@ -27,9 +27,9 @@ from cipherdag.errors import (
     PolicyRefusedError,
     SiteUnreachableError,
 )
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import computed_with
 from cipherdag.sites.record.ledger import read_releases
 
 NAMES = tuple(f"hospital-{k}" for k in range(4))

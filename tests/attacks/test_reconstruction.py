@@ -27,9 +27,10 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.wire import encode
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.messages import Refusal, content_digest, read_envelope
-from cipherdag.protocol.replay import Replay
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
@@ -273,7 +274,7 @@ def test_the_ledger_covers_every_byte_that_left_refusals_and_repetitions_too():
         for site in run.ward.runtimes:
             message = run.ward.message("ask", own)
             run.ward.engine.call("ask", {site: message}, timeout_s=1.0)
-    run.session.run(Replay(_rest(run)))
+    run_program(run.session, Replay(_rest(run)))
     run.session.finish()
     last = [own for own in run.ward.engine.sent if own[0] == "finish"]
     for operation, site, message in last:
@@ -325,7 +326,7 @@ def carried_out(ward):
     session, algorithm = ward.session, FedPC(evidence="vote")
     plan, n_variables = session._plan, session.open()
     facts = Facts(n_variables, len(plan.cohort), seed=plan.seed, fewest=plan.min_contributors)
-    session.run(Replay(algorithm.ask(facts), facts.present))
+    run_program(session, Replay(algorithm.ask(facts), facts.present))
     session.finish()
     return session.rounds
 
@@ -368,6 +369,6 @@ def test_the_coordinator_s_own_question_reaches_no_site_through_an_honest_sessio
         yield from ATTACKS["every row of every site, of the k largest"]
 
     with pytest.raises(SiteUnreachableError):
-        ward.session.run(Replay(stealing()))
+        run_program(ward.session, Replay(stealing()))
     assert {type(own.refused) for own in ward.runtimes.values()} == {InconsistentQuestionError}
     assert ward.session.rounds == ()

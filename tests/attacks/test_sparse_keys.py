@@ -88,13 +88,13 @@ def test_each_site_holds_the_keys_of_its_neighbours_alone(graph):
         rounds = lie.runtime(position)._current.rounds
         near = set(lie.graph.neighbours(position))
         assert len(near) == own
-        assert rounds.graph == lie.graph
-        assert set(rounds.aggregation._masks._pair_keys) == near
-        assert set(rounds.agreement._keys) == near
+        assert rounds.keys.graph == lie.graph
+        assert set(rounds.keys.aggregation._masks._pair_keys) == near
+        assert set(rounds.keys.agreement._keys) == near
         others = set(lie.everyone) - {position}
-        whole = position in rounds.secure_tests.roles.sites
-        assert set(rounds.secure_tests.party._keys) == (
-            others if whole else set(rounds.secure_tests.roles.sites)
+        whole = position in rounds.keys.secure_tests.roles.sites
+        assert set(rounds.keys.secure_tests.party._keys) == (
+            others if whole else set(rounds.keys.secure_tests.roles.sites)
         )
         assert len(lie.shares[position].tags) == len(lie.shares[position].escrow) == own
 

@@ -51,14 +51,16 @@ from cipherdag.errors import (
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.keys.pairing import pairing_code, same_fingerprint
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import TranscribingEngine, read_transcript
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.progress import LedgerHead
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
-from cipherdag.sites.record.ledger import LedgerHead, ledger_lines
+from cipherdag.sites.record.ledger import ledger_lines
 from cipherdag.sites.session import handshake
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
@@ -658,8 +660,8 @@ def whole_run(hospitals, engine=None, protection="masking"):
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
         session._channel._engine = engine(LocalEngine(handlers))
-    outcome = session.run(
-        Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+    outcome = run_program(
+        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
     )
     return session, outcome, session.finish()
 
@@ -899,7 +901,7 @@ def test_a_record_that_is_not_that_of_a_whole_run_gives_no_result(hospitals):
 def test_a_run_that_was_not_ended_gives_no_result(hospitals):
     hospitals.installed = True
     session = hospitals.session(hospitals.handlers())
-    session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
+    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
     for own in hospitals.folders.values():
         with pytest.raises(OutputError, match="did not come to its end"):
             site_result(own)

@@ -21,10 +21,11 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.enrolment import activate, request_enrolment
 from cipherdag.errors import CohortError, DifferencingError, ParameterError, PolicyRefusedError
 from cipherdag.federation import connected
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.session.serving import KeptSite
@@ -330,7 +331,7 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
     handlers = hospitals.handlers()
     first = hospitals.session(handlers, **about(FedPC(evidence="vote")))
     first.open()
-    first.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     first.finish()
     second = hospitals.session(
         handlers, plan=hospitals.plan(names=names[:3], **about(FedPC(evidence="vote")))

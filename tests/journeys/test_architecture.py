@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
+from itertools import groupby, pairwise
+from pathlib import Path
 
 import architecture
 import house_picture
+import numpy as np
+import pandas as pd
 from documents import ROOT
+
+from cipherdag import Federation, FedPC
+from cipherdag.federation import in_process
+from cipherdag.program.program import SharedProgram
 
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 FILES = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", PAGE.read_text("utf-8"))
@@ -55,3 +64,45 @@ def test_a_circle_and_an_import_upwards_are_found(tmp_path):
     assert figures["named"]["circles between files"] == [["cli.main", "cli.other", "errors"]]
     assert [own["source"] for own in figures["named"]["upward imports"]] == ["errors"]
     assert any("circles" in text for text in architecture.exceeded(figures))
+
+
+class Unshared(SharedProgram):
+    """Coordinator and sites go through a run of their own each, as in processes of their own."""
+
+    def __call__(self, plan, facts):
+        self._program = None
+        return SharedProgram.__call__(self, plan, facts)
+
+
+def rooms_down_to_here():
+    """The rooms that the calls under way came through, from the first to this one."""
+    frame, rooms = sys._getframe(1), []
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(architecture.PACKAGE):
+            rooms.append(path.relative_to(architecture.PACKAGE).parts[0])
+        frame = frame.f_back
+    return tuple(room for room, _ in groupby(reversed(rooms)))
+
+
+def test_from_a_run_into_its_algorithm_the_way_is_short_and_climbs_with_the_message_alone(
+    monkeypatch,
+):
+    ways, honest = set(), FedPC.ask
+
+    def ask(self, facts):
+        ways.add((*rooms_down_to_here(), "algorithms"))
+        return (yield from honest(self, facts))
+
+    monkeypatch.setattr(FedPC, "ask", ask)
+    monkeypatch.setattr(in_process, "SharedProgram", Unshared)
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({name: rng.integers(0, 2, 200) for name in "abc"})
+    Federation.split(data, 3).run(FedPC())
+    at_the_coordinator, at_a_site = sorted(ways, key=len)
+    assert at_the_coordinator == ("federation", "program", "algorithms")
+    assert set(at_a_site) == {"federation", "program", "protocol", "sites", "algorithms"}
+    assert len(at_a_site) <= 8
+    floor = architecture.floors()
+    climbs = [pair for pair in pairwise(at_a_site) if floor[pair[1]] < floor[pair[0]]]
+    assert climbs == [("protocol", "federation")]

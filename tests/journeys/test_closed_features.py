@@ -12,7 +12,8 @@ from driving import drive
 from cipherdag import FedCMFS
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import SiteUnreachableError
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.set_up import roles_of
 
 ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="bits")
@@ -37,9 +38,9 @@ def features(number=None, step=None):
     asking = Replay(ALGORITHM.ask(facts), facts.present)
     if has_role:
         with pytest.raises(SiteUnreachableError, match=r"'hospital-5': it is the"):
-            ward.session.run(asking)
+            run_program(ward.session, asking)
         return None, len(ward.session.rounds)
-    outcome = ward.session.run(asking)
+    outcome = run_program(ward.session, asking)
     ward.session.finish()
     left = [own.site for own in ward.session.dropouts]
     assert left == ([] if number is None else [LEAVER])

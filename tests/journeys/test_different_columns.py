@@ -25,13 +25,14 @@ from cipherdag.errors import (
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.findings.graph import LearntGraph
 from cipherdag.findings.pag import LearntPAG
+from cipherdag.program.program import plan_facts
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, Plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.results.folder import verify_folder
 from cipherdag.results.run import Run
 from cipherdag.sites.drafts.inference import infer_schema
-from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.plan_account import plan_lines
 from cipherdag.sites.table.schema import Schema
 
@@ -68,7 +69,7 @@ def planned(hospitals, algorithm=FEDPC, names=SITES, lacking=None):
 def carried_out(hospitals, plan, engine=None, algorithm=FEDPC):
     session = hospitals.session({}, engine=engine or LocalEngine(hospitals.handlers()), plan=plan)
     facts = plan_facts(plan, session.open())
-    outcome = session.run(Replay(algorithm.ask(facts), facts.present))
+    outcome = run_program(session, Replay(algorithm.ask(facts), facts.present))
     session.finish()
     return outcome, session
 
@@ -78,9 +79,9 @@ def test_folders_come_to_the_graph_that_one_process_comes_to(hospitals):
     assert session.result
     frames = sites_of(np.random.default_rng(21))
     alone = simulated(dict(zip(SITES, frames, strict=True))).run(FEDPC)
-    assert (FEDPC.conclude(outcome, plan_facts(planned(hospitals), 12, names=NAMES)).graph) == (
-        alone.finding.graph
-    )
+    assert (
+        FEDPC.conclude(outcome, replace(plan_facts(planned(hospitals), 12), names=NAMES)).graph
+    ) == (alone.finding.graph)
     for folder in hospitals.folders.values():
         for line in folder.sums_path.read_text().splitlines():
             assert [len(own) for own in msgspec.json.decode(line)["alike"]] == [3, 3]
@@ -97,7 +98,7 @@ def test_sites_agree_on_what_groups_found_and_need_not_search(hospitals, monkeyp
         outcome, session = carried_out(hospitals, plan, algorithm=own)
     assert session.result
     assert [len(group.variables) for group in outcome.groups] == [10, 10]
-    found = own.conclude(outcome, plan_facts(plan, 12, names=NAMES))
+    found = own.conclude(outcome, replace(plan_facts(plan, 12), names=NAMES))
     assert [len(group["variables"]) for group in found.details["integrated"]["groups"]] == [10, 10]
 
 

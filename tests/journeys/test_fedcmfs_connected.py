@@ -14,9 +14,10 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import SchemaError
 from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal
-from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.ledger import read_releases
 
@@ -123,7 +124,7 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
 def test_positions_of_labels_leave_only_for_an_algorithm_that_needs_them(hospitals, tmp_path):
     mark(hospitals, LABELS)
     session = hospitals.session(hospitals.handlers(), journal=Journal(tmp_path / "journal.jsonl"))
-    session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
+    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
     assert session.labels == ()
     for name in hospitals.folders:
         assert not any("label-positions" in kind for kind in kinds(hospitals, name))

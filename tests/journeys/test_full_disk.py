@@ -14,12 +14,14 @@ import pytest
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CipherdagError, OutputError
-from cipherdag.protocol import durable_lines
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
+from cipherdag.protocol import durable_files
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal, TranscribingEngine, read_transcript
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.site_log import log_into
-from cipherdag.sites.private_files import lock, write_private
+from cipherdag.sites.private_files import lock
 from cipherdag.sites.record.ledger import ledger_lines, verify_ledger
 from cipherdag.sites.record.opened_sums import OpenedSum
 from cipherdag.sites.record.run_record import SUMS_FILE, CheckedSum
@@ -68,7 +70,9 @@ def one_run(made, folder, size):
     try:
         with full_at(size):
             n_variables = session.open()
-            session.run(Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
+            run_program(
+                session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3)))
+            )
             session.finish()
     except CipherdagError as error:
         return error
@@ -100,8 +104,8 @@ def test_with_room_enough_the_same_run_ends(tmp_path):
 
 
 WRITERS = {
-    "private file": lambda path: write_private(path, "x" * 100),
-    "durable lines": lambda path: durable_lines.append(path, b"x" * 100 + b"\n"),
+    "private file": lambda path: write_whole(path, "x" * 100),
+    "durable lines": lambda path: durable_files.append(path, b"x" * 100 + b"\n"),
     "lock": lambda path: lock(path / "not a folder"),
     "log": lambda path: log_into(path / "not a folder"),
 }
@@ -118,15 +122,15 @@ def test_what_cannot_be_written_is_named_with_its_reason(tmp_path, name):
 
 def test_a_write_that_the_disk_refuses_only_at_the_end_leaves_nothing(tmp_path, monkeypatch):
     path = tmp_path / "lines"
-    durable_lines.append(path, b"first\n")
+    durable_files.append(path, b"first\n")
 
     def full(_descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match="No space left on device"):
-        durable_lines.append(path, b"second\n")
+        durable_files.append(path, b"second\n")
     monkeypatch.undo()
-    durable_lines.append(path, b"third\n")
+    durable_files.append(path, b"third\n")
     assert path.read_bytes() == b"first\nthird\n"
     assert path.stat().st_mode & 0o077 == 0

@@ -20,7 +20,8 @@ from cipherdag import errors
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.federation.simulated import Federation
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.session.serving import open_site
 from cipherdag.sites.study.doctor import examine
@@ -306,7 +307,7 @@ def test_no_file_log_ledger_or_output_of_a_site_holds_the_password(
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
     facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), fewest=3)
-    session.run(Replay(FedPC(evidence="vote").ask(facts)))
+    run_program(session, Replay(FedPC(evidence="vote").ask(facts)))
     session.finish()
     hospitals.close()
     folder = hospitals.folders["hospital-0"]

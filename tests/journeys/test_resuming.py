@@ -31,12 +31,13 @@ from cipherdag.errors import (
 from cipherdag.federation.checkpoint import StartedRun
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.privacy.wire import decode, encode
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.flare_engine import ADDRESS_FILE, LocalSocket, ask
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, read_envelope
 from cipherdag.protocol.plan import Member, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.results.sentences import dropout_lines
 from cipherdag.results.site_result import site_result
 
@@ -61,7 +62,7 @@ SUMS, CLOSED = FedPC(evidence="vote"), FedPC(evidence="vote", reveal="bits")
 
 
 def learn(session, algorithm=SUMS):
-    outcome = session.run(Replay(algorithm.ask(Facts(session.open(), 4, fewest=3))))
+    outcome = run_program(session, Replay(algorithm.ask(Facts(session.open(), 4, fewest=3))))
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -224,7 +225,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.restart(handlers, "hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
-        session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 3, fewest=3))))
+        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 3, fewest=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
     assert LOST in caught.value.__context__.message
     assert caught.value.site == "hospital-1"
@@ -282,7 +283,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    first.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(first, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -303,7 +304,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     handlers.pop("hospital-1")
     session._channel._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
-        session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+        run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
 
 
@@ -313,7 +314,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.set_up is None
-    session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
+    run_program(session, Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     session.finish()
     assert not runtime._current.session
 

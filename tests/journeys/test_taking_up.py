@@ -14,8 +14,9 @@ from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.auditing import site_ledger
 from cipherdag.errors import RefusedError, SessionLostError, SiteUnreachableError
 from cipherdag.privacy.draws import drawn, fresh_bytes, recorded, repeated
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.journal import Journal
-from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.ledger import REPEAT, read_releases
 from cipherdag.sites.record.session_log import Answered, SessionLog
@@ -37,7 +38,7 @@ def about(algorithm, protection):
 
 
 def learn(session, algorithm):
-    outcome = session.run(Replay(algorithm.ask(Facts(session.open(), 3, fewest=3))))
+    outcome = run_program(session, Replay(algorithm.ask(Facts(session.open(), 3, fewest=3))))
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -146,7 +147,7 @@ def test_after_the_end_no_key_of_the_run_lies_at_a_site(hospitals):
         draw for line in kept.read_bytes().splitlines()[1:] for draw in json.loads(line)["draws"]
     }
     assert drawn_then
-    session.run(Replay(SUMS.ask(Facts(n_variables, 3, fewest=3))))
+    run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, fewest=3))))
     session.finish()
     opened, last = map(json.loads, kept.read_bytes().splitlines())
     assert opened["type"] == "opened"
@@ -167,7 +168,7 @@ def test_what_changed_in_between_ends_the_run_at_that_site(hospitals, changed, c
     assert "the run that was under way is lost" in caplog.text
     assert not folder.session_path.exists()
     with pytest.raises((SessionLostError, SiteUnreachableError, RefusedError)):
-        session.run(Replay(SUMS.ask(Facts(n_variables, 3, fewest=3))))
+        run_program(session, Replay(SUMS.ask(Facts(n_variables, 3, fewest=3))))
 
 
 def test_a_site_that_answers_otherwise_now_loses_the_run(hospitals, caplog, monkeypatch):

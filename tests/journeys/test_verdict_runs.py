@@ -30,8 +30,9 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.graphs.networks import asia
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.journal import Journal
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up import roles_of
 from cipherdag.results.sentences import release_lines
 from cipherdag.sites.answers.site_view import SiteView
@@ -253,7 +254,7 @@ def hospitals(tmp_path):
 
 def learn(session):
     facts = Facts(session.open(), 4, fewest=3)
-    outcome = session.run(Replay(CLOSED.ask(facts), facts.present))
+    outcome = run_program(session, Replay(CLOSED.ask(facts), facts.present))
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -300,7 +301,7 @@ def left_out(algorithm, number, step):
     ward.engine.call = honest_call = call
     assert honest_call is ward.engine.call
     facts = Facts(n_variables, 6, fewest=3)
-    outcome = ward.session.run(Replay(algorithm.ask(facts), facts.present))
+    outcome = run_program(ward.session, Replay(algorithm.ask(facts), facts.present))
     assert [left.site for left in ward.session.dropouts] == ["hospital-5"]
     ward.session.finish()
     return outcome.arcs.tobytes()

@@ -46,6 +46,7 @@ from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.packing import Packing
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.wire import decode, encode
+from cipherdag.program.replay import Replay
 from cipherdag.protocol.cohort_channel import refusal_error
 from cipherdag.protocol.messages import (
     OPERATIONS,
@@ -59,7 +60,6 @@ from cipherdag.protocol.messages import (
     read_envelope,
 )
 from cipherdag.protocol.plan import Member, Plan, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.set_up_messages import Offers, Sealed
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
@@ -205,7 +205,7 @@ class Liar:
 
 def lie(runtime, change):
     rounds = runtime._current.rounds
-    rounds.aggregation = Liar(rounds.aggregation, change)
+    rounds.keys = replace(rounds.keys, aggregation=Liar(rounds.keys.aggregation, change))
 
 
 def test_a_share_cut_short_is_refused():

@@ -16,10 +16,10 @@ from documents import ROOT
 from cipherdag import CausalGraph, infer_schema
 from cipherdag.audit.bundle import bundle as write_bundle
 from cipherdag.cli.programs.mcp_server import server
-from cipherdag.deployment.packages import require_flare
 from cipherdag.graphs.drawing.figure import plot
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.program.versions import require_flare
 from cipherdag.protocol.engines.pysyft_carrier import check_version
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -23,8 +23,7 @@ from cipherdag import (
     Survival,
 )
 from cipherdag.algorithms.effect.sets import PossibleSet, read_sets
-from cipherdag.algorithms.registry import make_algorithm
-from cipherdag.federation.run import chosen_algorithm
+from cipherdag.algorithms.registry import chosen_algorithm, make_algorithm
 from cipherdag.graphs.pag import PAG
 
 PYTHON = re.compile(r"(\w+)=(\"[^\"]+\"|[\w.]+)")

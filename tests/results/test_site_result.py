@@ -14,9 +14,10 @@ from cipherdag import Describe, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
 from cipherdag.findings.site_differences import DETAIL, THIS_SITE_DETAIL
-from cipherdag.protocol.replay import Replay
+from cipherdag.program import program
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.results.site_result import site_result
-from cipherdag.sites import program
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.run_record import PLAN_FILE, SUMS_FILE, CheckedSum, RunRecord
@@ -39,7 +40,7 @@ def run(hospitals):
     """A whole run; what the coordinator came to, and its session."""
     session = started(hospitals)
     facts = Facts(session.open(), 3, fewest=3)
-    outcome = session.run(Replay(ALGORITHM.ask(facts), facts.present))
+    outcome = run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
     session.finish()
     hospitals.close()
     return ALGORITHM.conclude(outcome, facts), session
@@ -102,7 +103,7 @@ def test_a_run_without_its_last_word_has_no_result(hospitals):
 
     session = started(hospitals)
     facts = Facts(session.open(), 3, fewest=3)
-    session.run(Replay(ALGORITHM.ask(facts), facts.present))
+    run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
     hospitals.close()
     with pytest.raises(OutputError, match="did not come to its end"):
         own_result(hospitals)
@@ -191,7 +192,7 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
 
     silence(Ward, "hospital-3", "unmask")
     facts = Facts(session.open(), 4, fewest=3)
-    outcome = session.run(Replay(ALGORITHM.ask(facts), facts.present))
+    outcome = run_program(session, Replay(ALGORITHM.ask(facts), facts.present))
     session.finish()
     own = site_result(made.folders["hospital-0"])
     assert [r.n_sites for r in own.rounds] == [r.n_sites for r in session.rounds]
@@ -246,7 +247,7 @@ def compared_run(hospitals, algorithm=COMPARING[0]):
         min_contributors=3,
     )
     facts = Facts(session.open(), 3, fewest=3)
-    outcome = session.run(Replay(algorithm.ask(facts), facts.present))
+    outcome = run_program(session, Replay(algorithm.ask(facts), facts.present))
     session.finish()
     hospitals.close()
     return algorithm.conclude(outcome, facts)

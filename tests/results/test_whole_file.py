@@ -6,7 +6,7 @@ import resource
 import pytest
 
 from cipherdag.errors import OutputError, ResultExistsError
-from cipherdag.pages.whole_file import OPEN, write_whole
+from cipherdag.protocol.durable_files import OPEN, write_whole
 from cipherdag.results.folder import new_result_folder, write_folder
 
 

@@ -13,10 +13,12 @@ from scripted import Installed, Scripts, about
 from site_logs import refused
 
 from cipherdag.federation import in_process
-from cipherdag.federation.run import carry_out
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import decode, encode, pack
+from cipherdag.program.program import Program
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import carry_out
 from cipherdag.protocol.engines.engine import LocalEngine, SiteFailure
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
@@ -32,7 +34,6 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.plan import Member, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up_messages import Seals
 from cipherdag.questions.ci_tests import CITestSpec
@@ -40,7 +41,6 @@ from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import Program
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.handshake import SiteProfile
 from cipherdag.sites.session.runtime import SiteRuntime
@@ -361,6 +361,11 @@ def crash_and_resume(trial, path, *, after):
     pinned = {name: key.public for name, key in keys.items()}
     names = federation.sites[0].table.schema.names
     algorithm = trial.algorithm
+
+    def a_run_of_its_own(_, facts):
+        named = replace(facts, names=names)
+        return Program(Replay(algorithm.ask(named)), named)
+
     handlers = {
         site.name: in_process._runtime(
             site,
@@ -369,7 +374,7 @@ def crash_and_resume(trial, path, *, after):
             pinned,
             Ledger(site.name, keys[site.name]),
             federation.device,
-            lambda _, facts: Program(Replay(algorithm.ask(replace(facts, names=names))), facts),
+            a_run_of_its_own,
             in_process.SharedReading(coordinator.public),
         ).handle
         for site in federation.sites
@@ -383,9 +388,7 @@ def crash_and_resume(trial, path, *, after):
 
     def life(engine):
         session = Session(engine, coordinator, plan, journal=Journal(path))
-        return carry_out(
-            session, plan, lambda facts: Program(Replay(algorithm.ask(facts)), facts), names=names
-        )
+        return carry_out(session, plan, a_run_of_its_own)
 
     with contextlib.suppress(CrashError):
         life(CrashingEngine(handlers, "ask", after + 1))

@@ -8,8 +8,8 @@ from adversary import Ward, refused
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.privacy.wire import decode
+from cipherdag.program.replay import Replay
 from cipherdag.protocol.messages import Ask, Share, content_digest, read_envelope
-from cipherdag.protocol.replay import Replay
 from cipherdag.sites.record.ledger import read_releases
 
 PLANNED = FedPC(evidence="vote")

@@ -14,12 +14,12 @@ from scripted import Scripts
 
 from cipherdag.algorithms.registry import ALGORITHMS, program_digest
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.program.program import installed_program
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
-from cipherdag.sites.program import installed_program
 from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study

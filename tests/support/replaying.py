@@ -20,13 +20,15 @@ from cipherdag.federation import in_process
 from cipherdag.graphs.relations import NOTHING, Determined, Relation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import decode, digest, encode
+from cipherdag.program.program import installed_program
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.engines.engine import LocalEngine
 from cipherdag.protocol.journal import Journal, Summed
 from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Member, Plan, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.sites.program import computed_with, installed_program
 from cipherdag.sites.record.ledger import Ledger
 
 
@@ -91,7 +93,7 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
     )
     session = Session(engine, coordinator, plan, journal=Journal(journal))
     facts = facts_of(plan, session.open(), session.labels, session.determined)
-    outcome = session.run(Replay(algorithm.ask(facts), facts.present))
+    outcome = run_program(session, Replay(algorithm.ask(facts), facts.present))
     told = {name: last.result for name, last in session.finish().items()}
     assert set(told.values()) == {session.result}
     summed = [entry for entry in Journal(journal).entries if isinstance(entry, Summed)]

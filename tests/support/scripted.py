@@ -10,10 +10,11 @@ from site_logs import REASONS, reason_since
 
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.errors import SiteUnreachableError
+from cipherdag.program.program import Program, installed_program
+from cipherdag.program.replay import Replay
+from cipherdag.program.versions import computed_with
 from cipherdag.protocol.messages import Ask, content_digest
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.sites.program import Program, computed_with, installed_program
 
 
 class ScriptedSession(Session):

@@ -29,6 +29,8 @@ from cipherdag.privacy.mpc.messages import Contributed
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.wire import decode
 from cipherdag.privacy.wire import decode as decode_body
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.messages import (
     REQUESTS,
     Ask,
@@ -42,7 +44,6 @@ from cipherdag.protocol.messages import (
     read_envelope,
 )
 from cipherdag.protocol.plan import Member
-from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.set_up_messages import Chance, Links, Offer, Ready, Seals
 from cipherdag.sites.answers.site_view import SiteView
@@ -194,7 +195,7 @@ class Simulated:
         engine = RecordingEngine(self._handlers(plan, keys, coordinator.public))
         session = Session(engine, coordinator, plan)
         facts = facts_of(plan, session.open(), session.labels, session.determined)
-        outcome = session.run(Replay(self.make.ask(facts), facts.present))
+        outcome = run_program(session, Replay(self.make.ask(facts), facts.present))
         told = {name: last.result for name, last in session.finish().items()}
         return View(plan, engine, session.rounds, outcome, facts, told)
 

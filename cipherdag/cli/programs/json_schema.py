@@ -26,9 +26,9 @@ from cipherdag.cli.programs.printed import (
     Written,
 )
 from cipherdag.graphs.metrics import GraphMetrics, PAGMetrics
-from cipherdag.protocol.progress import RoundReport
+from cipherdag.protocol.progress import LedgerHead, RoundReport
 from cipherdag.sites.drafts.merging import Difference
-from cipherdag.sites.record.ledger import LedgerHead, Release
+from cipherdag.sites.record.ledger import Release
 from cipherdag.sites.study.checks import CheckResult
 
 LIVE_ON = frozenset(

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.arrays import FloatArray
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, Overview, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, Layout, edge_shape, layered
 from cipherdag.graphs.drawing.picture import FONT_SIZE
 from cipherdag.graphs.mixed_graph import MixedGraph
 from cipherdag.pages.lettering import box_width, cut, text_width
-from cipherdag.pages.whole_file import write_whole
+from cipherdag.pages.whole_file import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +52,8 @@ def draw(graph: MixedGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> 
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
     """
     content = picture_file(graph, Path(path).suffix.lower().removeprefix("."), most=most)
-    write_whole(path, content)
+    with writing(path):
+        replace_file(path, content)
 
 
 def picture_file(graph: MixedGraph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:

@@ -99,14 +99,14 @@ class FilesEngine:
 
     def _next_number(self) -> int:
         """A number above all before, also where the file was lost: the clock's milliseconds."""
-        from cipherdag.pages.whole_file import write_whole
+        from cipherdag.protocol.durable_files import write_whole
 
         try:
             last = int(self._numbers.read_text("ascii"))
         except (OSError, ValueError):
             last = 0
         number = max(last + 1, time.time_ns() // 1_000_000)
-        write_whole(self._numbers, f"{number}\n", mode=0o600)
+        write_whole(self._numbers, f"{number}\n")
         return number
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.pages.whole_file import write_whole
 from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.wire import MAX_MESSAGE_BYTES, encode
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.engines.channel import UNKNOWN_OPERATION, Call, Notice, Reply, read
 from cipherdag.protocol.engines.engine import Handler
 from cipherdag.protocol.engines.engine_process import STOP_S, answered
@@ -112,7 +112,7 @@ class FilesSite:
                 if reply is not None:
                     self._sender.send(*reply)
                     self._answered, reply, pause = reply[0], None, FIRST_PAUSE_S
-                    write_whole(self._numbers, f"{self._answered}\n", mode=0o600)
+                    write_whole(self._numbers, f"{self._answered}\n")
                 news = READING
             except OSError as error:
                 news, pause = NO_FOLDER, LONGEST_PAUSE_S

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cipherdag.errors import SiteNotReadyError, writing
-from cipherdag.pages.whole_file import OPEN, write_whole
+from cipherdag.protocol.durable_files import OPEN, write_whole
 from cipherdag.protocol.engines.folder import MOST_BYTES, TO_COORDINATOR, TO_SITE, is_message
 
 SYFT_LINE: Final = "0.10."

@@ -24,9 +24,9 @@ from cipherdag.errors import (
 )
 from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.messages import AWAITS, DENIED, TOO_MANY_WAIT
 from cipherdag.protocol.plan import Plan, check_session_digits
-from cipherdag.sites.private_files import write_private
 
 EXPIRES = timedelta(days=14)
 MAX_STORED_RUNS = 200
@@ -190,7 +190,7 @@ class Approvals:
         with writing(self.folder / run.session):
             (self.folder / run.session).mkdir(mode=0o700, parents=True, exist_ok=True)
         text = msgspec.json.format(msgspec.json.encode(run), indent=2).decode() + "\n"
-        write_private(self.folder / run.session / ASKED_FILE, text)
+        write_whole(self.folder / run.session / ASKED_FILE, text)
 
     def _make_room(self) -> None:
         """Forget the oldest that have expired: one that has not may be what a person has read."""

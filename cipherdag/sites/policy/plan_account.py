@@ -16,8 +16,8 @@ from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.relations import NOTHING, Determined
 from cipherdag.privacy.mpc.batch import TWO_SITES
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.program.program import plan_facts
 from cipherdag.protocol.plan import Plan
-from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.parameter_rules import opened_of_tests
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.names import mixed_words
@@ -82,7 +82,7 @@ def plan_lines(
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
-            facts = plan_facts(plan, n_variables, labels, determined=determined)
+            facts = plan_facts(plan, n_variables, labels, determined)
             lines += [facts.determined.disclosed] if facts.determined else []
             first = next(algorithm.ask(facts), None)
     except CipherdagError as error:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.pages.strict_json import from_json, to_json
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.questions.question import Question
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.private_files import write_private
 from cipherdag.sites.record.ledger import Ledger, answers, read_releases
 
 
@@ -109,7 +109,7 @@ class TestBudget:
     def save(self) -> None:
         """Write the day's count down."""
         if self._day:
-            write_private(self.path, to_json({"day": self._day, "tests": self._count}) + "\n")
+            write_whole(self.path, to_json({"day": self._day, "tests": self._count}) + "\n")
 
     def _stored(self, day: str) -> int:
         if not self.path.exists():

@@ -19,7 +19,8 @@ import msgspec
 
 from cipherdag.errors import CipherdagError, LedgerError, writing
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append
+from cipherdag.protocol.progress import LedgerHead
 
 REFUSAL = "refusal"
 WAITS = "waits"
@@ -174,16 +175,6 @@ class SignedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     release: Release
     hash: str
     signature: str
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerHead:
-    """The head of a ledger: number of records, hash of the last, and the site."""
-
-    records: int
-    hash: str
-    site: str
-    identity: str
 
 
 class Ledger:

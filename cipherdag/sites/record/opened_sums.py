@@ -13,7 +13,6 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,8 +22,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import DifferencingError, SiteNotReadyError
-from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append_entries, read_entries
 from cipherdag.sites.record.ledger import Release
 
 Groups = Iterable[tuple[str, ...]]
@@ -109,7 +107,7 @@ class OpenedSums:
         self._path = path
         self._sums: list[OpenedSum] = []
         self._accepted: set[str] = set()
-        if path is not None and path.exists():
+        if path is not None:
             self._sums = _read(path)
 
     def runs(self, *, but: bytes) -> int:
@@ -168,7 +166,7 @@ class OpenedSums:
         day = datetime.now(UTC).date().isoformat()
         done = OpenedSum(session.hex(), day, self._schema, covered, measured_groups=tuple(groups))
         if self._path is not None:
-            append(self._path, msgspec.json.encode(done) + b"\n")
+            append_entries(self._path, done)
         self._sums.append(done)
 
     def check_complete(self, releases: Iterable[Release]) -> None:
@@ -188,15 +186,10 @@ class OpenedSums:
 
 
 def _read(path: Path) -> list[OpenedSum]:
-    try:
-        content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        sums = [from_json(line, OpenedSum) for line in whole.splitlines()]
-        if len(whole) < len(content):
-            os.truncate(path, len(whole))  # a crash cut the last line short; nothing left then
+    try:  # nothing had left where a crash cut the last line short
+        return read_entries(path, OpenedSum)
     except (OSError, ValueError) as error:
         raise SiteNotReadyError(
             f"{path.name} cannot be read, so earlier runs are not known",
             remedy="Restore it: it holds which sums this site helped to open.",
         ) from error
-    return sums

@@ -22,9 +22,8 @@ import numpy as np
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append_entries, write_whole
 from cipherdag.protocol.plan import Plan, check_session_digits
-from cipherdag.sites.private_files import write_private
 
 PLAN_FILE = "plan.json"
 SUMS_FILE = "sums.jsonl"
@@ -68,7 +67,7 @@ class RunRecord:
         with writing(self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.folder / SUMS_FILE).unlink(missing_ok=True)
-            write_private(self.folder / PLAN_FILE, plan.dumps())
+            write_whole(self.folder / PLAN_FILE, plan.dumps())
 
     def add(self, number: int, participants: tuple[int, ...], sums: FloatVector) -> None:
         """Append the sum of a step, and see it to the disk.
@@ -77,7 +76,7 @@ class RunRecord:
             OutputError: The file cannot be written.
         """
         line = CheckedSum(number, participants, sums.astype("<f8").tobytes())
-        append(self.folder / SUMS_FILE, msgspec.json.encode(line) + b"\n")
+        append_entries(self.folder / SUMS_FILE, line)
 
     @classmethod
     def latest(cls, runs: Path, session: str = "") -> Self:

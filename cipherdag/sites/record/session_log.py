@@ -13,7 +13,6 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,7 @@ from pathlib import Path
 import msgspec
 
 from cipherdag.errors import SiteNotReadyError, writing
-from cipherdag.pages.strict_json import from_json
-from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.durable_files import append_entries, read_entries
 
 Stamps = Sequence[tuple[int, int]]
 """Times of change and sizes of some files."""
@@ -66,7 +64,7 @@ class SessionLog:
             OutputError: The file cannot be written.
         """
         self.forget()
-        append(self.path, _line(Opened(tuple(files))))
+        append_entries(self.path, Opened(tuple(files)))
 
     def add(self, answered: Answered) -> None:
         """Write an answer down before it leaves.
@@ -74,7 +72,7 @@ class SessionLog:
         Raises:
             OutputError: The file cannot be written.
         """
-        append(self.path, _line(answered))
+        append_entries(self.path, answered)
 
     def end(self, files: Stamps, last: Answered) -> None:
         """Leave nothing but the last answer of a run, without what was drawn.
@@ -86,7 +84,7 @@ class SessionLog:
         with writing(temporary):
             temporary.unlink(missing_ok=True)
         said = msgspec.structs.replace(last, draws=())
-        append(temporary, _line(Opened(tuple(files))) + _line(said))
+        append_entries(temporary, Opened(tuple(files)), said)
         with writing(self.path):
             temporary.replace(self.path)
 
@@ -101,20 +99,10 @@ class SessionLog:
         Raises:
             SiteNotReadyError: The file is not what this site wrote.
         """
-        if not self.path.exists():
-            return (), []
-        try:
-            content = self.path.read_bytes()
-            whole = content[: content.rfind(b"\n") + 1]
-            if len(whole) < len(content):
-                os.truncate(self.path, len(whole))  # a crash cut an answer short; it did not leave
-            entries = [from_json(line, Opened | Answered) for line in whole.splitlines()]
+        try:  # an answer that a crash cut short did not leave
+            entries = read_entries(self.path, Opened | Answered)
         except (OSError, ValueError) as error:
             raise SiteNotReadyError(f"{self.path.name} is damaged") from error
         files = [entry.files for entry in entries if isinstance(entry, Opened)]
         answered = [entry for entry in entries if isinstance(entry, Answered)]
         return (files[0], answered) if files else ((), [])
-
-
-def _line(entry: Opened | Answered) -> bytes:
-    return msgspec.json.encode(entry) + b"\n"

@@ -30,9 +30,9 @@ from cipherdag.errors import (
 from cipherdag.pages.strict_json import from_json
 from cipherdag.privacy.keys.identity import verify
 from cipherdag.privacy.wire import decode, encode
+from cipherdag.protocol.durable_files import write_whole
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.set_up_messages import Memory, Remembered, ShownRecord
-from cipherdag.sites.private_files import write_private
 from cipherdag.sites.record.ledger import DOMAIN, Ledger
 
 WITNESSES: Final = 8
@@ -143,7 +143,7 @@ class Witness:
             ) from error
 
     def _write(self, lines: Mapping[str, _Line]) -> None:
-        write_private(self.path, msgspec.json.encode(lines, order="sorted").decode("utf-8"))
+        write_whole(self.path, msgspec.json.encode(lines, order="sorted").decode("utf-8"))
 
 
 def _is_signed(identity: bytes, record: bytes, signature: bytes) -> bool:

@@ -53,7 +53,7 @@ from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.session.handshake import SetUp
+from cipherdag.sites.session.handshake import SetUp, SiteProfile
 from cipherdag.sites.session.rounds import Rounds
 
 OPENED_BEFORE = "the session was opened before"
@@ -152,15 +152,13 @@ class FolderLimits:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The checks of one site, by its name and the identity keys that it pins.
+    """The checks of one site, by its name and the identity keys that its profile pins.
 
     ``seen`` are all sessions that it ever opened, and ``program`` makes the program of a plan.
     """
 
-    name: str
-    pinned: Mapping[str, bytes] = field(repr=False)
+    profile: SiteProfile = field(repr=False)
     policy: Policy
-    rows: int
     sums: OpenedSums = field(repr=False)
     seen: set[bytes] = field(repr=False)
     folder: FolderLimits | None
@@ -203,7 +201,7 @@ class Admission:
             for member in plan.cohort:
                 if member.name in self.folder.revoked:
                     raise CohortError(f"the cohort names '{member.name}', which is revoked")
-        check_cohort(plan, self.name, self.pinned)
+        check_cohort(plan, self.profile.name, self.profile.pinned)
         if plan.algorithm in self.policy.algorithms:
             self.program(plan)
         if self.folder is not None:
@@ -240,7 +238,7 @@ class Admission:
             self.sums.accept(plan.session)
 
     def _check_run(self, plan: Plan) -> None:
-        self.policy.check_run(plan, rows=self.rows)
+        self.policy.check_run(plan, rows=self.profile.rows)
 
 
 def check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:

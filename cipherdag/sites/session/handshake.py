@@ -40,7 +40,7 @@ from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.sums import SiteAggregation
 from cipherdag.privacy.wire import decode, encode
-from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.plan import Plan, check_lacking
 from cipherdag.protocol.secure_tests import SecureTests, session_of
 from cipherdag.protocol.set_up_messages import (
     Chance,
@@ -55,7 +55,6 @@ from cipherdag.protocol.set_up_messages import (
     new_chance,
 )
 from cipherdag.protocol.states import State
-from cipherdag.sites.plan_facts import check_lacking
 from cipherdag.sites.record.witnesses import Witness
 from cipherdag.sites.session.reading import ALONE, Reading
 

@@ -35,10 +35,8 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Declaration
-from cipherdag.privacy.key_graph import KeyGraph
-from cipherdag.privacy.keys.sealing import AgreementKeys
 from cipherdag.privacy.mpc.seat import Seat
-from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.program.program import Program
 from cipherdag.protocol.messages import (
     Ask,
     Finish,
@@ -56,17 +54,17 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
-from cipherdag.protocol.replay import attributed_to_round
-from cipherdag.protocol.secure_tests import SecureTests, session_of, stepped
+from cipherdag.protocol.progress import attributed_to_round
+from cipherdag.protocol.secure_tests import session_of, stepped
 from cipherdag.protocol.states import State
 from cipherdag.questions.question import Question
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import DailyReleases
-from cipherdag.sites.program import Program
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.session.handshake import Keyring
 from cipherdag.sites.session.reading import ALONE, Reading
 
 log = logging.getLogger("cipherdag.site")
@@ -91,11 +89,7 @@ class Rounds:
         plan: What it was opened with.
         program: Says what is asked; run here as at every other site.
         index: This site's position in the cohort.
-        transcript: Digest of the key agreement.
-        aggregation: This site's side of the protection.
-        agreement: This site's keys to agree with the others.
-        graph: Who shares a key with whom.
-        secure_tests: This site's part in secure tests; None at a site alone.
+        keys: What this site's set-up came to.
         sums: What was opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
@@ -107,11 +101,7 @@ class Rounds:
     plan: Plan
     program: Program = field(repr=False)
     index: int
-    transcript: bytes
-    aggregation: SiteAggregation = field(repr=False)
-    agreement: AgreementKeys = field(repr=False)
-    graph: KeyGraph = field(repr=False)
-    secure_tests: SecureTests | None
+    keys: Keyring = field(repr=False)
     respondent: SiteView
     policy: Policy
     sums: OpenedSums = field(repr=False)
@@ -168,7 +158,7 @@ class Rounds:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
         self.sums.check(self.plan.session, *self._covered(ask.participants), fewest=fewest)
-        bound_to = question_digest(self.plan, self.transcript, ask)
+        bound_to = question_digest(self.plan, self.keys.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
             self._answered = content, self.respondent.answer(question)
@@ -192,18 +182,18 @@ class Rounds:
         suppressed = self.coverage.suppress(current.question, answer, len(declared.sites))
         return Share(
             digest=declared.digest,
-            share=self.aggregation.share(suppressed, declared),
-            escrow=self.aggregation.escrow(declared),
-            tags=self.agreement.tags(self._others(declared), declared.digest),
+            share=self.keys.aggregation.share(suppressed, declared),
+            escrow=self.keys.aggregation.escrow(declared),
+            tags=self.keys.agreement.tags(self._others(declared), declared.digest),
         )
 
     def _contributed(self, current: Round, words: IndexArray) -> Share:
         """The words in sealed parts; from now on the question counts as answered."""
-        if self.secure_tests is None:
+        if self.keys.secure_tests is None:
             raise CohortError("secure tests need two sites")
-        bound = session_of(self.plan, self.transcript), self.secure_tests.roles
+        bound = session_of(self.plan, self.keys.transcript), self.keys.secure_tests.roles
         batch = self.read.batch(*bound, current.ask, current.question, self._sums)
-        current.seat = self.secure_tests.party.begin(batch)
+        current.seat = self.keys.secure_tests.party.begin(batch)
         share = current.seat.share(words)
         self._present = sites = current.declared.sites
         self.sums.write(self.plan.session, *self._covered(sites))
@@ -269,10 +259,10 @@ class Rounds:
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
         """The opened sum, or the verdicts, checked, and the numbers in it."""
-        if current.seat is None or self.secure_tests is None:
-            return self.read.sum(previous, current.declared, self.aggregation)
+        if current.seat is None or self.keys.secure_tests is None:
+            return self.read.sum(previous, current.declared, self.keys.aggregation)
         asked = current.seat.batch, self.plan
-        return self.secure_tests.verdicts(previous, *asked, self.read.verdicts)
+        return self.keys.secure_tests.verdicts(previous, *asked, self.read.verdicts)
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -282,7 +272,7 @@ class Rounds:
         """
         current = self.round_of(request)
         self._check_tags(current.declared, request.tags)
-        seed = self.aggregation.unmask(current.declared)
+        seed = self.keys.aggregation.unmask(current.declared)
         if self.state == State.MASKED:
             sites = current.declared.sites
             self.sums.write(self.plan.session, *self._covered(sites))
@@ -302,7 +292,7 @@ class Rounds:
         """
         current = self.round_of(request)
         try:
-            piece = self.aggregation.recover(request.vanished, request.piece, current.declared)
+            piece = self.keys.aggregation.recover(request.vanished, request.piece, current.declared)
         except (KeyAgreementError, ShareError) as error:
             name = self.plan.cohort[request.vanished].name
             raise type(error)(f"the piece that '{name}' left: {error.message}") from None
@@ -318,7 +308,7 @@ class Rounds:
         if len(request.seeds) != len(current.declared.sites):
             raise OpeningRefusedError("the seed of a site is missing")
         seeds = dict(zip(current.declared.sites, request.seeds, strict=True))
-        words = self.aggregation.open(request.combined, seeds, current.declared)
+        words = self.keys.aggregation.open(request.combined, seeds, current.declared)
         return Opened(digest=request.digest, words=words)
 
     def secure(self, request: Secure) -> Secured:
@@ -365,13 +355,13 @@ class Rounds:
 
     def _others(self, declared: Declaration) -> list[int]:
         """The other sites asked that share a key with this one: it has their word."""
-        return self.graph.peers(self.index, declared.sites)
+        return self.keys.graph.peers(self.index, declared.sites)
 
     def _check_tags(self, declared: Declaration, tags: tuple[bytes, ...]) -> None:
         others = self._others(declared)
         if len(tags) != len(others):
             raise InconsistentQuestionError("the word of a site is missing")
-        for position in self.agreement.silent(others, tags, declared.digest):
+        for position in self.keys.agreement.silent(others, tags, declared.digest):
             name = self.plan.cohort[position].name
             raise InconsistentQuestionError(
                 f"'{name}' did not agree to the question that this site was asked"

@@ -29,6 +29,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.draws import repeated
 from cipherdag.privacy.wire import Body
+from cipherdag.program.program import Program, Programs, installed_program, plan_facts
 from cipherdag.protocol.messages import (
     REPLIES,
     WAITING,
@@ -54,9 +55,7 @@ from cipherdag.protocol.set_up_messages import (
     Sealed,
 )
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import Program, Programs, installed_program
 from cipherdag.sites.record.ledger import (
     ENGINE_START,
     REFUSAL,
@@ -130,16 +129,8 @@ class SiteRuntime:
             for release in read_releases(ledger.lines)
             if release.kind not in BEFORE_KEYS
         }
-        self._admission = Admission(
-            profile.name,
-            profile.pinned,
-            policy,
-            profile.rows,
-            self._sums,
-            self._seen,
-            folder,
-            self._program,
-        )
+        about = profile, policy, self._sums, self._seen, folder
+        self._admission = Admission(*about, self._program)
         self._current = SiteSession()
         self.refused: CipherdagError | None = None
 
@@ -328,11 +319,7 @@ class SiteRuntime:
             plan=plan,
             program=program,
             index=set_up.index,
-            transcript=keyring.transcript,
-            aggregation=keyring.aggregation,
-            agreement=keyring.agreement,
-            graph=keyring.graph,
-            secure_tests=keyring.secure_tests,
+            keys=keyring,
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,
@@ -351,7 +338,7 @@ class SiteRuntime:
 
     def _program(self, plan: Plan) -> Program:
         profile, count = self._profile, self._respondent.n_variables
-        facts = plan_facts(plan, count, profile.labels, determined=profile.determined)
+        facts = plan_facts(plan, count, profile.labels, profile.determined)
         return self._programs(plan, facts)
 
     def _ask(self, rounds: Rounds, ask: Ask) -> Share:

@@ -28,6 +28,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.draws import recorded as recorded_draws
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.program.program import Programs, installed_program
 from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.drafts.relations.search import related_columns
@@ -35,7 +36,6 @@ from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
-from cipherdag.sites.program import Programs, installed_program
 from cipherdag.sites.record.ledger import ENGINE_START, REFUSAL, Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.session_log import Answered, SessionLog

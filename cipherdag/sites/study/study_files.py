@@ -10,7 +10,7 @@ import msgspec
 
 from cipherdag.errors import MalformedMessageError
 from cipherdag.pages.strict_json import from_json
-from cipherdag.pages.whole_file import OPEN, write_whole
+from cipherdag.protocol.durable_files import OPEN, write_whole
 from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
 
 MAX_REQUEST_BYTES: Final = 64 * 1024

@@ -14,8 +14,9 @@ from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.deployment.site_process import LOOK_S, waiting_plans
 from cipherdag.errors import ParameterError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.plan import Member, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.sites.policy.approvals import (
     ASKED_FILE,
     AWAITS,
@@ -320,7 +321,7 @@ def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
         assert [own.name for own in run.plan.cohort] == list(made.folders)
         folder.approvals().decide(run.session[:8], "approved", folder.identity())
     facts = Facts(session.open(), 3, fewest=3)
-    session.run(Replay(FedPC(evidence="vote").ask(facts), facts.present))
+    run_program(session, Replay(FedPC(evidence="vote").ask(facts), facts.present))
     session.finish()
     assert session.result
     made.close()

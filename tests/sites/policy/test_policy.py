@@ -22,8 +22,9 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.graphs.networks import asia
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.protocol.plan import Member, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
@@ -35,7 +36,9 @@ def run(hospitals, **options):
     hospitals.installed = True
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
-    session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3))))
+    run_program(
+        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+    )
     session.finish()
     return session
 

@@ -14,7 +14,8 @@ from cipherdag.privacy.homomorphic_mac import MacKey
 from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey
 from cipherdag.privacy.mpc.party import Party
 from cipherdag.privacy.sums import SiteAggregation
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 
 KEYS = (PairKey, MacKey, EphemeralKeys, SiteAggregation, Party)
 
@@ -36,7 +37,7 @@ def test_no_key_of_a_session_outlives_it(protection, before):
     n_variables = ward.session.open()
     shared = {MacKey, SiteAggregation, Party} | ({PairKey} if protection != "none" else set())
     assert {type(own) for own in held(before).values()} == shared
-    ward.session.run(Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
+    run_program(ward.session, Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
     ward.session.finish()
     assert ward.session.result
     assert not held(before)
@@ -47,7 +48,7 @@ def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
     n_variables = ward.session.open()
     facts = Facts(n_variables, 3, fewest=3)
     with pytest.raises(SiteUnreachableError):
-        ward.session.run(Replay(FedPC(evidence="vote", alpha=0.5).ask(facts)))
+        run_program(ward.session, Replay(FedPC(evidence="vote", alpha=0.5).ask(facts)))
     reasons = {site: own.refused for site, own in ward.runtimes.items()}
     assert all("not that of the plan" in own.message for own in reasons.values())
     ward.session._present = (0, 1, 2)

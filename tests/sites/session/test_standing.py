@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import CohortError, ReplayError, SiteNotReadyError
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
 from cipherdag.sites.session.serving import KeptSite
 
 
@@ -26,8 +27,8 @@ def standing(tmp_path):
 
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
-    outcome = session.run(
-        Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+    outcome = run_program(
+        session, Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
     )
     session.finish()
     return outcome

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.errors import InconsistentQuestionError, ParameterError, ReplayError
-from cipherdag.protocol.replay import Replay
+from cipherdag.program.replay import Replay
 
 
 def adding(n_steps):

@@ -6,24 +6,23 @@ same questions, so that a site derives what it is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from hashlib import sha256
 from threading import Lock
 from typing import Generic, TypeVar
 from weakref import ref
 
 from cipherdag.arrays import FloatVector
-from cipherdag.errors import (
-    AggregateRangeError,
-    ForgedSumError,
-    InconsistentQuestionError,
-    ReplayError,
-)
+from cipherdag.errors import InconsistentQuestionError, OutputError, ReplayError
+from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import Question
 
 Outcome = TypeVar("Outcome")
+OpenedSum = tuple[Question, FloatVector, int]
+"""A question, the sum of the answers to it, and how many sites that covers."""
+EarlierSum = tuple[bytes, FloatVector, int]
+"""The same with the question's digest alone, as it is written down."""
 
 
 class Replay(Generic[Outcome]):
@@ -45,6 +44,7 @@ class Replay(Generic[Outcome]):
         self._asking = asking
         self._present = present
         self._step = 0
+        self._begun = False  # whether the first question is there already
         self._led_here: tuple[int, bytes] | None = None
         self._latest: Callable[[], FloatVector | None] = lambda: None
         self._latest_digest = b""
@@ -73,13 +73,33 @@ class Replay(Generic[Outcome]):
             if step == self._step + 1 and (step == 1) == (sums is None) and not self.ended:
                 if self._present is not None and sums is not None:
                     self._present.n_sites = n_sites
-                self._run(sums)
+                if step > 1 or not self._begun:
+                    self._run(sums)
                 self._step, self._led_here = step, seen
             if step != self._step or step < 1:
                 raise ReplayError("the step is not the next one of the plan")
             if seen != self._led_here:
                 raise InconsistentQuestionError("another sum led to this step of the plan")
             return self._question
+
+    def go_past(self, earlier: Sequence[EarlierSum]) -> tuple[OpenedSum, ...]:
+        """Run on to the first question without a sum, which is the first step from now on.
+
+        Args:
+            earlier: What sessions before opened, oldest first.
+
+        Raises:
+            OutputError: The program asks other questions than these.
+        """
+        opened: list[OpenedSum] = []
+        question = self.advance(1, None) if earlier else None
+        for step, (content, sums, n_sites) in enumerate(earlier, start=2):
+            if question is None or content != content_digest(question):
+                raise OutputError("the rounds kept are of a run that asked other questions")
+            opened.append((question, sums, n_sites))
+            question = self.advance(step, sums, n_sites)
+        self._step, self._led_here, self._begun = 0, None, bool(earlier)
+        return tuple(opened)
 
     @property
     def shown(self) -> Presence | None:
@@ -111,28 +131,3 @@ class Replay(Generic[Outcome]):
         except Exception as error:
             self._failure = error  # a generator that raised would seem to have ended
             raise
-
-
-@contextmanager
-def attributed_to_round(number: int, names: Iterable[str], before: int) -> Iterator[None]:
-    """Adds to an error about a sum its round, and which sites' answers the sum covers.
-
-    Nobody can tell a site that lies from another, nor from a coordinator that does: the sum is all
-    that anybody sees. What is left is to ask groups of the sites that have nobody in common.
-
-    Args:
-        number: The round that the sum was opened in.
-        names: The sites whose answers it covers.
-        before: How many sums were opened before it, all of them in order.
-
-    Raises:
-        AggregateRangeError: The sum is none that the sites can produce, or contradicts others.
-        ForgedSumError: It is not the sum of the sites' answers.
-    """
-    try:
-        yield
-    except (AggregateRangeError, ForgedSumError) as error:
-        sites = ", ".join(f"'{name}'" for name in names)
-        past = f"sums in order before it: {before}"
-        message = f"round {number} over {sites}: {error.message}; {past}"
-        raise type(error)(message, site=error.site, remedy=error.remedy) from error

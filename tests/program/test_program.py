@@ -18,11 +18,13 @@ from cipherdag.algorithms import registry
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import PROGRAM_ROOMS, algorithm_class, program_digest
 from cipherdag.errors import ParameterError, PolicyRefusedError, ProgramMismatchError
+from cipherdag.program.program import installed_program
+from cipherdag.program.replay import Replay
+from cipherdag.program.run import run_program
+from cipherdag.program.versions import COMPUTED_WITH, computed_with
 from cipherdag.protocol.messages import content_digest
 from cipherdag.protocol.plan import Member, make_plan
-from cipherdag.protocol.replay import Replay
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.program import COMPUTED_WITH, computed_with, installed_program
 from cipherdag.sites.record.ledger import read_releases
 
 PACKAGE = Path(cipherdag.__file__).parent
@@ -219,7 +221,7 @@ def test_sites_run_an_algorithm_of_another_package_if_their_policy_names_it(inst
             made.handlers(), algorithm=algorithm.name, program=program, parameters={}
         )
         facts = Facts(session.open(), 3, fewest=3)
-        graphs.append(session.run(Replay(algorithm.ask(facts))).arcs.tobytes())
+        graphs.append(run_program(session, Replay(algorithm.ask(facts))).arcs.tobytes())
         assert len(session.finish()) == 3
         assert session.result
         made.close()

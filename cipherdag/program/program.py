@@ -1,0 +1,150 @@
+"""A plan's program: from what a session knows, one question after the other, to its outcome.
+
+It is the same at the coordinator and at every site: the algorithm of the plan, as it is installed
+there. In a process that holds coordinator and sites these go through one run of it together.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Self
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.registry import (
+    make_algorithm,
+    program_digest,
+    reads_labels,
+    reads_relations,
+)
+from cipherdag.arrays import FloatVector
+from cipherdag.errors import ProgramMismatchError
+from cipherdag.graphs.relations import NOTHING, Determined
+from cipherdag.privacy.wire import digest
+from cipherdag.program.replay import EarlierSum, OpenedSum, Outcome, Replay
+from cipherdag.program.versions import computed_with
+from cipherdag.protocol.plan import Plan
+from cipherdag.questions.question import Question
+
+Asking = Callable[[Facts], Generator[Question, FloatVector, Outcome]]
+"""Makes a generator that yields questions, receives sums, and returns an outcome."""
+
+log = logging.getLogger("cipherdag.site")
+
+
+def plan_facts(
+    plan: Plan,
+    n_variables: int,
+    labels: tuple[int, ...] = (),
+    determined: Determined = NOTHING,
+) -> Facts:
+    """What the program of a plan knows before its first question, wherever it runs.
+
+    Args:
+        plan: The plan.
+        n_variables: Number of aligned variables, p.
+        labels: Positions that the schema marks as labels, for an algorithm that reads them.
+        determined: Which variables follow from others by the schema, for an algorithm that reads
+            it.
+    """
+    return Facts(
+        n_variables,
+        len(plan.cohort),
+        labels=labels if reads_labels(plan.algorithm) else (),
+        seed=plan.seed,
+        fewest=plan.min_contributors,
+        measured=plan.measured,
+        determined=determined if reads_relations(plan.algorithm) else NOTHING,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The program of a run at one party.
+
+    Attributes:
+        replay: Its steps.
+        facts: What it knew before the first.
+        algorithm: Whose it is; None for a function that only this process knows.
+        earlier: What it opened in sessions before, where it goes on after them.
+    """
+
+    replay: Replay[Any] = field(repr=False)
+    facts: Facts
+    algorithm: Algorithm[Any, Any] | None = None
+    earlier: tuple[OpenedSum, ...] = field(repr=False, default=())
+
+    @classmethod
+    def of(cls, algorithm: Algorithm[Any, Any], facts: Facts) -> Self:
+        """The program of an algorithm."""
+        return cls(Replay(_deferred(algorithm.ask, facts), facts.present), facts, algorithm)
+
+    @property
+    def decisions(self) -> bytes:
+        """The program's decisions, once it has ended: the same wherever it ran."""
+        if self.algorithm is None:
+            return b""
+        return self.algorithm.decisions(self.replay.outcome, self.facts)
+
+    def result(self, plan: Plan, sums: bytes) -> bytes:
+        """Digest of what the run came to, from the plan, the digest of all sums and `decisions`."""
+        return digest(b"result", plan.digest, sums, self.decisions)
+
+
+Programs = Callable[[Plan, Facts], Program]
+
+
+def installed_program(plan: Plan, facts: Facts) -> Program:
+    """The algorithm of a plan, as this site has it.
+
+    Args:
+        plan: Names the algorithm and its parameters.
+        facts: What the session knows.
+
+    Raises:
+        ParameterError: It is not installed, a parameter is not one of it or out of its range, or
+            sites lack variables that it needs.
+        ProgramMismatchError: It is installed in another version.
+    """
+    if plan.program != program_digest(plan.algorithm):
+        raise ProgramMismatchError(f"'{plan.algorithm}' is another program here than in the plan")
+    for name, installed in computed_with().items():
+        if plan.versions.get(name, installed) != installed:
+            log.warning(
+                "the plan was made with %s %s, here is %s", name, plan.versions[name], installed
+            )
+    algorithm = make_algorithm(plan.algorithm, plan.parameters)
+    algorithm.check_measured(facts.measured)
+    return Program.of(algorithm, facts)
+
+
+@dataclass(slots=True)
+class SharedProgram(Generic[Outcome]):
+    """One run of a generator that coordinator and sites of this process go through together.
+
+    It is made for the first that asks, from that one's facts, which all have.
+
+    Attributes:
+        ask: Makes the generator.
+        names: The variables, which everybody in this process may know.
+        earlier: What was opened before this run was stopped and taken up again.
+    """
+
+    ask: Asking[Outcome]
+    names: tuple[str, ...]
+    earlier: tuple[EarlierSum, ...] = field(repr=False, default=())
+    _program: Program | None = field(default=None, repr=False)
+
+    def __call__(self, _: Plan, facts: Facts) -> Program:
+        """The program; raises OutputError where `earlier` has answers to other questions."""
+        if self._program is None:
+            facts = replace(facts, names=self.names)
+            replay = Replay(_deferred(self.ask, facts), facts.present)
+            self._program = Program(replay, facts, earlier=replay.go_past(self.earlier))
+        return self._program
+
+
+def _deferred(ask: Asking[Outcome], facts: Facts) -> Generator[Question, FloatVector, Outcome]:
+    """Defers ``ask`` to its first step: where it cannot begin, the coordinator says why."""
+    return (yield from ask(facts))

@@ -1,0 +1,91 @@
+"""Files and lines that are on the disk whole, or not at all.
+
+Leaks:
+    Nothing: a file is its owner's alone, unless it was made to be given to others.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cipherdag.errors import writing
+from cipherdag.pages.strict_json import from_json
+from cipherdag.pages.whole_file import replace_file
+
+OWNER_ONLY = 0o600
+OPEN = 0o644
+"""Mode of a file that is made to be given to others: they may read it, and nobody may write it."""
+
+
+def write_whole(path: str | Path, content: str | bytes, *, mode: int = OWNER_ONLY) -> None:
+    """Write a file as `replace_file` does.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
+    with writing(path):
+        replace_file(path, content, mode=mode)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that its owner alone may enter, and those above it that are missing.
+
+    Raises:
+        OutputError: It cannot be made.
+    """
+    with writing(path):
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(exist_ok=True)  # raises where a file is in its place
+
+
+def append(path: Path, lines: bytes) -> None:
+    """Append lines to a file, made with mode 0600 where there is none, and see them to the disk.
+
+    Raises:
+        OutputError: The file cannot be written, as on a full disk; it ends where it ended before.
+    """
+    with writing(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, OWNER_ONLY)
+        with os.fdopen(descriptor, "ab", buffering=0) as file:
+            before = os.fstat(descriptor).st_size
+            try:
+                left = memoryview(lines)
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(descriptor)
+            except OSError:
+                with suppress(OSError):  # a line cut short would spoil the one after it
+                    os.ftruncate(descriptor, before)
+                raise
+
+
+def append_entries(path: Path, *entries: msgspec.Struct) -> None:
+    """Append entries as `append` does, each a JSON object on a line."""
+    append(path, b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
+
+
+def read_entries(path: Path, kind: Any) -> list[Any]:
+    """The entries of a file of `append_entries`, oldest first.
+
+    A last line that a crash cut short is cut off the file, if all others are entries.
+
+    Args:
+        path: The file; one that is not there has none.
+        kind: The type of an entry.
+
+    Raises:
+        OSError: The file cannot be read, or not be mended.
+        ValueError: A line is no such entry.
+    """
+    content = path.read_bytes() if path.exists() else b""
+    end = content.rfind(b"\n") + 1
+    entries = [from_json(line, kind) for line in content[:end].splitlines()]
+    if end < len(content):
+        os.truncate(path, end)
+    return entries
