@@ -233,19 +233,15 @@ def extension(parents: Sequence[int], neighbours: Sequence[int]) -> Dag | None:
     out = turned(parents)
     adjacent = [a | b | c for a, b, c in zip(parents, neighbours, out, strict=True)]
     dag = list(parents)
-    left = (1 << len(dag)) - 1
-    while left:
-        waiting = left
-        while waiting:
-            v = waiting.bit_length() - 1
-            if not out[v] & left and _removable(neighbours[v] & left, adjacent[v] & left, adjacent):
-                break
-            waiting ^= 1 << v
-        else:
-            return None
-        left ^= 1 << v
-        dag[v] |= neighbours[v] & left
-    return tuple(dag)
+    left = waiting = (1 << len(dag)) - 1
+    while waiting:
+        v = waiting.bit_length() - 1
+        waiting ^= 1 << v
+        if not out[v] & left and _removable(neighbours[v] & left, adjacent[v] & left, adjacent):
+            left ^= 1 << v
+            dag[v] |= neighbours[v] & left
+            waiting |= adjacent[v] & left  # of the others nothing has changed
+    return None if left else tuple(dag)
 
 
 def _removable(near: int, around: int, adjacent: list[int]) -> bool:

@@ -120,26 +120,6 @@ def segment_sums(values: Array, sizes: IndexArray) -> Array:
     return summed.movedim(0, -1)
 
 
-def sparse_rows(weights: FloatMatrix, positions: IndexArray, columns: Array) -> Array:
-    """Return a matrix by which columns are added up: its product with them has a row per sum.
-
-    Args:
-        weights: Of every sum, shape (E, m).
-        positions: The different columns that have them, likewise.
-        columns: Shape (k, n).
-    """
-    shape = len(weights), len(columns)
-    if isinstance(columns, np.ndarray):
-        from scipy.sparse import csr_array
-
-        ends = np.arange(0, weights.size + 1, weights.shape[1])
-        return csr_array((weights.ravel(), positions.ravel(), ends), shape=shape)
-    # a card multiplies a matrix as it is
-    whole = np.zeros(shape)
-    np.put_along_axis(whole, positions, weights, axis=1)
-    return like(whole, columns)
-
-
 def repeated(values: Array, sizes: IndexArray) -> Array:
     """Repeat every entry as often as ``sizes`` says, shape (sum of sizes,) of (S,)."""
     if isinstance(values, np.ndarray):

@@ -186,8 +186,10 @@ class PearsonChiSquare:
 def chi_square_tail(statistic: FloatVector, dof: FloatVector) -> FloatVector:
     """Compute the upper tail of the chi-square distribution; 1 without degrees of freedom."""
     # torch.special.gammaincc is off by up to 4e-10
-    from scipy.special import gammaincc
+    from scipy.special import erfc, gammaincc
 
+    if (dof == 1).all():  # fifty times as fast
+        return np.asarray(erfc(np.sqrt(statistic / 2)))
     return np.where(dof > 0, np.clip(gammaincc(dof / 2, statistic / 2), 0.0, 1.0), 1.0)
 
 

@@ -54,6 +54,7 @@ WRITERS = {
     "iod_peers": "iod_peers",
     "many_sites": "many_sites",
     "membership": "membership",
+    "numbers_at_scale": "numbers_at_scale",
     "off_model": "off_model",
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",

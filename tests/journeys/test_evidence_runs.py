@@ -146,8 +146,7 @@ def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeyp
     codes = discrete_codes(rng, 900, [2] * 8)
     sites = [discrete_site(part, [2] * 8) for part in np.split(codes, 3)]
     one, questions = outcome_of(FedPC(evidence=kind), sites)
-    for module in (separations, skeleton):
-        monkeypatch.setattr(module, "LAYER_TESTS", 20)
+    monkeypatch.setattr(separations, "LAYER_TESTS", 20)
     monkeypatch.setattr(skeleton, "PAIRS_AT_ONCE", 9)
     monkeypatch.setattr(evidence_module, "MAX_VALUES_PER_ROUND", 30)
     other, more = outcome_of(FedPC(evidence=kind), sites)
@@ -158,6 +157,20 @@ def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeyp
     assert (one.in_class.dag == other.in_class.dag).all()
     widest = max(sum(e.length for e in q.encodings) for q in more)
     assert widest <= 4 * 30
+
+
+def test_rounds_that_grow_are_fewer_and_find_the_same_graph(monkeypatch):
+    rng = np.random.default_rng(5)
+    sites = [
+        discrete_site(part, [2] * 8) for part in np.split(discrete_codes(rng, 900, [2] * 8), 3)
+    ]
+    monkeypatch.setattr(separations, "LAYER_TESTS", 5)
+    growing, few = outcome_of(FedPC(evidence="statistic", alpha=0.5), sites)
+    monkeypatch.setattr(separations, "SHARE_BEFORE", 10**9)
+    equal, many = outcome_of(FedPC(evidence="statistic", alpha=0.5), sites)
+    assert len(few) < len(many)
+    assert (growing.arcs == equal.arcs).all()
+    assert growing.layers == equal.layers
 
 
 def tables():

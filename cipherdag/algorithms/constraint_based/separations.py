@@ -24,8 +24,9 @@ from cipherdag.questions.separators import SeparatorSearch
 OnResult = Callable[[IndexArray, Tests, list[FloatVector]], None]
 """Takes pairs, shape (G, 2), the tests of all their candidate sets, and the p-values."""
 
-LAYER_TESTS = 1_000
-"""Tests up to which a layer, or the candidate sets of some pairs, are one round."""
+LAYER_TESTS, SHARE_BEFORE, MOST_AT_ONCE = 1_000, 4, 1_000_000
+"""Tests up to which a layer, or the candidate sets of some pairs, are one round. After many tests a
+round has a quarter as many, up to the last number."""
 
 
 @dataclass(slots=True)
@@ -81,13 +82,18 @@ def candidate_tests(
 ) -> Generator[Question, FloatVector, None]:
     """Test all candidate sets of every pair of a search, some pairs at a time.
 
-    Rounds: one batch of tests, and one more per `LAYER_TESTS` tests.
+    Rounds: one batch of tests, and one more per `most_tests`.
     """
     candidates, pairs = search.candidates(), search.pair_array()
-    first = total = 0
+    first = total = done = 0
     for group in range(search.n_groups):
         total += candidates.total(group)
-        if total > LAYER_TESTS or group == search.n_groups - 1:
+        if total > most_tests(done) or group == search.n_groups - 1:
             tests = candidates.tests(range(first, group + 1))
             on_result(pairs[first : group + 1], tests, (yield from ask(tests)))
-            first, total = group + 1, 0
+            first, total, done = group + 1, 0, done + total
+
+
+def most_tests(done: int) -> int:
+    """How many tests the next round has at most, after so many of the same kind."""
+    return max(LAYER_TESTS, min(done // SHARE_BEFORE, MOST_AT_ONCE))

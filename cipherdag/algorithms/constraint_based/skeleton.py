@@ -21,7 +21,7 @@ from cipherdag.algorithms.constraint_based.pair_tests import (
     MaxPValueTests,
     Pair,
 )
-from cipherdag.algorithms.constraint_based.separations import LAYER_TESTS, Separations
+from cipherdag.algorithms.constraint_based.separations import Separations, most_tests
 from cipherdag.algorithms.evidence.federated_test import FederatedCITest
 from cipherdag.arrays import BoolMatrix, FloatVector, IndexArray
 from cipherdag.graphs.knowledge import Constraints
@@ -102,6 +102,7 @@ def stable_skeleton(
         The skeleton. Rounds: those of one batch of tests per layer. A layer of more than 1,000
         tests takes several: each gives every remaining pair its next sets, and pairs that are
         separated need no more. The separating set of largest p is then that of one such round.
+        Rounds grow with the tests before them (`most_tests`), so that their number does not.
         Given nothing 2,000,000 pairs are asked at a time, in as many rounds as the source needs.
     """
     p = len(constraints.required)
@@ -191,7 +192,7 @@ class _Search:
         pending = np.arange(len(pools.directions))
         start = done = 0
         while len(pending):
-            stop = start + _width(pools.counts[pending] - start)
+            stop = start + _width(pools.counts[pending] - start, most_tests(done))
             rows = pools.tests(pending, start, stop)
             tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
             done += len(rows)
@@ -213,16 +214,16 @@ class _Search:
         self.skeleton[x, y] = self.skeleton[y, x] = False
 
 
-def _width(left: FloatVector) -> int:
-    """How many sets each pair may have tested in a round of at most `LAYER_TESTS` tests."""
+def _width(left: FloatVector, most: int) -> int:
+    """How many sets each pair may have tested in a round of at most so many tests, or one each."""
     counts = np.sort(left)
     pairs = np.arange(len(counts), 0, -1)
     # with a width of counts[k] the smaller ones are tested whole and the others up to it
     totals = np.cumsum(counts) - counts + counts * pairs
-    fits = int(np.searchsorted(totals, LAYER_TESTS, side="right"))
+    fits = int(np.searchsorted(totals, most, side="right"))
     if fits == len(counts):
         return int(counts[-1])
-    spare = LAYER_TESTS - float(counts[:fits].sum())
+    spare = most - float(counts[:fits].sum())
     return max(int(spare // pairs[fits]), 1)
 
 

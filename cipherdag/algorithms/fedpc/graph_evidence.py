@@ -159,7 +159,9 @@ class _Reader:
         self._names = names
         classed = outcome.in_class
         against = () if classed is None else (*classed.set_aside, *classed.forced)
-        self._doubtful = sorted({*against, *outcome.ambiguous})
+        doubtful = sorted({*against, *outcome.ambiguous}, reverse=True)
+        # of every edge the first triple over it
+        self._doubtful = {frozenset(t[k : k + 2]): t for t in doubtful for k in (0, 1)}
 
     def edges(
         self, voted: Callable[[EdgeEvidence, Pair], EdgeEvidence] = lambda edge, _: edge
@@ -193,10 +195,10 @@ class _Reader:
 
     def _undirected(self, a: int, b: int) -> str:
         """Why an edge has no direction."""
-        near = [triple for triple in self._doubtful if {a, b} in (set(triple[:2]), set(triple[1:]))]
-        if not near or not self._reference.makes_class:
+        near = self._doubtful.get(frozenset((a, b)))
+        if near is None or not self._reference.makes_class:
             return self._reference.undirected
-        x, y, z = (self._names[v] for v in near[0])
+        x, y, z = (self._names[v] for v in near)
         return UNDIRECTED_OPEN.format(x, y, z)
 
     def _direction(self, a: int, b: int) -> list[str]:

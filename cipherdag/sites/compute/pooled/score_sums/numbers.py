@@ -20,11 +20,8 @@ from cipherdag.sites.compute.pooled.score_sums.residuals import (
     products,
     pseudo_inverse,
 )
-from cipherdag.sites.compute.pooled.score_sums.shared_rows import (
-    Columns,
-    distinct_numbers,
-    shared_moments,
-)
+from cipherdag.sites.compute.pooled.score_sums.shared_columns import Columns
+from cipherdag.sites.compute.pooled.score_sums.shared_rows import distinct_numbers, shared_moments
 from cipherdag.sites.compute.pooled.score_sums.standard_columns import (
     CURVES,
     StandardColumns,
@@ -60,7 +57,7 @@ class NumberScores:
 
     def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
         self._columns = StandardColumns(column, device)
-        self._correlated_columns: Columns | None = None
+        self._shared_columns: Columns | None = None
         self._asked = 0
 
     def standard(self, variable: int) -> FloatVector:
@@ -117,26 +114,34 @@ class NumberScores:
         if count <= FEWEST_REST:
             return moments
         curved = bool(_curved(count, given))
-        shared = None
-        if given:
-            variables, _ = distinct_numbers(tests)
-            shared = self._correlated(variables, complete, len(tests), curved=curved)
-        for part in _parts(tests, whole=shared is not None):
+        variables, _ = distinct_numbers(tests)
+        shared = self._shared(variables, complete, len(tests), curved=curved, crossed=given > 0)
+        held = shared is not None and shared.held is not None
+        parts = _parts(tests, whole=shared is not None, most=len(tests) if held else MOST_TESTS)
+        for part in parts:
             variables, index = distinct_numbers(tests[part])
             if shared is None:
                 columns = Columns.over(
                     self._columns, variables, complete, curved=curved, crossed=given > 0
                 )
+            elif held:
+                columns, index = shared, np.searchsorted(shared.variables, tests[part])
             else:
                 columns = shared.of(variables, curved=curved)
             moments[:, part] = shared_moments(columns, index, curved=curved)
         return moments
 
-    def _correlated(
-        self, variables: IndexArray, complete: BoolVector | None, n_tests: int, *, curved: bool
+    def _shared(
+        self,
+        variables: IndexArray,
+        complete: BoolVector | None,
+        n_tests: int,
+        *,
+        curved: bool,
+        crossed: bool,
     ) -> Columns | None:
-        """Columns with all their correlations, over all rows made once; None if they are many."""
-        last = self._correlated_columns
+        """All columns, over all rows made once; None if neither rows nor correlations are few."""
+        last = self._shared_columns
         if (
             complete is None
             and last is not None
@@ -150,12 +155,13 @@ class NumberScores:
             n_tests = self._asked
             if last is not None:
                 variables = np.union1d(variables, last.variables)
-        size = (len(variables) * (1 + CURVES * curved)) ** 2
-        if size > min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests):
+        width = len(variables) * (1 + CURVES * curved)
+        crossed = crossed and width**2 <= min(MOST_CORRELATIONS, CORRELATIONS_PER_TEST * n_tests)
+        if not (crossed or self._columns.whole(width)):
             return None
-        made = Columns.over(self._columns, variables, complete, curved=curved, crossed=True)
+        made = Columns.over(self._columns, variables, complete, curved=curved, crossed=crossed)
         if complete is None:
-            self._correlated_columns = made
+            self._shared_columns = made
         return made
 
     def _one_by_one(self, tests: IndexArray) -> FloatArray:
@@ -185,12 +191,13 @@ def _curved(count: Any, given: int) -> Any:
     return (count >= ROWS_PER_SQUARE * ((1 + CURVES) * given + 2)) & (given > 0)
 
 
-def _parts(tests: IndexArray, *, whole: bool) -> Iterator[IndexArray]:
+def _parts(tests: IndexArray, *, whole: bool, most: int) -> Iterator[IndexArray]:
     """Tests that share residuals, some at a time, of shape (B, 2 + k).
 
     Args:
         tests: Shape (B, 2 + k).
         whole: Whether they may be of any number of variables.
+        most: Tests of a part; given nothing there are `MOST_TESTS` variables on each side.
     """
     given = np.sort(tests[:, 2:], axis=1)
     if not given.size:
@@ -206,7 +213,7 @@ def _parts(tests: IndexArray, *, whole: bool) -> Iterator[IndexArray]:
     while waiting:
         part = waiting.pop()
         few = whole or len(part) <= FEWEST_TESTS or len(np.unique(tests[part])) <= MOST_VARIABLES
-        if few and len(part) <= MOST_TESTS:
+        if few and len(part) <= most:
             yield part
         else:
             middle = len(part) // 2

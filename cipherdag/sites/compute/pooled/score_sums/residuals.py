@@ -32,6 +32,9 @@ FEWEST_REST = 10
 LEAST_VARIANCE = 2.0 / 3.0
 """Of that of normal numbers: the least V that a site states, whatever its rows."""
 
+MOST_TRACE = 1e6
+"""Of an inverse, up to which its correlations have full rank."""
+
 
 class RegressionScores(NamedTuple):
     """U (m,), their covariances (m, m), and rows less coefficients, of one test."""
@@ -94,7 +97,22 @@ def clipped_residuals(residuals: Array, rest: Array, complete: Array) -> Array:
 def pseudo_inverse(correlations: Array) -> tuple[Array, Array]:
     """The inverses of matrices without their eigenvalues of 0, (U, m, m), and ranks, (U,)."""
     xp = functions_of(correlations)
+    if isinstance(correlations, np.ndarray):
+        inverses = _inverses(correlations)
+        if inverses is not None:
+            return inverses, np.full(len(inverses), inverses.shape[1])
     values, vectors = xp.linalg.eigh(correlations)
     positive = values > LEAST_REST
     scale = xp.where(positive, 1.0 / xp.where(positive, values, 1.0), 0.0)
     return (vectors * scale[:, None]) @ vectors.swapaxes(1, 2), positive.sum(axis=1)
+
+
+def _inverses(correlations: FloatArray) -> FloatArray | None:
+    """The inverses of matrices all of whose eigenvalues are well above 0; None if some are not."""
+    try:
+        inverses = np.linalg.inv(correlations).astype(np.float64, copy=False)
+    except np.linalg.LinAlgError:  # one of them has no inverse
+        return None
+    # the sum of an inverse's eigenvalues is above the largest of them
+    traces = np.trace(inverses, axis1=1, axis2=2)
+    return inverses if (np.abs(traces) < MOST_TRACE).all() else None

@@ -1,14 +1,14 @@
 """Score tests of numbers over the same rows, by matrix products on blocks of rows.
 
 Coefficients follow from the correlations of the numbers and their curves. A residual that several
-tests have is made once. Two passes over the rows are left: one for means and sizes of the clipped
-residuals, and one for their products.
+tests have is made once, with all others given the same set. One pass over the rows is left, since
+products of deviations from means follow from products; two where residuals are clipped once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,169 +21,17 @@ from cipherdag.sites.compute.pooled.score_sums.residuals import (
     LEAST_VARIANCE,
     pseudo_inverse,
 )
-from cipherdag.sites.compute.pooled.score_sums.standard_columns import (
-    CURVES,
-    Numbers,
-    StandardColumns,
-    curves,
-)
-from cipherdag.statistics.array_functions import (
-    Array,
-    functions_of,
-    host,
-    like,
-    sparse_rows,
-)
+from cipherdag.sites.compute.pooled.score_sums.shared_columns import Columns, Rows, dots
+from cipherdag.statistics.array_functions import Array, functions_of, host, like
+from cipherdag.statistics.outcome_cache import position_keys
 from cipherdag.statistics.regression_fits import LEAST_REST
 
-WELL_CENTRED = 1e-5
-"""Least variance, in squares of the mean, that squares about another origin tell."""
 EXACT_REST = 1e-4
 """Share of the variance from which on correlations tell what S leaves to ten digits."""
+MOST_TOGETHER, MOST_FITTED = 2**17, 2**20
+"""Values of residuals that are made, and regressed, at a time where all rows are kept."""
 DENSE = 4
 """Pairs of residuals a test up to which the products of all pairs are faster than of some."""
-
-Rows = tuple[Array, Array | None]
-"""A block of rows, 0 in those that do not count, and which do, shape (r,); None for all of them."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
-    """Numbers, and their curves behind them, centred over the rows that have all of them.
-
-    Attributes:
-        source: The site's numbers.
-        numbers: Those that are columns here.
-        variables: Their positions, ascending, shape (k,).
-        curved: Whether there are curves.
-        complete: Which rows count, where these are computed with, shape (n,); None for all of them.
-        count: How many they are.
-        origin: The means of all columns, shape (m,).
-        deviations: Their standard deviations, 0 of constant ones, shape (m,).
-        table: Correlations of these columns and more; variances where there are no regressions.
-        index: The columns' places in it, shape (m,).
-    """
-
-    source: StandardColumns
-    numbers: Numbers
-    variables: IndexArray
-    curved: bool
-    complete: Array | None
-    count: int
-    origin: FloatVector
-    deviations: FloatVector
-    table: FloatArray
-    index: IndexArray
-
-    @classmethod
-    def over(
-        cls,
-        source: StandardColumns,
-        variables: IndexArray,
-        complete: BoolVector | None,
-        *,
-        curved: bool,
-        crossed: bool,
-    ) -> Columns:
-        """The columns over some rows.
-
-        Args:
-            source: The site's numbers.
-            variables: Positions, ascending, shape (k,).
-            complete: Which rows count, shape (n,); None for all of them.
-            curved: Whether there are curves.
-            crossed: Whether regressions need correlations.
-        """
-        count = source.rows if complete is None else int(complete.sum())
-        rows = None if complete is None else source.placed(complete)
-        zeros = np.zeros(len(variables) * (1 + CURVES * curved))
-        index = np.arange(len(zeros))
-        numbers = source.numbers(variables)
-        made = cls(source, numbers, variables, curved, rows, count, zeros, zeros, zeros, index)
-        for _ in range(2):
-            mean, table = made._moments(crossed=crossed)
-            made = replace(made, origin=made.origin + mean)
-            variance = table.diagonal() if crossed else table
-            # squares far from the mean would lose its digits
-            if (variance >= WELL_CENTRED * mean**2).all():
-                break
-        varies = variance > (LEAST_REST * made.origin) ** 2
-        made = replace(made, deviations=np.where(varies, np.sqrt(np.maximum(variance, 0.0)), 0.0))
-        if crossed:
-            table *= made.scales
-            table *= made.scales[:, None]
-        return replace(made, table=table)
-
-    def of(self, variables: IndexArray, *, curved: bool) -> Columns:
-        """Some of the numbers, with the correlations that are known here."""
-        places = np.searchsorted(self.variables, variables)
-        columns = self.regressors(places[None], curved=curved)[0]
-        return replace(
-            self,
-            numbers=self.source.numbers(variables),
-            variables=variables,
-            curved=curved,
-            origin=self.origin[columns],
-            deviations=self.deviations[columns],
-            index=self.index[columns],
-        )
-
-    @property
-    def scales(self) -> FloatVector:
-        """One over the deviations; 0 of constant columns, shape (m,)."""
-        varies = self.deviations > 0.0
-        return np.where(varies, 1.0 / np.where(varies, self.deviations, 1.0), 0.0)
-
-    def correlations(self, rows: IndexArray, columns: IndexArray) -> FloatArray:
-        """Correlations of columns, of the shape that both have together."""
-        return self.table[self.index[rows], self.index[columns]]
-
-    def regressors(self, given: IndexArray, *, curved: bool) -> IndexArray:
-        """The columns of sets of numbers, and of their curves, shape (U, m).
-
-        Args:
-            given: Numbers by their order here, shape (U, k).
-            curved: Whether curves are regressors.
-        """
-        steps = len(self.variables) * np.arange(1 + CURVES * curved)
-        return (given[:, None] + steps[:, None]).reshape(len(given), -1)
-
-    def whole(self, others: int) -> bool:
-        """Whether all rows are one block."""
-        return self._size(others) >= self.source.rows
-
-    def blocks(self, others: int = 0) -> Iterator[Rows]:
-        """Yield blocks of rows, shape (m, r), 0 in those that do not count, and which do.
-
-        Args:
-            others: Rows of other arrays that are to fit in a cache too.
-        """
-        size = self._size(others)
-        origin = self.source.placed(self.origin[:, None])
-        for start in range(0, self.source.rows, size):
-            part = slice(start, start + size)
-            block = self.numbers.rows(part)
-            xp, counts = functions_of(block), None
-            if self.curved:
-                block = xp.concatenate([block, curves(block)])
-            block -= origin
-            if self.complete is not None:
-                counts = self.complete[part]
-                block = xp.where(counts, block, 0.0)
-            yield block, counts
-
-    def _size(self, others: int) -> int:
-        return self.source.rows_at_once(len(self.origin) + others)
-
-    def _moments(self, *, crossed: bool) -> tuple[FloatVector, FloatArray]:
-        """Means, and covariances or variances alone."""
-        total, second = 0.0, 0.0
-        for block, _ in self.blocks():
-            total = total + block.sum(axis=1)
-            second = second + (block @ block.T if crossed else _squares(block))
-        mean, products = (host(each) / self.count for each in (total, second))
-        products -= np.outer(mean, mean) if crossed else mean**2
-        return mean, products
 
 
 def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> FloatArray:
@@ -194,18 +42,31 @@ def shared_moments(columns: Columns, tests: IndexArray, *, curved: bool) -> Floa
         tests: Numbers by their order there, shape (B, 2 + k).
         curved: Whether curves are regressors.
     """
-    sets, which = np.zeros((1, 0), dtype=np.int64), np.zeros(len(tests), dtype=np.int64)
-    if tests[:, 2:].size:
-        sets, which = np.unique(np.sort(tests[:, 2:], axis=1), axis=0, return_inverse=True)
+    keys = position_keys(np.sort(tests[:, 2:], axis=1))
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
     width = len(columns.variables)
     codes = which.reshape(-1, 1) * width + tests[:, :2]
-    distinct, index = distinct_numbers(codes)
-    weighted = _regressions(columns, sets, *np.divmod(distinct, width), curved=curved)
-    rest = weighted.rest[index].min(axis=1)
-    score, variance = _Residuals(columns, weighted).products(index)
-    done = rest > 0.0
-    variance = variance * (columns.count / np.where(done, rest, 1.0))
-    return np.where(done, [score, np.maximum(variance, LEAST_VARIANCE * rest), rest], 0.0)
+    distinct, index = np.unique(codes, return_inverse=True)
+    owner, number = np.divmod(distinct, width)
+    # sets of as many numbers follow one another
+    order = np.argsort(np.bincount(owner)[owner], kind="stable")
+    index = np.argsort(order)[index.reshape(-1, 2)]
+    by_residual = np.argsort(index[:, 0], kind="stable")
+    index, start = index[by_residual], 0
+    moments = np.zeros((3, len(tests)))
+    sets = tests[first[owner[order]], 2:]
+    for groups in _pieces(columns, sets, number[order], owner[order], curved=curved):
+        residuals = _Residuals(columns, groups)
+        stop = start + len(residuals.rest)
+        at = slice(*np.searchsorted(index[:, 0], [start, stop]))
+        mine, start = index[at] - start, stop
+        rest = residuals.rest[mine].min(axis=1)
+        score, variance = residuals.products(mine)
+        done = rest > 0.0
+        variance = variance * (columns.count / np.where(done, rest, 1.0))
+        made = [score, np.maximum(variance, LEAST_VARIANCE * rest), rest]
+        moments[:, by_residual[at]] = np.where(done, made, 0.0)
+    return moments
 
 
 def distinct_numbers(numbers: IndexArray) -> tuple[IndexArray, IndexArray]:
@@ -219,58 +80,103 @@ def distinct_numbers(numbers: IndexArray) -> tuple[IndexArray, IndexArray]:
     return np.flatnonzero(present), (np.cumsum(present) - 1)[numbers]
 
 
-class _Weighted(NamedTuple):
-    """Residuals as weighted sums of columns, whose squares add up to ``rest``.
+class _Regressions(NamedTuple):
+    """Regressions of d numbers on each of U sets, whose residuals' squares add up to ``rest``.
 
     Attributes:
-        positions: Columns, shape (E, 1 + m).
-        weights: Theirs, likewise; 0 where S leaves nothing, or too few rows.
-        rest: Rows less coefficients, shape (E,); 0 likewise.
+        numbers: Columns, shape (U, d).
+        regressors: Columns, shape (U, m).
+        slopes: Of the columns as they are, shape (U, d, m).
+        scale: What residuals are multiplied by; 0 where S leaves nothing, or too few rows, (U, d).
+        rest: Rows less coefficients, shape (U, d); 0 likewise.
     """
 
-    positions: IndexArray
-    weights: FloatMatrix
-    rest: FloatVector
+    numbers: IndexArray
+    regressors: IndexArray
+    slopes: FloatArray
+    scale: FloatMatrix
+    rest: FloatMatrix
+
+    def of(self, sets: slice | IndexArray) -> _Regressions:
+        """Those on some of the sets."""
+        return _Regressions(
+            self.numbers[sets],
+            self.regressors[sets],
+            self.slopes[sets],
+            self.scale[sets],
+            self.rest[sets],
+        )
+
+
+def _pieces(
+    columns: Columns, sets: IndexArray, number: IndexArray, owner: IndexArray, *, curved: bool
+) -> Iterator[list[_Regressions]]:
+    """Yield regressions whose residuals are made together: all, or where all rows are kept a few.
+
+    Args:
+        columns: With curves, if these are to be regressors.
+        sets: That of every residual, shape (E, k).
+        number: Its number, shape (E,).
+        owner: The index of its set, shape (E,); sets of as many numbers follow one another.
+        curved: Whether curves are regressors.
+    """
+    _, starts, counts = np.unique(owner, return_index=True, return_counts=True)
+    counts = counts[np.argsort(starts)]
+    made: list[_Regressions] = []
+    start = waiting = 0
+    for count, n_sets in np.column_stack(np.unique(counts, return_counts=True)).tolist():
+        step = n_sets if columns.held is None else max(MOST_FITTED // (count * columns.count), 1)
+        few = n_sets if columns.held is None else max(MOST_TOGETHER // (count * columns.count), 1)
+        for first in range(0, n_sets, step):
+            part = slice(start, start + count * min(step, n_sets - first))
+            start, numbers = part.stop, number[part].reshape(-1, count)
+            group = _regressions(columns, sets[part][::count], numbers, curved=curved)
+            for at in range(0, len(numbers), few):
+                made.append(group.of(slice(at, at + few)))
+                waiting += made[-1].rest.size * columns.count
+                if columns.held is not None and waiting >= MOST_TOGETHER:
+                    yield made
+                    made, waiting = [], 0
+    if made:
+        yield made
 
 
 def _regressions(
-    columns: Columns, sets: IndexArray, which: IndexArray, number: IndexArray, *, curved: bool
-) -> _Weighted:
-    """Residuals of numbers given sets, by the index of both, shape (E,) each."""
-    regressors = columns.regressors(sets, curved=curved)[which]
-    left = (columns.deviations > 0.0)[number].astype(np.float64)
-    weights, rank = np.ones((len(number), 1)), np.zeros(len(number))
+    columns: Columns, sets: IndexArray, numbers: IndexArray, *, curved: bool
+) -> _Regressions:
+    """Regressions of numbers, shape (U, d), on sets, shape (U, k)."""
+    regressors = columns.regressors(sets, curved=curved)
+    left = (columns.deviations > 0.0)[numbers].astype(np.float64)
+    slopes, rank = np.zeros((*numbers.shape, 0)), np.zeros(len(sets))
     if sets.size:
-        among = columns.regressors(sets, curved=curved)
-        inverse, ranks = pseudo_inverse(columns.correlations(among[:, :, None], among[:, None]))
-        across = columns.correlations(number[:, None], regressors)
-        slopes = (across[:, None] @ inverse[which])[:, 0]
-        left -= (slopes * across).sum(axis=1)
-        weights, rank = np.concatenate([weights, -slopes], axis=1), ranks[which]
-    positions = np.concatenate([number[:, None], regressors], axis=1)
-    weights = weights * columns.scales[positions]
-    rest = columns.count - 1.0 - rank
-    near = np.flatnonzero(left < EXACT_REST)
+        among, across = columns.correlations(regressors, numbers)
+        inverse, rank = pseudo_inverse(among)
+        slopes = across @ inverse
+        left -= (slopes * across).sum(axis=2)
+        slopes *= columns.scales[regressors][:, None] * columns.deviations[numbers][:, :, None]
+    scale = columns.scales[numbers]
+    rest = np.broadcast_to(columns.count - 1.0 - rank[:, None], left.shape)
+    fits = _Regressions(numbers, regressors, slopes, scale, rest)
+    near = np.flatnonzero((left < EXACT_REST).any(axis=1))
     if len(near):
-        few = _Weighted(positions[near], weights[near], rest[near])
-        left[near] = _Residuals(columns, few).mean_squares()
+        few = fits.of(near)
+        left[near] = _Residuals(columns, [few]).mean_squares().reshape(few.rest.shape)
     done = (left > LEAST_REST) & (rest >= FEWEST_REST)
     rest = np.where(done, rest, 0.0)
-    scale = np.sqrt(rest / np.where(done, columns.count * left, 1.0))
-    return _Weighted(positions, weights * scale[:, None], rest)
+    scale = scale * np.sqrt(rest / np.where(done, columns.count * left, 1.0))
+    return fits._replace(scale=scale, rest=rest)
 
 
 class _Residuals:
     """Residuals, and what is summed of them once they are clipped."""
 
-    def __init__(self, columns: Columns, weighted: _Weighted) -> None:
-        self._columns, self._rest = columns, weighted.rest
-        self._weighted = weighted
-        self._single: list[Rows] | None = None
+    def __init__(self, columns: Columns, groups: list[_Regressions]) -> None:
+        self._columns, self._groups = columns, groups
+        self.rest = np.concatenate([group.rest.ravel() for group in groups])
 
     def mean_squares(self) -> FloatVector:
         """Of the residuals as they are, shape (E,)."""
-        total = sum(_squares(block) for block, _ in self._blocks())
+        total = sum(dots(block, block) for block, _ in self._blocks())
         return host(total) / self._columns.count
 
     def products(self, index: IndexArray) -> tuple[FloatVector, FloatVector]:
@@ -279,71 +185,98 @@ class _Residuals:
         Args:
             index: The two of each test, shape (B, 2).
         """
-        mean, size = self._moments()
-        limit = FURTHEST * size
-        beyond = bool((CLIP + np.abs(mean) > limit).any())
-        (left, first), (right, second) = (distinct_numbers(side) for side in index.T)
-        dense = len(left) * len(right) <= DENSE * len(index)
-        if not dense:
-            left, right = index.T
-        sums: list[Array] = [0.0, 0.0]
-        for residuals, counts in self._clipped():
-            block = residuals  # which nothing reads again
-            block -= like(mean[:, None], block)
-            if counts is not None:
-                block *= counts
-            if beyond:
-                reach = like(limit[:, None], block)
-                functions_of(block).clip(block, -reach, reach, out=block)
-            one, other = block[like(left, block)], block[like(right, block)]
-            if dense:
-                parts = one @ other.T, (one * one) @ (other * other).T
-            else:
-                one *= other
-                parts = one.sum(axis=1), _squares(one)
-            sums = [total + part for total, part in zip(sums, parts, strict=True)]
-        score, variance = map(host, sums)
-        if dense:
-            score, variance = score[first, second], variance[first, second]
+        if len(self._groups) == len(self._groups[0].numbers) == 1:
+            (left, first), (right, second) = (distinct_numbers(side) for side in index.T)
+            if len(left) * len(right) <= DENSE * len(index):
+                total, squares = self._sums(_of_each)
+                mean, size = self._moments(total, squares)
+                score, variance = self._sums(partial(_of_all, left, right), mean, size)
+                unit = size[index].prod(axis=1)
+                return score[first, second] / unit, variance[first, second] / unit**2
+        left, right = index.T
+        total, squares, ab, aab, abb, aabb = self._sums(partial(_of_raw, left, right))
+        mean, size = self._moments(total, squares)
+        if (FURTHEST * size < CLIP + np.abs(mean)).any():
+            score, variance = self._sums(partial(_of_two, left, right), mean, size)
+        else:  # in deviations from the means
+            (a, b), (aa, bb), n = mean[index].T, squares[index].T, self._columns.count
+            score = ab - n * a * b
+            variance = aabb - 2.0 * (b * aab + a * abb) + b * b * aa + a * a * bb
+            variance += a * b * (4.0 * ab - 3.0 * n * a * b)
         unit = size[index].prod(axis=1)
         return score / unit, variance / unit**2
 
-    def _moments(self) -> tuple[FloatVector, FloatVector]:
+    def _moments(self, total: FloatVector, squares: FloatVector) -> tuple[FloatVector, FloatVector]:
         """Mean and size of the clipped residuals, shape (E,) each; size 1 where they are 0."""
-        total, squares = 0.0, 0.0
-        for block, _ in self._clipped():
-            total = total + block.sum(axis=1)
-            squares = squares + _squares(block)
         count = self._columns.count
-        mean = host(total) / count
-        size = np.sqrt(
-            np.maximum(host(squares) - count * mean**2, 0.0) / np.maximum(self._rest, 1.0)
-        )
+        mean = total / count
+        size = np.sqrt(np.maximum(squares - count * mean**2, 0.0) / np.maximum(self.rest, 1.0))
         return mean, np.where(size > 0.0, size, 1.0)
 
-    def _clipped(self) -> Iterable[Rows]:
-        """Blocks of residuals clipped at `CLIP`; a single one is kept."""
-        if self._single is not None:
-            return self._single
-        clipped = (
-            (functions_of(block).clip(block, -CLIP, CLIP, out=block), counts)
-            for block, counts in self._blocks()
-        )
-        if not self._columns.whole(len(self._rest)):
-            return clipped
-        self._single = list(clipped)
-        return self._single
+    def _sums(
+        self,
+        terms: Callable[[Array], tuple[Array, ...]],
+        mean: FloatVector | None = None,
+        size: FloatVector | None = None,
+    ) -> list[FloatArray]:
+        """Sums over all rows of terms of the clipped residuals.
+
+        Args:
+            terms: Of a block of residuals, shape (E, r).
+            mean: Is taken from residuals before, if given.
+            size: Beyond `FURTHEST` of these they are clipped again.
+        """
+        sums: list[Array] = []
+        for residuals, counts in self._blocks():
+            xp, block = functions_of(residuals), residuals  # which nothing reads again
+            xp.clip(block, -CLIP, CLIP, out=block)
+            if mean is not None and size is not None:
+                block -= like(mean[:, None], block)
+                if counts is not None:
+                    block *= counts
+                if (FURTHEST * size < CLIP + np.abs(mean)).any():
+                    reach = like(FURTHEST * size[:, None], block)
+                    xp.clip(block, -reach, reach, out=block)
+            parts = terms(block)
+            sums = [a + b for a, b in zip(sums, parts, strict=True)] if sums else [*parts]
+        return [*map(host, sums)]
 
     def _blocks(self) -> Iterator[Rows]:
-        """Blocks of residuals, shape (E, r), and which rows count."""
-        positions, weights, _ = self._weighted
-        matrix = None
-        for block, counts in self._columns.blocks(len(weights)):
-            if matrix is None:
-                matrix = sparse_rows(weights, positions, block)
-            yield matrix @ block, counts
+        """Yield blocks of residuals, shape (E, r), and which rows count."""
+        source = self._columns.source
+        groups = [[*map(source.placed, group[:4])] for group in self._groups]
+        for block, counts in self._columns.blocks(len(self.rest)):
+            made = []
+            for numbers, regressors, slopes, scale in groups:
+                part = block[numbers]
+                if regressors.shape[1]:
+                    part -= slopes @ block[regressors]
+                part *= scale[:, :, None]
+                made.append(part.reshape(-1, part.shape[2]))
+            one = len(made) == 1
+            yield made[0] if one else functions_of(block).concatenate(made), counts
 
 
-def _squares(block: Array) -> Array:
-    """The sum of the squares of every row, shape (k,) of (k, n)."""
-    return functions_of(block).einsum("ij,ij->i", block, block)
+def _of_each(block: Array) -> tuple[Array, ...]:
+    """Residuals and their squares, summed, shape (E,) each."""
+    return block.sum(axis=1), dots(block, block)
+
+
+def _of_all(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+    """Products of each residual on the left with each on the right, and the squared products."""
+    one, other = block[like(left, block)], block[like(right, block)]
+    return one @ other.T, (one * one) @ (other * other).T
+
+
+def _of_two(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+    """Products of two residuals, and the squared products, shape (B,) each."""
+    both = block[like(left, block)] * block[like(right, block)]
+    return both.sum(axis=1), dots(both, both)
+
+
+def _of_raw(left: IndexArray, right: IndexArray, block: Array) -> tuple[Array, ...]:
+    """What the same follows from, once the means are known; of residuals and of products."""
+    one, other = block[like(left, block)], block[like(right, block)]
+    both = one * other
+    of_both = both.sum(axis=1), dots(both, one), dots(both, other), dots(both, both)
+    return *_of_each(block), *of_both

@@ -19,12 +19,14 @@ from cipherdag.statistics.regression_fits import LEAST_REST
 
 CURVES = 1
 """Regressors that a number of S brings beside itself."""
-CHUNK_VALUES = 2**18
+CHUNK_VALUES = 2**17
 """Of the blocks that a processor computes with together: they stay in its cache."""
-WHOLE_VALUES = 2**20
+WHOLE_VALUES, WHOLE_ROWS = 2**24, 2**13
 """Up to which all rows are one block, which need not be made again."""
 FEWEST_ROWS = 64
 """Of a block."""
+SPARE_VALUES = 2**21
+"""Memory that blocks take and give back without asking the system, which clears it slowly."""
 BYTES_PER_VALUE = 64
 """On a card: of a value, its curve, and what is made of both."""
 WIDEST_EXPONENT = 1000
@@ -106,6 +108,7 @@ class StandardColumns:
 
     def __init__(self, column: Callable[[int], FloatVector], device: Device) -> None:
         self._column, self._device = column, device
+        np.empty(SPARE_VALUES)  # from here on the allocator keeps as much of what is freed
         self.rows = 0
         self._scales: dict[int, Scale] = {}
         self._pattern_of: dict[int, int] = {}
@@ -144,9 +147,13 @@ class StandardColumns:
         """An array where the columns are computed with."""
         return placed(values, self._device)
 
+    def whole(self, width: int) -> bool:
+        """Whether so many columns have so few rows that all of them are one block."""
+        return width * self.rows <= WHOLE_VALUES and self.rows <= WHOLE_ROWS
+
     def rows_at_once(self, width: int) -> int:
         """Rows of a block of so many columns: all of them if they are few."""
-        if width * self.rows <= WHOLE_VALUES:
+        if self.whole(width):
             return max(self.rows, 1)
         most = CHUNK_VALUES
         if self._device != PROCESSOR:
