@@ -9,6 +9,7 @@ A test that nobody measured counts as fast.
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import resource
 import sys
 import time
 from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,8 @@ from hypothesis import settings
 
 # workers share the processors: threads that wait for each other there take many times as long
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# each set-up of a site reads the metadata of four packages, which takes longer than the rest of it
+importlib.metadata.version = cache(importlib.metadata.version)
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "durations.json"
