@@ -9,7 +9,8 @@ from dataclasses import replace
 import hospital_folders
 import pytest
 from adversary import Ward, silence, votes
-from departures import Leaving, trials
+from departures import Leaving
+from trials import departing
 
 from cipherdag.errors import CipherdagError, OutputError
 from cipherdag.protocol.engines.engine import LocalEngine
@@ -18,7 +19,7 @@ from cipherdag.protocol.plan import make_plan
 from cipherdag.protocol.session import Session
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
-TRIALS = {name: (algorithm, federation) for name, algorithm, federation in trials(0)}
+TRIALS = departing()
 LEFT = "site-2"
 
 
