@@ -25,8 +25,6 @@ from hypothesis import settings
 
 # workers share the processors: threads that wait for each other there take many times as long
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# each set-up of a site reads the metadata of four packages, which takes longer than the rest of it
-importlib.metadata.version = cache(importlib.metadata.version)
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "durations.json"
@@ -36,6 +34,12 @@ FAST_EXAMPLES = 15
 SETTINGS = "_hypothesis_internal_use_settings"
 COLLECTED = pytest.StashKey[list]()
 STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+
+# each set-up of a site reads the metadata of packages, which takes longer than the rest of it
+importlib.metadata.version = cache(importlib.metadata.version)
+read_points = importlib.metadata.entry_points
+points = cache(lambda _path, **group: read_points(**group))
+importlib.metadata.entry_points = lambda **group: points(tuple(sys.path), **group)
 
 settings.register_profile("full", deadline=None)
 settings.register_profile("fast", deadline=None, derandomize=True, database=None)
