@@ -28,7 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "tests" / "durations.json"
-BOUND_S = 0.5
+BOUND_S = 0.25
 WRITTEN_FROM_S = 0.1
 FAST_EXAMPLES = 15
 SETTINGS = "_hypothesis_internal_use_settings"
