@@ -212,8 +212,7 @@ def test_nothing_leaves_a_site_whose_ledger_cannot_be_written(monkeypatch, opera
 
 def test_a_run_of_any_other_session_is_told_apart():
     """Records name their session, so that a run's bytes can be added up alone."""
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     one = ward.session._plan.session.hex()
     other = make_plan(ward.session._plan.cohort, algorithm="fedpc", protection="masking")
     Session(ward.engine, ward.coordinator, other).open()

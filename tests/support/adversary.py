@@ -133,6 +133,13 @@ class Ward:
         self.policy = own
         self.session = self.new_session(protection)
 
+    @classmethod
+    def opened(cls, *about, **more):
+        """With its session open."""
+        ward = cls(*about, **more)
+        ward.session.open()
+        return ward
+
     def runtime(self, name, **changes):
         table = self.tables[name]
         profile = SiteProfile(
