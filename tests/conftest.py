@@ -26,7 +26,7 @@ def hospitals(tmp_path):
     made.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def saved_asia(tmp_path_factory):
     """The folder of a result over three sites, to read or to copy."""
     import numpy as np
@@ -46,9 +46,10 @@ def _levels_of_logs():
     """Commands set levels for their process; here the next test is in the same one."""
     before = levels()
     yield
-    for logger in levels():
-        level, logger.propagate = before.get(logger, (logging.NOTSET, True))
-        logger.setLevel(level)  # not `level`: what children have cached must go, too
+    for logger, found in levels().items():
+        if found != (was := before.get(logger, (logging.NOTSET, True))):
+            level, logger.propagate = was
+            logger.setLevel(level)  # not `level`: what children have cached must go, too
 
 
 def levels():

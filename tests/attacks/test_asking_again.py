@@ -115,8 +115,7 @@ def test_the_plan_s_colluders_bind_every_site_however_lax_its_own_policy():
 
 
 def test_sites_that_leave_while_a_sum_is_opened_end_the_run_by_name_in_the_next_round():
-    ward = Ward("bfv", n_sites=4)
-    ward.session.open()
+    ward = Ward.opened("bfv", n_sites=4)
     silence(ward, "hospital-2", "unmask")
     silence(ward, "hospital-1", "open")
     assert (ward.session.ask(votes()) == expected(ward, votes(), list(ward.tables))).all()
@@ -129,8 +128,7 @@ def test_sites_that_leave_while_a_sum_is_opened_end_the_run_by_name_in_the_next_
     "pieces", [lambda share: (), lambda share: tuple(bytes(len(p)) for p in share.escrow)]
 )
 def test_a_site_that_leaves_with_bad_pieces_behind_it_is_named(pieces):
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     silence(ward, "hospital-1", "unmask")
     send_instead(ward, "hospital-1", escrow=pieces)
     with pytest.raises((KeyAgreementError, ShareError), match="hospital-1"):
@@ -138,8 +136,7 @@ def test_a_site_that_leaves_with_bad_pieces_behind_it_is_named(pieces):
 
 
 def test_a_site_whose_word_has_a_wrong_length_is_left_out():
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     send_instead(ward, "hospital-1", tags=lambda share: (*share.tags[:-1], bytes(1 << 20)))
     others = [site for site in ward.tables if site != "hospital-1"]
     assert (ward.session.ask(votes()) == expected(ward, votes(), others)).all()
@@ -147,8 +144,7 @@ def test_a_site_whose_word_has_a_wrong_length_is_left_out():
 
 
 def test_a_site_whose_word_is_false_stops_the_run_and_is_named():
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     send_instead(ward, "hospital-1", tags=lambda share: tuple(bytes(16) for _ in share.tags))
     with pytest.raises(InconsistentQuestionError, match="'hospital-1' did not agree"):
         ward.session.ask(votes())
@@ -156,8 +152,7 @@ def test_a_site_whose_word_is_false_stops_the_run_and_is_named():
 
 def test_what_was_said_of_a_round_given_up_is_not_said_again():
     """Old messages, byte for byte, after the question was asked again and opened."""
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     silence(ward, "hospital-2", "ask")
     ward.session.ask(votes())
     runtime = ward.runtimes["hospital-0"]

@@ -8,7 +8,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from departures import Leaving, outcome, study, trials, verdict
+from departures import Leaving, outcome, study, verdict
+from trials import departing
 
 from cipherdag import Federation, FedPC
 from cipherdag.protocol.engines.engine import LocalEngine
@@ -17,10 +18,9 @@ from cipherdag.questions.threshold import Suppressed
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.session.coverage import Coverage
 
-SEED = 0
 EVERY = 4
 SLOW = {"fedcd": 30}
-TRIALS = {name: (algorithm, federation) for name, algorithm, federation in trials(SEED)}
+TRIALS = departing()
 ENDS_WELL = {"right", "less certain", "SiteUnreachableError", "CohortError"}
 """The last where a site left that has a role in secure tests."""
 

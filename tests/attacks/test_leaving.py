@@ -62,8 +62,7 @@ STEPS = ("ask", "unmask")
 )
 def test_one_site_dies_at_each_step(monkeypatch, protection, n_sites, complete_up_to, step, after):
     monkeypatch.setattr(plans, "COMPLETE_UP_TO", complete_up_to)
-    ward = Ward(protection, n_sites=n_sites)
-    ward.session.open()
+    ward = Ward.opened(protection, n_sites=n_sites)
     silence(ward, "hospital-2", step, after=after)
     sites = list(ward.tables)
     others = [site for site in sites if site != "hospital-2"]
@@ -83,8 +82,7 @@ def test_one_site_dies_at_each_step(monkeypatch, protection, n_sites, complete_u
 
 
 def test_the_opening_site_dies_and_another_steps_in():
-    ward = Ward("bfv", n_sites=4)
-    ward.session.open()
+    ward = Ward.opened("bfv", n_sites=4)
     silence(ward, "hospital-1", "open")
     found = ward.session.ask(votes())
     assert (found == expected(ward, votes(), list(ward.tables))).all()
@@ -92,8 +90,7 @@ def test_the_opening_site_dies_and_another_steps_in():
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_one_of_three_sites_dies_and_the_run_stops_with_cause_and_remedy(protection):
-    ward = Ward(protection, n_sites=3)
-    ward.session.open()
+    ward = Ward.opened(protection, n_sites=3)
     silence(ward, "hospital-2", "ask")
     with pytest.raises(SiteUnreachableError, match="2 of 3 sites remain, 3 are needed") as caught:
         ward.session.ask(votes())
@@ -102,8 +99,7 @@ def test_one_of_three_sites_dies_and_the_run_stops_with_cause_and_remedy(protect
 
 
 def test_with_three_sites_one_that_dies_before_unmasking_stops_the_run():
-    ward = Ward("masking", n_sites=3)
-    ward.session.open()
+    ward = Ward.opened("masking", n_sites=3)
     silence(ward, "hospital-2", "unmask")
     with pytest.raises(SiteUnreachableError, match="2 of 3"):
         ward.session.ask(votes())
@@ -111,8 +107,7 @@ def test_with_three_sites_one_that_dies_before_unmasking_stops_the_run():
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_two_of_seven_that_die_at_different_steps_leave_the_sum_of_those_asked_again(protection):
-    ward = Ward(protection, n_sites=7)
-    ward.session.open()
+    ward = Ward.opened(protection, n_sites=7)
     silence(ward, "hospital-1", "ask")
     silence(ward, "hospital-3", "unmask")
     found = ward.session.ask(votes())
@@ -124,8 +119,7 @@ def test_two_of_seven_that_die_at_different_steps_leave_the_sum_of_those_asked_a
 
 
 def test_sites_that_are_asked_again_do_not_compute_again():
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     respondent = ward.runtimes["hospital-0"]._respondent
     answers, original = [], respondent.answer
     vars(respondent)["answer"] = lambda question: answers.append(question) or original(question)
@@ -156,8 +150,7 @@ def test_a_whole_run_goes_on_without_a_site_and_says_so(protection):
 
 def test_garbage_and_shares_of_wrong_length_are_left_out():
     for garbage in (b"", b"\x00" * 500, b"\xc1"):
-        ward = Ward(n_sites=4)
-        ward.session.open()
+        ward = Ward.opened(n_sites=4)
         ward.engine.forge = lambda o, s, r, g=garbage: g if s == "hospital-0" else r
         found = ward.session.ask(votes())
         assert (found == expected(ward, votes(), list(ward.tables)[1:])).all()
@@ -165,16 +158,14 @@ def test_garbage_and_shares_of_wrong_length_are_left_out():
 
 
 def test_a_failed_signature_is_never_a_mere_drop_out():
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     ward.engine.forge = lambda o, s, r: r[:-1] + bytes([r[-1] ^ 1]) if s == "hospital-0" else r
     with pytest.raises(SignatureError):
         ward.session.ask(votes())
 
 
 def test_the_site_decides_that_no_drop_out_is_tolerated():
-    ward = Ward(n_sites=4, policy=Policy(allow_dropouts=False))
-    ward.session.open()
+    ward = Ward.opened(n_sites=4, policy=Policy(allow_dropouts=False))
     silence(ward, "hospital-2", "ask")
     with pytest.raises(CohortError, match="at least 4"):
         ward.session.ask(votes())
@@ -254,8 +245,7 @@ def test_sites_that_are_told_of_other_sites_in_one_round_do_not_agree_either():
 
 
 def test_a_site_that_gives_its_word_to_some_sites_only_is_left_out():
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     send_instead(ward, "hospital-1", tags=lambda share: share.tags[:-1])
     found = ward.session.ask(votes())
     others = [site for site in ward.tables if site != "hospital-1"]
@@ -308,8 +298,7 @@ def test_a_site_that_left_cannot_be_brought_back_to_shift_the_sum():
 
 
 def test_forged_seeds_or_shares_never_make_a_plausible_sum():
-    ward = Ward(n_sites=4)
-    ward.session.open()
+    ward = Ward.opened(n_sites=4)
     honest = ward.runtimes["hospital-1"]
     original = honest.handle
 

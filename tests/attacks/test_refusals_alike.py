@@ -59,22 +59,19 @@ def over_limits(**limits):
 
 
 def off_plan():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     ask = ward.asking(votes())
     other = msgspec.structs.replace(ask, content=bytes(32))
     return ward.runtimes[SITE].handle("ask", ward.message("ask", other))
 
 
 def out_of_step():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     return ward.runtimes[SITE].handle("unmask", ward.message("unmask", Unmask(bytes(32), ())))
 
 
 def too_large_a_test():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     kernel = EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=0.01, name="fisherz"))
     return ward.runtimes[SITE].handle("ask", ward.message("ask", ward.asking(kernel)))
 
@@ -105,8 +102,7 @@ def test_no_reason_is_told_from_another_by_what_leaves(reason):
 
 @pytest.mark.parametrize("operation", IN_ROUNDS)
 def test_every_operation_of_a_round_is_refused_alike(operation):
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     lengths = set()
     for message in (b"", b"\xff" * 99, ward.message(operation, Unmask(bytes(32), ()))):
         reply = ward.runtimes[SITE].handle(operation, message)

@@ -100,8 +100,7 @@ def test_each_site_holds_the_keys_of_its_neighbours_alone(graph):
 
 
 def test_where_more_leave_than_the_plan_says_the_run_ends_by_name(graph):
-    ward = Ward(n_sites=N_SITES)
-    ward.session.open()
+    ward = Ward.opened(n_sites=N_SITES)
     for site in ("hospital-1", "hospital-3", "hospital-4", LIAR):
         silence(ward, site, "ask")
     with pytest.raises(SiteUnreachableError, match=f"4 of 8 sites remain, {fewest(graph)} are"):
@@ -110,8 +109,7 @@ def test_where_more_leave_than_the_plan_says_the_run_ends_by_name(graph):
 
 @pytest.mark.parametrize("n_sites", [N_SITES, 40])
 def test_verdicts_are_found_whoever_shares_keys(graph, n_sites):
-    ward = Ward(n_sites=n_sites)
-    ward.session.open()
+    ward = Ward.opened(n_sites=n_sites)
     assert ward.session._graph.whole == (graph == "complete")
     for alpha in (0.01, 0.02):
         asked = verdicts(alpha, n_sites)
@@ -464,8 +462,7 @@ def test_a_site_that_links_to_others_than_the_lot_gave_it_is_named():
 @pytest.mark.usefixtures("sparse")
 def test_nobody_knows_the_graph_before_all_keys_are_offered():
     """Nothing that leaves a site with its keys tells its number; and a lot is drawn once."""
-    ward = Ward(n_sites=N_SITES)
-    ward.session.open()
+    ward = Ward.opened(n_sites=N_SITES)
     told = {}
     for operation, site, reply in ward.engine.received:
         if operation == "commitments":

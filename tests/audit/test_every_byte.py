@@ -9,7 +9,8 @@ from dataclasses import replace
 import hospital_folders
 import pytest
 from adversary import Ward, silence, votes
-from departures import Leaving, trials
+from departures import Leaving
+from trials import departing
 
 from cipherdag.errors import CipherdagError, OutputError
 from cipherdag.protocol.engines.engine import LocalEngine
@@ -18,7 +19,7 @@ from cipherdag.protocol.plan import make_plan
 from cipherdag.protocol.session import Session
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
-TRIALS = {name: (algorithm, federation) for name, algorithm, federation in trials(0)}
+TRIALS = departing()
 LEFT = "site-2"
 
 
@@ -211,8 +212,7 @@ def test_nothing_leaves_a_site_whose_ledger_cannot_be_written(monkeypatch, opera
 
 def test_a_run_of_any_other_session_is_told_apart():
     """Records name their session, so that a run's bytes can be added up alone."""
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     one = ward.session._plan.session.hex()
     other = make_plan(ward.session._plan.cohort, algorithm="fedpc", protection="masking")
     Session(ward.engine, ward.coordinator, other).open()

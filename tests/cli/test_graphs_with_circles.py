@@ -7,9 +7,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from pages import Page
 
 from cipherdag import PAG, CausalGraph, LearntPAG, Run
+from cipherdag.cli.main import cli
 from cipherdag.graphs.metrics import compare_pags
 
 SHOWN = {"→": "-->", "←": "<--", "—": "---", "↔": "<->", "o→": "o->", "←o": "<-o", "none": ""} | {
@@ -35,10 +37,13 @@ def patients(tmp_path_factory):
     return file
 
 
-@pytest.fixture
-def learnt(call, patients, tmp_path):
-    assert call("simulate", "fedfci", patients, "--sites", 3, "--out", tmp_path / "fci")[0] == 0
-    return tmp_path / "fci"
+@pytest.fixture(scope="module")
+def learnt(patients, tmp_path_factory):
+    """The folder of a result, to read."""
+    out = tmp_path_factory.mktemp("learnt") / "fci"
+    words = ["simulate", "fedfci", str(patients), "--sites", "3", "--out", str(out)]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    return out
 
 
 def test_it_is_shown_and_exported_with_every_mark(call, learnt, tmp_path):

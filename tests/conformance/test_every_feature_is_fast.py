@@ -80,13 +80,13 @@ def test_whatever_is_registered_is_tried_by_the_fast_suite(collected, what):
 
 @pytest.mark.parametrize("what", NAMED)
 def test_whatever_has_a_name_is_named_by_the_fast_suite(collected, what):
-    texts = {
-        (item.function, str(parameters(item)), *item.fixturenames)
-        for item in collected
+    tests = [
+        item for item in collected
         if fast(item) and item.path.name not in (NAMES_ALL, Path(__file__).name)
-    }
-    texts = " ".join(inspect.getsource(own) + " ".join(more) for own, *more in texts)
-    words = {word.lower() for word in re.findall(r"[A-Za-z]+", texts)}
+    ]  # fmt: skip
+    texts = {inspect.getsource(own) for own in {item.function for item in tests}}
+    texts |= {" ".join([str(parameters(item)), *item.fixturenames]) for item in tests}
+    words = {word.lower() for text in texts for word in re.findall(r"[A-Za-z]+", text)}
     assert [own for own in NAMED[what] if not {own.lower(), f"{own.lower()}engine"} & words] == []
 
 

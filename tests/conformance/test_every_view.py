@@ -80,8 +80,13 @@ def views(name, protection):
     return real, simulated(name, real)
 
 
+@cache
+def tables_of(name):
+    return [site.table for site in replayed(name).federation().sites]
+
+
 def schema_of(name):
-    return replayed(name).federation().sites[0].table.schema.canonical()
+    return tables_of(name)[0].schema.canonical()
 
 
 def opened(real):
@@ -167,7 +172,7 @@ TOGETHER = [
 
 def simulated_for(coalition, name, real, *, sums=True):
     """A run in which only the sites of a coalition have rows, and ``sums`` that they may know."""
-    tables = [site.table for site in replayed(name).federation().sites]
+    tables = tables_of(name)
     learnt = {
         number - 1: own.sums
         for number, own in real.compared.items()

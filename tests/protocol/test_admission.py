@@ -176,8 +176,7 @@ def test_of_a_session_that_is_set_up_a_stranger_hears_only_that_it_is_one(hospit
 
 @pytest.mark.parametrize("change", ["none", "stranger", "no body"])
 def test_another_session_comes_before_signature_and_body_but_not_before_the_form(change):
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     key = STRANGER if change == "stranger" else ward.coordinator
     message = ward.message("unmask", Finish(rounds=1), key=key, session=b"x" * 16)
     if change == "no body":
@@ -380,8 +379,7 @@ def test_a_run_that_goes_on_is_not_idle_however_old_the_process(hospitals, monke
 
 
 def test_a_refused_invite_to_a_site_in_memory_leaves_the_session_as_it_is():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     other = msgspec.structs.replace(ward.session._plan, algorithm="unknown")
     message = ward.message("invite", other, session=other.session)
     assert refused(ward.runtimes[NAME].handle("invite", message)) is PolicyRefusedError

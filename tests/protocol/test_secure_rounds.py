@@ -61,9 +61,7 @@ def opened(n_sites=N_SITES, protection="masking", **options):
     if protection == "bfv":
         pytest.importorskip("tenseal")
     two = Policy(min_sites=2, allow_unprotected=protection == "none")
-    ward = Ward(protection, n_sites=n_sites, policy=two if n_sites == 2 else None, **options)
-    ward.session.open()
-    return ward
+    return Ward.opened(protection, n_sites=n_sites, policy=two if n_sites == 2 else None, **options)
 
 
 def roles(ward):

@@ -135,8 +135,7 @@ def shares_of(engine, site):
 
 
 def test_masked_shares_say_nothing_alone_or_together():
-    ward = Ward("masking", n_sites=4)
-    ward.session.open()
+    ward = Ward.opened("masking", n_sites=4)
     for number in range(200):
         ward.session.ask(variant(number))
     shares = np.array(
@@ -209,8 +208,7 @@ def lie(runtime, change):
 
 
 def test_a_share_cut_short_is_refused():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     lie(ward.runtimes["hospital-2"], lambda share: share[:-8])
     with pytest.raises(SiteUnreachableError, match="cut short") as caught:
         ward.session.ask(VOTES)
@@ -226,8 +224,7 @@ def all_votes(vote):
 
 @pytest.mark.parametrize("vote", [5, 7, -10])
 def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum(vote):
-    ward = Ward("none")
-    ward.session.open()
+    ward = Ward.opened("none")
     votes = all_votes(vote)
     lie(ward.runtimes["hospital-0"], lambda share: share[: -len(votes)] + votes)
     with pytest.raises(AggregateRangeError, match="segment 0 of the sum .* cannot produce"):
@@ -235,8 +232,7 @@ def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum(vote):
 
 
 def test_a_wrong_sum_says_whose_it_is_and_how_many_were_in_order_and_what_to_do():
-    ward = Ward("none")
-    ward.session.open()
+    ward = Ward.opened("none")
     ward.session.ask(VOTES)
     votes = all_votes(5)
     lie(ward.runtimes["hospital-0"], lambda share: share[: -len(votes)] + votes)
@@ -271,8 +267,7 @@ def split_question(ward):
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_a_site_answers_no_question_but_that_of_the_plan(protection):
-    ward = Ward(protection)
-    ward.session.open()
+    ward = Ward.opened(protection)
     runtime = ward.runtimes["hospital-1"]
     honest = ward.asking(VOTES)
     for ask in (as_other(honest), msgspec.structs.replace(honest, content=b"")):
@@ -287,8 +282,7 @@ def test_a_site_answers_no_question_but_that_of_the_plan(protection):
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_a_split_question_is_noticed_by_an_honest_coordinator(protection):
-    ward = Ward(protection)
-    ward.session.open()
+    ward = Ward.opened(protection)
     split_question(ward)
     with pytest.raises(InconsistentQuestionError) as caught:
         ward.session.ask(VOTES)
@@ -297,8 +291,7 @@ def test_a_split_question_is_noticed_by_an_honest_coordinator(protection):
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
 def test_a_coordinator_that_splits_its_question_is_refused_by_every_site(protection):
-    ward = Ward(protection)
-    ward.session.open()
+    ward = Ward.opened(protection)
     split_question(ward)
     with pytest.raises(InconsistentQuestionError):
         ward.session.ask(VOTES)
@@ -315,8 +308,7 @@ def test_a_coordinator_that_splits_its_question_is_refused_by_every_site(protect
 def test_under_a_split_question_masked_shares_sum_to_noise():
     sums = []
     for _ in range(60):
-        ward = Ward()
-        ward.session.open()
+        ward = Ward.opened()
         split_question(ward)
         with pytest.raises(InconsistentQuestionError):
             ward.session.ask(VOTES)
@@ -328,8 +320,7 @@ def test_under_a_split_question_masked_shares_sum_to_noise():
 
 @pytest.mark.parametrize("protection", ["masking", "bfv"])
 def test_a_round_is_never_answered_twice(protection):
-    ward = Ward(protection)
-    ward.session.open()
+    ward = Ward.opened(protection)
     ward.session.ask(VOTES)
     first = next(m for o, s, m in ward.engine.sent if o == "ask" and s == "hospital-0")
     runtime = ward.runtimes["hospital-0"]
@@ -350,8 +341,7 @@ def test_a_round_is_never_answered_twice(protection):
 
 
 def test_set_up_is_repeated_byte_for_byte_or_not_at_all():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     runtime = ward.runtimes["hospital-0"]
     replies = {o: r for o, site, r in ward.engine.received if site == "hospital-0"}
     sent = {o: m for o, site, m in ward.engine.sent if site == "hospital-0"}
@@ -370,15 +360,13 @@ def test_set_up_is_repeated_byte_for_byte_or_not_at_all():
 
 
 def test_another_session_of_the_same_coordinator_is_out_of_step():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     foreign = ward.message("ask", ward.asking(VOTES), session=b"x" * 16)
     assert refused(ward.runtimes["hospital-0"].handle("ask", foreign)) is SignatureError
 
 
 def test_a_stranger_is_not_the_coordinator():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     stranger = SigningIdentity.generate()
     asked = ward.message("ask", ward.asking(VOTES), key=stranger)
     assert refused(ward.runtimes["hospital-0"].handle("ask", asked)) is SignatureError
@@ -407,8 +395,7 @@ def test_bfv_opens_nothing_but_the_whole_sum_of_this_round():
 
 
 def test_nothing_is_opened_before_the_site_released_its_seed():
-    ward = Ward("bfv")
-    ward.session.open()
+    ward = Ward.opened("bfv")
     ward.engine.tamper = lambda o, s, m: b"" if o == "unmask" else m
     with pytest.raises(PrivacyError):
         ward.session.ask(VOTES)
@@ -553,8 +540,7 @@ def test_a_site_that_follows_another_schema_stops_the_run_and_names_no_column(ca
 
 
 def test_what_fails_inside_a_site_stays_inside(caplog):
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
 
     def broken(question):
         raise RuntimeError("row 17 holds Alice")
@@ -574,8 +560,7 @@ def test_a_test_that_does_not_fit_is_refused_without_telling_the_types():
 
 
 def test_a_site_that_is_not_there_is_named():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     del ward.engine._handlers["hospital-2"]
     with pytest.raises(SiteUnreachableError) as caught:
         ward.session.ask(VOTES)
@@ -584,8 +569,7 @@ def test_a_site_that_is_not_there_is_named():
 
 @pytest.mark.parametrize("junk", [b"", b"\x00", b"\xc1" * 50, b"{}", bytes(2000)])
 def test_junk_is_refused_by_name(junk):
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     for operation in OPERATIONS:
         assert issubclass(
             refused(ward.runtimes["hospital-0"].handle(operation, junk)), PrivacyError

@@ -142,15 +142,13 @@ def test_a_plan_that_opens_tests_uncounted_is_refused():
     uncounted = Suppressed(question=bare, enough=everything)
     drawn = Resampled(question=uncounted, replicate=1)
     for question in (bare, uncounted, drawn, Bundle(parts=(uncounted, bare))):
-        ward = Ward()
-        ward.session.open()
+        ward = Ward.opened()
         with pytest.raises(PolicyRefusedError, match="contribute"):
             ward.session.ask(question)
 
 
 def test_a_plan_that_opens_more_than_was_counted_is_refused():
-    ward = Ward()
-    ward.session.open()
+    ward = Ward.opened()
     bare = replace(next(questions()), n_variables=5)
     tables = list(ward.runtimes.values())
     silent = tables[0]._respondent

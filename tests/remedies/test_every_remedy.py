@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
 from advice import every_remedy, of_remedy
 from documents import ROOT
@@ -80,27 +81,31 @@ TYPED_BY_A_PERSON = {
 }
 
 
+@cache
 def followed():
     """The parts of remedies that tests say they follow."""
-    for file in sorted((ROOT / "tests").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            name = getattr(node, "func", None)
-            begin = MARKING.get(getattr(name, "attr", getattr(name, "id", "")))
-            if isinstance(node, ast.Call) and begin is not None:
-                for part in node.args[begin:]:
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        yield part.value
+    texts = [file.read_text("utf-8") for file in sorted((ROOT / "tests").rglob("*.py"))]
+    marking = re.compile(rf"\b({'|'.join(MARKING)})\(")
+    return tuple(part for text in texts if marking.search(text) for part in marked(text))
+
+
+def marked(text):
+    for node in ast.walk(ast.parse(text)):
+        name = getattr(node, "func", None)
+        begin = MARKING.get(getattr(name, "attr", getattr(name, "id", "")))
+        if isinstance(node, ast.Call) and begin is not None:
+            for part in node.args[begin:]:
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
 
 
 BEGINNINGS = tuple(begin for group in PERSON.values() for begin in group)
-FOLLOWED = tuple(followed())
-REMEDIES = every_remedy()
 
 
 def test_every_remedy_is_followed_or_only_a_person_s():
     open_ones = []
-    for remedy in REMEDIES:
-        by_test = any(of_remedy(part, remedy.text) for part in FOLLOWED)
+    for remedy in every_remedy():
+        by_test = any(of_remedy(part, remedy.text) for part in followed())
         by_person = remedy.text.startswith(
             tuple(TYPED_BY_A_PERSON) if TYPED.search(remedy.text) else BEGINNINGS
         )
@@ -110,10 +115,10 @@ def test_every_remedy_is_followed_or_only_a_person_s():
 
 
 def test_every_mark_is_of_a_remedy():
-    texts = [remedy.text for remedy in REMEDIES]
+    texts = [remedy.text for remedy in every_remedy()]
     for begin in (*BEGINNINGS, *TYPED_BY_A_PERSON):
         assert any(text.startswith(begin) for text in texts), begin
-    for part in FOLLOWED:
+    for part in followed():
         assert any(of_remedy(part, text) for text in texts), part
 
 

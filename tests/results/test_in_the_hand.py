@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,21 +18,34 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
 from cipherdag.results.run import Run
 
-FEDERATION = Federation.split(asia().sample(1500, np.random.default_rng(0)), 3, device="cpu")
-RESULT = FEDERATION.run(FedPC(reveal="sums"))
-BY_BITS = FEDERATION.run(FedPC())
+
+@cache
+def federation():
+    return Federation.split(asia().sample(1500, np.random.default_rng(0)), 3, device="cpu")
+
+
+@cache
+def result():
+    return federation().run(FedPC(reveal="sums"))
+
+
+@cache
+def by_bits():
+    return federation().run(FedPC())
 
 
 def test_what_is_printed_is_one_short_line():
-    assert repr(FEDERATION) == ("Federation(3 sites: site-1, site-2, site-3; 8 variables, masking)")
+    assert repr(federation()) == (
+        "Federation(3 sites: site-1, site-2, site-3; 8 variables, masking)"
+    )
     many = Federation(sites=tuple(
-        type(own)(f"s{k}", own.table, own.policy) for k, own in enumerate(FEDERATION.sites * 4)
+        type(own)(f"s{k}", own.table, own.policy) for k, own in enumerate(federation().sites * 4)
     ))  # fmt: skip
     assert len(repr(many)) < 100
-    assert repr(RESULT) == (
+    assert repr(result()) == (
         "Run[LearntGraph](fedpc over 3 sites, masking: 8 variables, "
-        f"{len(RESULT.finding.graph.edges)} edges, "
-        f"{len(RESULT.rounds)} rounds)"
+        f"{len(result().finding.graph.edges)} edges, "
+        f"{len(result().rounds)} rounds)"
     )
 
 
@@ -49,42 +63,42 @@ def test_edges_are_a_table_that_makes_the_graph_again():
     status = ["status", "why"]
     effect = [f"association{more}" for more in ("", "_low", "_high", "_measure", "_sign", "_of")]
     tested = ["p_value", "given", *effect, *status]
-    assert list(RESULT.table("edges").columns) == ["from", "to", "mark", *tested]
-    rows = RESULT.table("edges")[["from", "to", "mark"]].itertuples(index=False, name=None)
-    assert CausalGraph.from_marked(RESULT.finding.graph.nodes, rows) == RESULT.finding.graph
-    assert list(BY_BITS.table("edges").columns) == ["from", "to", "mark", *status]
-    again = FEDERATION.run(FedPC(bootstrap=3, reveal="sums"))
+    assert list(result().table("edges").columns) == ["from", "to", "mark", *tested]
+    rows = result().table("edges")[["from", "to", "mark"]].itertuples(index=False, name=None)
+    assert CausalGraph.from_marked(result().finding.graph.nodes, rows) == result().finding.graph
+    assert list(by_bits().table("edges").columns) == ["from", "to", "mark", *status]
+    again = federation().run(FedPC(bootstrap=3, reveal="sums"))
     shares = ["confidence", "any_edge", "consensus"]
     assert list(again.table("edges").columns) == ["from", "to", "mark", *shares, *tested]
     assert (
         again.finding.consensus(0.01).skeleton().sum() >= again.finding.consensus().skeleton().sum()
     )
     with pytest.raises(ParameterError, match="replicates"):
-        RESULT.finding.consensus()
-    assert again.table("edges")["p_value"].equals(RESULT.table("edges")["p_value"])
-    undone = RESULT.table("edges")["p_value"].isna()
-    assert (RESULT.table("edges")["status"][undone].isin(["undone", "untested"])).all()
-    assert (RESULT.table("edges")["status"][~undone] == "tested").all()
-    assert (RESULT.table("edges")["why"] != "")[undone].all()
-    voted = FEDERATION.run(FedPC(evidence="vote")).table("edges")
+        result().finding.consensus()
+    assert again.table("edges")["p_value"].equals(result().table("edges")["p_value"])
+    undone = result().table("edges")["p_value"].isna()
+    assert (result().table("edges")["status"][undone].isin(["undone", "untested"])).all()
+    assert (result().table("edges")["status"][~undone] == "tested").all()
+    assert (result().table("edges")["why"] != "")[undone].all()
+    voted = federation().run(FedPC(evidence="vote")).table("edges")
     assert list(voted.columns) == ["from", "to", "mark", "strength", *status]
     assert voted["strength"][voted["status"] == "tested"].between(0.3, 1).all()
     assert voted["strength"][voted["status"] != "tested"].isna().all()
-    assert list(again.table("edges")["from"]) == list(RESULT.table("edges")["from"])
+    assert list(again.table("edges")["from"]) == list(result().table("edges")["from"])
 
 
 def test_a_loaded_result_is_the_same_in_the_hand(tmp_path):
-    loaded = Run.load(RESULT.save(tmp_path / "result"), LearntGraph)
-    assert repr(loaded) == repr(RESULT)
-    assert loaded.table("edges").equals(RESULT.table("edges"))
-    assert RESULT.finding.compare(loaded.finding)["same"].all()
+    loaded = Run.load(result().save(tmp_path / "result"), LearntGraph)
+    assert repr(loaded) == repr(result())
+    assert loaded.table("edges").equals(result().table("edges"))
+    assert result().finding.compare(loaded.finding)["same"].all()
 
 
 def test_a_saved_graph_that_is_not_what_it_claims_is_refused(tmp_path):
-    file = RESULT.save(tmp_path / "out") / "result.json"
+    file = result().save(tmp_path / "out") / "result.json"
     saved = json.loads(file.read_text("utf-8"))
     assert saved["graph_kind"] == "cpdag"
-    names = list(RESULT.finding.graph.nodes)[:3]
+    names = list(result().finding.graph.nodes)[:3]
     turns = zip(names, [*names[1:], names[0]], strict=True)
     saved["edges"] = [{"from": a, "to": b, "mark": "-->"} for a, b in turns]
     file.write_text(json.dumps(saved), "utf-8")
@@ -114,15 +128,15 @@ def test_two_graphs_pair_by_pair():
     turned = [(x, y, two, one, same) for x, y, one, two, same in edge_differences(there, here)]
     assert turned == edge_differences(here, there)
     assert all(row[-1] for row in edge_differences(here, here))
-    frame = RESULT.finding.compare(CausalGraph.empty(RESULT.finding.graph.nodes))
+    frame = result().finding.compare(CausalGraph.empty(result().finding.graph.nodes))
     assert list(frame.columns) == ["from", "to", "here", "there", "same"]
-    assert len(frame) == len(RESULT.table("edges"))
+    assert len(frame) == len(result().table("edges"))
     assert not frame["same"].any()
 
 
 @pytest.mark.parametrize("name", ["fedpc", "FedPC", " fedpc "])
 def test_an_algorithm_may_be_named(name):
-    assert FEDERATION.run(name).finding.graph == BY_BITS.finding.graph
+    assert federation().run(name).finding.graph == by_bits().finding.graph
 
 
 @pytest.mark.parametrize(
@@ -131,5 +145,5 @@ def test_an_algorithm_may_be_named(name):
 )
 def test_a_name_or_class_that_is_no_algorithm_is_named(given, remedy):
     with pytest.raises(ParameterError) as caught:
-        FEDERATION.run(given)
+        federation().run(given)
     assert remedy in caught.value.remedy

@@ -19,6 +19,11 @@ def strata(rng, rows, columns):
 
 def cells(tables):
     """U, V and E added up over strata, shape (rows, columns) each; of two categories one."""
+    return [own.sum(axis=0) for own in of_each(tables)]
+
+
+def of_each(tables):
+    """U, V and E of every table."""
     r, c = tables.sum(axis=2)[:, :, None], tables.sum(axis=1)[:, None]
     n = tables.sum(axis=(1, 2))[:, None, None]
     kept = np.s_[:, : 1 if tables.shape[1] == 2 else None, : 1 if tables.shape[2] == 2 else None]
@@ -26,7 +31,16 @@ def cells(tables):
     of_y = c * (n - c) if tables.shape[2] == 2 else c * n
     parts = tables - r * c / n, r * (n - r) * c * (n - c), of_x * of_y
     scale = 1.0, n * n * (n - 1.0), n * n * (n - 1.0)
-    return [(own / by)[kept].sum(axis=0) for own, by in zip(parts, scale, strict=True)]
+    return [(own / by)[kept] for own, by in zip(parts, scale, strict=True)]
+
+
+def with_rows_changed(rng, table, count):
+    """So many tables with a table's margins, each as likely as chance makes it."""
+    x = np.repeat(np.arange(table.shape[0]), table.sum(axis=1))
+    y = np.repeat(np.arange(table.shape[1]), table.sum(axis=0))
+    y = rng.permuted(np.tile(y, (count, 1)), axis=1)
+    places = (np.arange(count)[:, None] * table.shape[0] + x) * table.shape[1] + y
+    return np.bincount(places.ravel(), minlength=count * table.size).reshape(count, *table.shape)
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 4), (3, 3), (4, 6)])
@@ -39,12 +53,7 @@ def test_moments_are_those_of_all_tables_with_the_same_margins(shape, seed):
     forms = table_forms(*expected)
     drawn = np.zeros((*expected[0].shape[:2], count))
     for own in tables:
-        x = np.repeat(np.arange(shape[0]), own.sum(axis=1))
-        y = np.repeat(np.arange(shape[1]), own.sum(axis=0))
-        for k in range(count):
-            table = np.zeros(shape)
-            np.add.at(table, (x, rng.permutation(y)), 1)
-            drawn[..., k] += cells(table[None].astype(int))[0]
+        drawn += np.moveaxis(of_each(with_rows_changed(rng, own, count))[0], 0, -1)
     many = np.broadcast_to(expected[1], drawn.shape), np.broadcast_to(expected[2], drawn.shape)
     form = table_forms(drawn, *many).form
     error = form.std() / np.sqrt(count)

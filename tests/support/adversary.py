@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from site_logs import refused
 
 from cipherdag.federation import in_process
 from cipherdag.federation.simulated import Federation
+from cipherdag.federation.simulated import _default_policy as default_policy
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.wire import decode, encode, pack
 from cipherdag.program.program import Program
@@ -63,8 +65,15 @@ def patients(rows, seed):
 
 
 def hospitals(protection="masking", policy=None, rows=ROWS):
+    own, sites = policy or default_policy(protection), loaded(tuple(rows)).sites
+    sites = tuple(replace(site, policy=own) for site in sites)
+    return Federation(sites=sites, protection=protection, device="cpu")
+
+
+@cache
+def loaded(rows):
     data = {f"hospital-{k}": patients(n, k) for k, n in enumerate(rows)}
-    return Federation.simulate(data, protection=protection, device="cpu", policy=policy)
+    return Federation.simulate(data, device="cpu")
 
 
 class RecordingEngine(LocalEngine):
@@ -123,6 +132,13 @@ class Ward:
         self.engine = RecordingEngine({n: r.handle for n, r in self.runtimes.items()})
         self.policy = own
         self.session = self.new_session(protection)
+
+    @classmethod
+    def opened(cls, *about, **more):
+        """With its session open."""
+        ward = cls(*about, **more)
+        ward.session.open()
+        return ward
 
     def runtime(self, name, **changes):
         table = self.tables[name]

@@ -55,8 +55,7 @@ class Target:
 
 def targets():
     """Every door that outside bytes come in by."""
-    ward = Ward("bfv", n_sites=3)
-    ward.session.open()
+    ward = Ward.opened("bfv", n_sites=3)
     question = EdgeVotes(
         skeleton=Skeleton.from_matrix(~np.eye(5, dtype=bool)),
         layer=0,

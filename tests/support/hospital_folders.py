@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import adversary
@@ -107,10 +108,17 @@ class Hospitals:
             os.close(self.held.pop())
 
 
+@cache
+def written(n_sites):
+    """The texts of the schema and of every site's data."""
+    tables = [adversary.patients(adversary.ROWS[k % 3], k) for k in range(n_sites)]
+    return infer_schema(tables).dumps(), [own.to_csv(index=False) for own in tables]
+
+
 def hospitals(tmp_path, *, policy=None, names=NAMES):
     coordinator = SigningIdentity.generate()
-    folders, sites, tables = {}, [], {}
-    for number, name in enumerate(names):
+    folders, sites = {}, []
+    for name in names:
         settings = SiteSettings(name=name, device="cpu")
         folder = SiteFolder.create(
             tmp_path / name, settings, policy or Policy(approve_runs="automatic", reveal="sums")
@@ -119,13 +127,12 @@ def hospitals(tmp_path, *, policy=None, names=NAMES):
         folder.identity_path.unlink()
         seed = hashlib.sha256(name.encode()).digest()
         SigningIdentity(Ed25519PrivateKey.from_private_bytes(seed)).save(folder.identity_path)
-        tables[name] = adversary.patients(adversary.ROWS[number % 3], number)
-        tables[name].to_csv(folder.path / "data.csv", index=False)
         folders[name] = folder
         sites.append(StudySite(name=name, identity=folder.identity().public))
-    schema = infer_schema(list(tables.values())).dumps()
-    for folder in folders.values():
+    schema, data = written(len(names))
+    for folder, rows in zip(folders.values(), data, strict=True):
         (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
+        (folder.path / "data.csv").write_text(rows, encoding="utf-8")
     study = Study(
         format=FORMAT,
         name="study",

@@ -12,7 +12,6 @@ import json
 import pickle
 import socket
 import ssl
-import threading
 import uuid
 import zipfile
 
@@ -194,12 +193,3 @@ def is_cut(connection, seconds=20.0):
     except (OSError, ssl.SSLError):
         return True
     return True
-
-
-def in_parallel(work, count):
-    """Do the same in some threads, and wait for all of them."""
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

@@ -43,13 +43,6 @@ def continuous_table(rows=900, seed=0):
     return pd.DataFrame(columns)
 
 
-def selections(result):
-    return {
-        label: [(own.feature, own.strength, own.p_value, own.retrieved) for own in chosen]
-        for label, chosen in result.features.items()
-    }
-
-
 TABLES = {
     "discrete": (discrete_table(), LABELS),
     "continuous": (continuous_table(), ("one", "two")),

@@ -37,22 +37,22 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.tree = ast.parse(path.read_text("utf-8"))
+        self.nodes = [*ast.walk(ast.parse(path.read_text("utf-8")))]
         self.imported = {}
         self.values: dict[str, list[ast.expr]] = {}
         self.functions: dict[str, ast.FunctionDef] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cipherdag"):
                 self.imported |= {each.asname or each.name: node.module for each in node.names}
             elif isinstance(node, ast.FunctionDef):
                 self.functions[node.name] = node
-        self._assignments(self.tree, self.values)
+        self._assignments(self.nodes, self.values)
         for name, value in [*self._looped()]:
             self.values.setdefault(name, []).append(value)
 
     def _looped(self):
         """What the names of a loop over a constant stand for, by name."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.For | ast.comprehension):
                 over = node.iter
                 pairs = isinstance(over, ast.Call) and getattr(over.func, "attr", "") == "items"
@@ -68,8 +68,8 @@ class _Reader:
                         yield from _unpacked(node.target, item)
 
     @staticmethod
-    def _assignments(node, found) -> None:
-        for each in ast.walk(node):
+    def _assignments(nodes, found) -> None:
+        for each in nodes:
             if isinstance(each, ast.Assign):
                 for target in each.targets:
                     if isinstance(target, ast.Name):
@@ -158,7 +158,7 @@ class _Reader:
 
     def _values(self):
         """The expressions that reach a remedy in this file."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             names = [getattr(target, "id", "") for target in getattr(node, "targets", ())]
             names.append(getattr(getattr(node, "target", None), "id", ""))
             if (isinstance(node, ast.keyword) and node.arg == "remedy") or (
@@ -200,8 +200,11 @@ def reader(path):
     return _Reader(path) if path.is_file() else None
 
 
+@cache
 def readers():
-    return [reader(path) for path in sorted((ROOT / "cipherdag").rglob("*.py"))]
+    """Of the files that give a remedy; what they name elsewhere is read where it is met."""
+    paths = sorted((ROOT / "cipherdag").rglob("*.py"))
+    return [reader(path) for path in paths if "remedy" in path.read_text("utf-8")]
 
 
 def every_remedy():

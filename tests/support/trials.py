@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -24,6 +25,7 @@ from cipherdag import (
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.graphs.networks import asia
+from cipherdag.sites.drafts.inference import infer_schema
 from cipherdag.testing import Trial
 
 SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
@@ -31,6 +33,31 @@ SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 
 
 DRAWN = CausalGraph.from_edges("1234", [("1", "2"), ("4", "2"), ("2", "3")])
 FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Often(Trial):
+    """A trial that many tests run: its schema is inferred once, and each protection run once."""
+
+    __hash__ = object.__hash__
+
+    def federation(self, **changes):
+        return Trial.federation(self, **({"schema": drafted(self)} | changes))
+
+    def run(self, **changes):
+        if changes.keys() <= {"protection"}:
+            return ran(self, changes.get("protection", "masking"))
+        return Trial.run(self, **changes)
+
+
+@cache
+def drafted(trial):
+    return infer_schema([*trial.data.values()])
+
+
+@cache
+def ran(trial, protection):
+    return Trial.run(trial, protection=protection)
 
 
 @cache
@@ -107,20 +134,28 @@ def trial(name):
     """A run of an algorithm that takes seconds; every registered one needs an entry."""
     labels = tuple(clinics(8)["north"].columns[1:3])
     return {
-        "describe": Trial(algorithm=Describe(), data=measured()),
-        "survival": Trial(algorithm=FOLLOWED, data=followed()),
-        "effect": Trial(
+        "describe": Often(algorithm=Describe(), data=measured()),
+        "survival": Often(algorithm=FOLLOWED, data=followed()),
+        "effect": Often(
             algorithm=Effect(treatment="2", outcome="3", adjust="1,4"),
             data=patients(),
         ),
-        "graphcheck": Trial(algorithm=GraphCheck(DRAWN), data=patients()),
-        "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
-        "fedfci": Trial(algorithm=FedFCI(bootstrap=2), data=clinics(8)),
-        "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
-        "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),
-        "fedboss": Trial(algorithm=FedBOSS(restarts=2), data=clinics(8)),
-        "fedcd": Trial(algorithm=FedCD(**SMALL), data=treated(), interventions="done"),
+        "graphcheck": Often(algorithm=GraphCheck(DRAWN), data=patients()),
+        "fedpc": Often(algorithm=FedPC(bootstrap=2), data=clinics(8)),
+        "fedfci": Often(algorithm=FedFCI(bootstrap=2), data=clinics(8)),
+        "fedcmfs": Often(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
+        "rfcd": Often(algorithm=RFcd(beam=2), data=clinics(4)),
+        "fedboss": Often(algorithm=FedBOSS(restarts=2), data=clinics(8)),
+        "fedcd": Often(algorithm=FedCD(**SMALL), data=treated(), interventions="done"),
     }[name]
+
+
+@cache
+def departing():
+    """Algorithm and federation by name: every way to evidence, over sites that may leave."""
+    from departures import trials
+
+    return {name: (algorithm, federation) for name, algorithm, federation in trials(0)}
 
 
 CLOSED = [
@@ -138,17 +173,17 @@ def replayed(name):
     if name in ALGORITHMS:
         return trial(name)
     if name == "fedfci rfci":
-        return Trial(algorithm=FedFCI(search="rfci"), data=clinics(8))
+        return Often(algorithm=FedFCI(search="rfci"), data=clinics(8))
     if name.startswith("fedcmfs "):
         own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="bits")
-        return Trial(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
+        return Often(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
     if name.startswith("fedboss "):
         own = FedBOSS(reveal="bits")
-        return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
+        return Often(algorithm=own, data=beds() if "any columns" in name else wards(6))
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="bits")
-        return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
-    return Trial(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
+        return Often(algorithm=own, data=beds() if "any columns" in name else wards(6))
+    return Often(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
 
 
 REPLAYED = (

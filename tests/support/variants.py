@@ -8,11 +8,10 @@ from evidence_sites import discrete_codes, gaussian_values
 from labelled_runs import TABLES
 from mixed_sites import frame
 from regretting import frames, linear_sites
-from trials import SMALL, patients, treated
+from trials import SMALL, Often, patients, treated
 
 from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.graphs.networks import asia
-from cipherdag.testing import Trial
 
 NAMES = ["smoke", "cough", "asthma", "pollen", "fever"]
 
@@ -35,22 +34,22 @@ _, REGRETTED = linear_sites(5, 3, 200, 4)
 INTERVENED = {"data": treated(), "interventions": "done"}
 
 FEDPC = {
-    f"{evidence} of {kind}": Trial(
+    f"{evidence} of {kind}": Often(
         algorithm=FedPC(evidence=evidence, alpha=0.05), data=columns(kind)
     )
     for evidence in ("fisher", "weighted_p", "pooled")
     for kind in ("categories", "numbers")
 } | {
-    "vote, bootstrap": Trial(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
-    "pooled, bootstrap": Trial(
+    "vote, bootstrap": Often(algorithm=FedPC(evidence="vote", bootstrap=3), data=PATIENTS),
+    "pooled, bootstrap": Often(
         algorithm=FedPC(evidence="pooled", bootstrap=3, max_cond_size=1), data=PATIENTS
     ),
-    "glm": Trial(algorithm=FedPC(evidence="glm", max_cond_size=1), data=MIXED),
-    "glm, site_effect": Trial(
+    "glm": Often(algorithm=FedPC(evidence="glm", max_cond_size=1), data=MIXED),
+    "glm, site_effect": Often(
         algorithm=FedPC(evidence="glm", site_effect=True, max_cond_size=1), data=MIXED
     ),
-    "verdicts of numbers": Trial(algorithm=FedPC(reveal="bits", alpha=1e-3), data=PULLED),
-    "verdicts of categories": Trial(
+    "verdicts of numbers": Often(algorithm=FedPC(reveal="bits", alpha=1e-3), data=PULLED),
+    "verdicts of categories": Often(
         algorithm=FedPC(reveal="bits", alpha=1e-3), data=columns("categories")
     ),
 }
@@ -61,19 +60,19 @@ FEDCD = {
     "dcdi": FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
 }
 VARIANTS = {
-    "effect, refuted": Trial(
+    "effect, refuted": Often(
         algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True), data=patients()
     ),
     **{f"fedpc {name}": own for name, own in FEDPC.items()},
     **{
-        f"fedcmfs {evidence} of {kind}": Trial(
+        f"fedcmfs {evidence} of {kind}": Often(
             algorithm=FedCMFS(k1=100, k2=100, evidence=evidence), data=dealt(table), labels=labels
         )
         for evidence in ("weighted_p", "stratified")
         for kind, (table, labels) in TABLES.items()
     },
     **{
-        f"rfcd {name}": Trial(algorithm=own, data=frames(REGRETTED))
+        f"rfcd {name}": Often(algorithm=own, data=frames(REGRETTED))
         for name, own in {
             "graph": RFcd(beam=3),
             "nodewise": RFcd(objective="nodewise"),
@@ -81,5 +80,5 @@ VARIANTS = {
             "ges": RFcd(search="ges"),
         }.items()
     },
-    **{f"fedcd {name}": Trial(algorithm=own, **INTERVENED) for name, own in FEDCD.items()},
+    **{f"fedcd {name}": Often(algorithm=own, **INTERVENED) for name, own in FEDCD.items()},
 }
