@@ -50,8 +50,8 @@ def test_what_is_printed_is_one_short_line():
 
 
 def test_a_result_prints_its_lines_and_has_its_graph():
-    assert str(RESULT).split("\n") == RESULT.lines()[1:]
-    assert RESULT.graph == RESULT.finding.graph
+    assert str(result()).split("\n") == result().lines()[1:]
+    assert result().graph == result().finding.graph
 
 
 def test_the_package_has_its_public_names_and_no_other():

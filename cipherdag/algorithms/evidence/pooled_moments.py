@@ -58,7 +58,7 @@ def open_moments(
     if len(complete):
         rows, opened = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = opened
-    fallback = ScoreTests(kinds, settings, b"", bits=False, alpha=settings.spec.alpha)
+    fallback = ScoreTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
     return MomentTests(correlations, rows, kinds, fallback)
 
 

@@ -22,7 +22,7 @@ from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
-from cipherdag.algorithms.evidence.within_sites import ScoreTests, category_sizes
+from cipherdag.algorithms.evidence.within_sites import ScoreTests
 from cipherdag.arrays import FloatVector
 from cipherdag.graphs.edge_evidence import EffectSize
 from cipherdag.questions.encodings import by_block, pack_integers
@@ -283,11 +283,10 @@ def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator
 def open_regressions(
     settings: EvidenceSettings,
 ) -> Generator[Question, FloatVector, RegressionTests]:
-    """Open likelihood-ratio tests of any columns in one round; two where sites restrict counts."""
+    """Open likelihood-ratio tests of any columns in one round."""
     question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
     kinds = question.read((yield question))
-    sizes = (yield from category_sizes(kinds, settings)) if kinds.restricted else b""
-    fallback = ScoreTests(kinds, settings, sizes, bits=False, alpha=settings.spec.alpha)
+    fallback = ScoreTests(kinds, settings, bits=False, alpha=settings.spec.alpha)
     return RegressionTests(kinds, settings, fallback)
 
 

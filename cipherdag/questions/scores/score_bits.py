@@ -157,8 +157,8 @@ class ScoreBits(Verdicts, frozen=True, dict=True, tag="score-bits"):
 
         Of one component for rare counts; of several for rounding, as if it were one more site.
         """
-        sizes, rounding = self.question.sizes, n_sites / 12.0
-        rounded = form_threshold(sizes * rounding, np.sqrt(sizes) * rounding, level)
+        sizes, rounding = self.question.sizes.astype(np.float64), n_sites / 12.0
+        rounded = form_threshold(sizes * rounding, sizes**0.5 * rounding, level)
         rare = np.ldexp(rare_constant(level), 2 * self._grid)
         return np.ceil(np.where(sizes > 1, rounded, rare)).astype(np.int64)
 

@@ -230,9 +230,9 @@ class ScoreSums(Question, frozen=True, dict=True, tag="score-sums"):
 
     def read(self, answer: FloatVector) -> Scores:
         """An answer, or a sum of answers, by segment."""
-        *sums, contributed = segments(self.encodings, answer)
+        scores, means, spreads, site_scores, contributed = segments(self.encodings, answer)
         rows, sites = np.split(contributed, 2)
-        return Scores(*sums, sites, rows)
+        return Scores(scores, means, spreads, site_scores, sites, rows)
 
     def pack(self, scores: Scores) -> FloatVector:
         """Inverse of `read`."""

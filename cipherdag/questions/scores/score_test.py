@@ -149,7 +149,8 @@ def p_values(
     from scipy.special import ndtr
 
     owner = np.repeat(np.arange(len(sizes)), sizes)
-    form: FloatVector = np.bincount(owner, weights=scores**2, minlength=len(sizes))
+    form = np.zeros(len(sizes))
+    np.add.at(form, owner, scores**2)
     # z^2 of U^2 = z^2 V + z^4 / 6
     squared = 3.0 * (np.hypot(means, np.sqrt(form * (2.0 / 3.0))) - means)
     of_form = np.minimum(2.0 * ndtr(-np.sqrt(squared)), 1.0)
