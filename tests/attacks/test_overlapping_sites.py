@@ -53,7 +53,7 @@ def sums_over(frames, schema, test):
     counts, members = pack_blocks(
         [np.zeros((0, 2 + k), dtype=np.int64) for k in range(len(test) - 2)] + [np.array([test])]
     )
-    question = ScoreSums(categories=(0,) * 12, counts=counts, members=members)
+    question = ScoreSums(categories=(0,) * 12, counts=counts, members=members, n_rows=1 << 12)
     answers = [
         SiteView.of_table(
             load_table(own, schema, site=f"site-{k}"), min_cell_size=0, device="cpu"

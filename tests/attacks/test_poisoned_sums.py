@@ -245,7 +245,7 @@ COUNTED = FedPC(evidence="pooled", max_rows=ROWS)
             "'kinds of 4 variables, and where numbers lie': values that are no numbers",
         ),
         ("discrete", 1, 0, 3.0 * ROWS, "'4 tables of up to 1 variables': too many rows"),
-        ("discrete", 3, 5, 3.0 * ROWS, "'6 tables of up to 2 variables': too many rows"),
+        ("discrete", 2, 5, 3.0 * ROWS, "'6 tables of up to 2 variables': too many rows"),
         ("continuous", 1, 0, 3.0 * ROWS, "'moments of 4 variables': too many rows"),
     ],
 )

@@ -165,9 +165,9 @@ def test_rounds_that_grow_are_fewer_and_find_the_same_graph(monkeypatch):
         discrete_site(part, [2] * 8) for part in np.split(discrete_codes(rng, 900, [2] * 8), 3)
     ]
     monkeypatch.setattr(separations, "LAYER_TESTS", 5)
-    growing, few = outcome_of(FedPC(evidence="statistic", alpha=0.5), sites)
+    growing, few = outcome_of(FedPC(evidence="fisher", alpha=0.5), sites)
     monkeypatch.setattr(separations, "SHARE_BEFORE", 10**9)
-    equal, many = outcome_of(FedPC(evidence="statistic", alpha=0.5), sites)
+    equal, many = outcome_of(FedPC(evidence="fisher", alpha=0.5), sites)
     assert len(few) < len(many)
     assert (growing.arcs == equal.arcs).all()
     assert growing.layers == equal.layers

@@ -40,6 +40,8 @@ RARE = 0.25
 FULL_SKEW = 9.0
 """z^2 - 1 from which on uneven directions add as much again to what skewness adds."""
 LEAST_P = 1e-300
+LEAST_MEAN = 1e-100
+"""Below it a ratio could have no square."""
 LEAST_RATIO = 1e-4
 STEPS = 6
 """In which a least level is found to ten digits."""
@@ -72,7 +74,7 @@ def form_threshold(mean: FloatVector, spread: FloatVector, level: float) -> Floa
         spread: f, likewise.
         level: Of the forms.
     """
-    varies = mean > 0.0
+    varies = mean > LEAST_MEAN
     ratio = np.where(varies, spread / np.where(varies, mean, 1.0), 1.0)
     return mean * _quantile(ratio, np.array([level]))
 
