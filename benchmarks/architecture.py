@@ -51,7 +51,7 @@ BUDGETS = {
     "privacy": 5626,
     "program": 446,
     "protocol": 5604,
-    "questions": 5276,
+    "questions": 5278,
     "results": 1530,
     "sites": 24272,
     "statistics": 1942,
