@@ -91,7 +91,7 @@ def test_every_byte_of_a_run_stands_in_the_ledger(name, protection):
 def test_every_byte_stands_there_where_a_site_leaves(protection, operation, after):
     """What it sent before, and what the coordinator did not hear of, too."""
     number = 1 if operation == "finish" else 2
-    for name in ("fedpc weighted_p", "fedcmfs statistic", "rfcd nodewise"):
+    for name in ("fedpc weighted_p", "fedpc fisher", "rfcd nodewise"):
         _, _, engine = carried_out(name, protection, operation, number, after=after, site=LEFT)
         assert engine.heard[operation] >= number
         kinds = Counter(read_envelope(r).topic for own in engine.left.values() for r in own)

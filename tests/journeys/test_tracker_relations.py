@@ -336,7 +336,7 @@ def test_a_pair_that_too_few_sites_could_test_says_which_category_is_rare():
     rng, n = np.random.default_rng(5), 3000
     x = rng.random(n) < 0.4
     rows = pd.DataFrame({"x": np.where(x, "yes", "no"), "z": rng.choice(["a", "b"], n)})
-    rows["y"] = np.where(rng.random(n) < np.where(x, 0.0175, 0.0053), "event", "none")
+    rows["y"] = np.where(rng.random(n) < np.where(x, 0.0012, 0.0004), "event", "none")
     own = Federation.split(rows, 10, seed=1, policy=Policy(questions=QUESTION_KINDS), device="cpu")
     said = " ".join(own.run(FedPC(evidence="glm"), seed=0).report.warnings)
     assert "at the others y does not vary" in said
