@@ -95,7 +95,7 @@ def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(m
         assert not np.isin(np.concatenate([*opened, [0]]), [1, 2]).any()
         ended.append(isinstance(found, str))
         assert found in ENDS_WELL if ended[-1] else pairs_of(whole) <= pairs_of(found)
-    # sizes of categories are compared by sites with roles, which one cannot leave before
+    # before the first bits no site has a role, and any may leave
     assert not all(ended)
 
 

@@ -33,7 +33,6 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 
 AskBatch = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
-NOT_DONE = Method.NOT_DONE
 P_FLOOR = 0.01
 """Share of alpha that is the least graded p-value; smaller ones count as this."""
 MAX_VALUES_PER_ROUND = 2_000_000

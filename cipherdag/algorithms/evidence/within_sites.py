@@ -24,12 +24,12 @@ from cipherdag.algorithms.evidence.effects import (
     one_step,
 )
 from cipherdag.algorithms.evidence.federated_test import (
-    NOT_DONE,
     CachedFederatedCITest,
     PValues,
     Tests,
     in_batches,
 )
+from cipherdag.algorithms.evidence.method import Method
 from cipherdag.algorithms.evidence.options import SECOND_ALPHA, EvidenceSettings
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import MixedTypesError
@@ -42,7 +42,6 @@ from cipherdag.questions.scores.score_sums import Scores, ScoreSums
 from cipherdag.questions.scores.score_test import p_values
 from cipherdag.questions.threshold import ContributorCounts, open_unsuppressed
 
-DONE = "within sites"
 KEY_VALUES = 100.0
 """The number of values that are as long as the keys of one comparison."""
 MOST_CORRELATION = 1.0 - 1e-12
@@ -80,9 +79,9 @@ class ScoreTests(CachedFederatedCITest):
         values = [self._values(rows) for rows in tests]
         blocks = yield from in_batches(tests, values, self._piece)
         not_done = sum(int(np.isnan(p_value).sum()) for p_value in blocks)
-        self.n_tests_by_method[DONE] += sum(map(len, tests)) - not_done
+        self.n_tests_by_method[Method.WITHIN_SITES] += sum(map(len, tests)) - not_done
         if not_done:
-            self.n_tests_by_method[NOT_DONE] += not_done
+            self.n_tests_by_method[Method.NOT_DONE] += not_done
         return blocks
 
     def _values(self, rows: IndexArray) -> FloatVector:
@@ -112,7 +111,7 @@ class ScoreTests(CachedFederatedCITest):
             p_value = np.where(question.sizes > 0, 1.0 - dependent, np.nan)
             constant = np.zeros(len(p_value), dtype=bool)
             constant[:pairs] = (able == 0.0) & (question.sizes[:pairs] > 0)
-            return self.resolve_constant_pairs(tests[0], p_value, constant, DONE)
+            return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
         fewest = max(self._settings.fewest, 1)
         contributors = np.rint((yield ContributorCounts(question=question)))
         scores = question.read((yield from open_unsuppressed(question, contributors >= fewest)))
@@ -134,7 +133,7 @@ class ScoreTests(CachedFederatedCITest):
         for rows, chosen in zip(tests, skipped, strict=True):
             self.record_skipped(rows[chosen])
         constant = (np.arange(len(p_value)) < len(tests[0])) & (able < fewest)
-        return self.resolve_constant_pairs(tests[0], p_value, constant, DONE)
+        return self.resolve_constant_pairs(tests[0], p_value, constant, Method.WITHIN_SITES)
 
     def smallest_levels(self, tests: Tests, levels: Sequence[float]) -> PValues:
         """Find the smallest level at which each test is dependent, or 1, by bits in one round.
@@ -150,7 +149,7 @@ class ScoreTests(CachedFederatedCITest):
         asked = ScoreBits(question, tuple(levels), able=count)
         *bits, able = ((yield asked) > 0).reshape(-1, count)
         least = np.where(bits, np.array(levels)[:, None], 1.0).min(axis=0)
-        self.n_tests_by_method[DONE] += count
+        self.n_tests_by_method[Method.WITHIN_SITES] += count
         return by_block(tests, np.where(able, least, np.nan))
 
     def _store(
