@@ -32,13 +32,18 @@ _SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
 
 Reveal = Literal["auto", "bits", "sums"]
 """What is opened of tests: one bit of each, or the sums over the sites that it is computed from."""
+LEVELS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+"""Levels of tests of which bits leave: at any others, run after run would close in on a p-value."""
+PENALTIES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Penalties of scores that are compared, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """Numbers from ``low`` to ``high``, or the powers of two among them.
 
-    An end that is ``above`` or ``below`` does not belong to it.
+    An end that is ``above`` or ``below`` does not belong to it. Where bits leave a site with a
+    folder, only the ``steps`` do, if there are any.
     """
 
     low: float
@@ -46,6 +51,7 @@ class Range:
     above: bool = False
     below: bool = False
     powers: bool = False
+    steps: tuple[float, ...] = ()
 
     def holds(self, number: float) -> bool:
         """True if a value is a number of this range; NaN is none."""
@@ -140,9 +146,10 @@ def within(
     *,
     above: bool = False,
     below: bool = False,
+    steps: tuple[float, ...] = (),
 ) -> Any:
     """A field that holds a number of a range; see `Range`."""
-    return field(default=default, metadata={"range": Range(low, high, above, below)})
+    return field(default=default, metadata={"range": Range(low, high, above, below, steps=steps)})
 
 
 def row_bound() -> Any:

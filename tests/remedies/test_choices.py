@@ -160,6 +160,14 @@ def test_sums_of_tests_are_planned_as_bits_or_allowed():
     Policy.loads(re.search(r"write (.*) in policy", remedy)[1]).check_plan(plan, runs=0)
 
 
+@pytest.mark.follows("Plan with {} one of {}.")
+def test_bits_are_planned_at_a_level_as_advised():
+    remedy = advice(Policy().check_plan, planned(3, parameters={"alpha": 0.03}), runs=0)
+    name, levels = re.search(r"Plan with (\w+) one of (.*)\.", remedy).groups()
+    for level in levels.split(", "):
+        Policy().check_plan(planned(3, parameters={name: float(level)}), runs=0)
+
+
 @pytest.mark.follows("Use fewer sites, or divide every regime (horizontal).")
 def test_regimes_are_dealt_out_as_advised():
     marks, rng = np.eye(6, 2, dtype=bool).repeat(9, axis=0), np.random.default_rng(0)

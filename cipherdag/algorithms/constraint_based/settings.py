@@ -23,7 +23,15 @@ from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
-from cipherdag.algorithms.parameters import Reveal, one_of, require, row_bound, within, without
+from cipherdag.algorithms.parameters import (
+    LEVELS,
+    Reveal,
+    one_of,
+    require,
+    row_bound,
+    within,
+    without,
+)
 from cipherdag.arrays import BoolMatrix, FloatVector
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.findings.finding import Finding
@@ -84,7 +92,7 @@ class ConstraintBased(Algorithm[Outcome, Conclusion]):
     reads: ClassVar[frozenset[Reading]] = frozenset({"relations"})
     bits_by_default: ClassVar[tuple[str, ...]]
 
-    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True, steps=LEVELS)
     reveal: Reveal = "auto"
     evidence: str = one_of("stratified", tuple(EVIDENCE))
     max_cond_size: int | None = within(3, 0)

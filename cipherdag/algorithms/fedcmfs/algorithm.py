@@ -30,7 +30,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 )
 from cipherdag.algorithms.fedcmfs.ranking import Ranking
 from cipherdag.algorithms.fedcmfs.report import RANKED, least_p, measure
-from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.parameters import LEVELS, one_of, require, within
 from cipherdag.algorithms.published import Published
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import SchemaError
@@ -144,7 +144,7 @@ class FedCMFS(ConstraintBased[FedCMFSOutcome, SelectedFeatures]):
 
     bits_by_default: ClassVar[tuple[str, ...]] = COMBINATIONS
 
-    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True, steps=LEVELS)
     evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
     k1: float = within(10.0, 0.0, 100.0)
     k2: float = within(10.0, 0.0, 100.0)

@@ -18,7 +18,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.federated_test import PValues
 from cipherdag.algorithms.evidence.options import EvidenceSettings
 from cipherdag.algorithms.evidence.within_sites import STRATIFIED, within_sites
-from cipherdag.algorithms.parameters import Reveal, graph_text, require, row_bound, within
+from cipherdag.algorithms.parameters import LEVELS, Reveal, graph_text, require, row_bound, within
 from cipherdag.arrays import FloatVector, IndexArray
 from cipherdag.errors import ParameterError
 from cipherdag.findings.finding import Report
@@ -28,12 +28,11 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.query import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec, ColumnTypes
 from cipherdag.questions.question import Question
-from cipherdag.questions.scores.score_bits import LEAST_LEVEL
 from cipherdag.statistics.p_values import Correction, corrected
 
 Triplet = tuple[int, ...]
-STEPS = (1e-2, 1e-3, 1e-4, 1e-5, 1e-7, 1e-10)
-"""P-values that bits tell apart."""
+STEPS = (1e-2, 5e-3, 1e-3, 5e-4, 1e-4, 1e-5, 1e-7, 1e-10)
+"""P-values that bits tell apart: the same in every run, so that no two runs tell more."""
 DISCLOSED = (
     "Of every pair of variables that the graph does not join, one test given a set that separates "
     "them in it."
@@ -103,7 +102,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
 
     tested: InitVar[CausalGraph | None] = field(default=None, kw_only=False)
     graph: str = graph_text()
-    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True, steps=LEVELS)
     correction: Correction = "holm"
     reveal: Reveal = "auto"
     max_cells: int = within(4096, 4, 1 << 24)
@@ -165,7 +164,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
             for size, block in enumerate(by_size)
         ]
         testing: PValues = (
-            source.smallest_levels(asked, levels_of(self.alpha, len(tests)))
+            source.smallest_levels(asked, levels_of(self.alpha))
             if self.closed
             else source.p_values(asked)
         )
@@ -262,7 +261,6 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         return Report(limits=LIMITS, warnings=tuple(warnings))
 
 
-def levels_of(alpha: float, n_tests: int) -> tuple[float, ...]:
-    """Levels at which tests are compared: the level, it divided by their number, and `STEPS`."""
-    lowest = max(alpha / max(n_tests, 1), LEAST_LEVEL)
-    return tuple(sorted({alpha, lowest, *(step for step in STEPS if step < alpha)}, reverse=True))
+def levels_of(alpha: float) -> tuple[float, ...]:
+    """Levels at which tests are compared: the level, and `STEPS` below it."""
+    return (alpha, *(step for step in STEPS if step < alpha))

@@ -24,6 +24,7 @@ from cipherdag.protocol.plan import COLLUDERS, Plan, fewest_survivors, min_group
 from cipherdag.questions.question import Question, question_kinds
 from cipherdag.sites.policy.parameter_rules import (
     allows,
+    check_steps,
     fault_of_rule,
     opened_of_tests,
     parameters_used,
@@ -316,6 +317,7 @@ class Policy:
                 remedy='Plan with --reveal bits (Python: reveal="bits"); or write reveal = "sums" '
                 "in policy.toml, if small counts may follow from what is opened.",
             )
+        check_steps(plan)
         for rule in sorted(self.parameters):
             name, allowed = rule.split(" ", 1)
             if name in used and not allows(allowed, used[name]):
