@@ -132,7 +132,7 @@ class ConnectedFederation:
         return PlanAccount(tuple(plan_lines(plan)))
 
     def _members(self, study: Study) -> list[Member]:
-        """The study's sites, and what each lacks by position."""
+        """The study's sites in the order of their names, and what each lacks by position."""
         strangers = sorted({*self.lacking} - {site.name for site in study.sites})
         if strangers:
             raise CohortError(f"the study has no site '{strangers[0]}' that could lack variables")
@@ -147,7 +147,7 @@ class ConnectedFederation:
                 identity=site.identity,
                 lacking=tuple(number - 1 for number in numbers.get(site.name, ())),
             )
-            for site in study.sites
+            for site in sorted(study.sites, key=lambda site: site.name)
         ]
 
     @overload

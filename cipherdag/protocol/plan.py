@@ -129,6 +129,12 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
         return tuple([member.name for member in self.cohort])
 
     @cached_property
+    def cohort_digest(self) -> bytes:
+        """The digest of its sites, their keys and their order, 32 bytes: the same in every plan."""
+        each = [part for member in self.cohort for part in (member.name.encode(), member.identity)]
+        return digest(b"cohort", *each)
+
+    @cached_property
     def key_bounds(self) -> KeyBounds | None:
         """The bounds of a sparse key graph; None where every two sites share a key.
 

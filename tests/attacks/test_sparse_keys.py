@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import combinations
 
 import msgspec
@@ -44,7 +45,6 @@ from cipherdag.protocol.set_up_messages import (
     Linked,
     Links,
     Offers,
-    new_chance,
 )
 from cipherdag.sites.policy.plan_account import plan_lines
 
@@ -338,7 +338,7 @@ def replaced(envelopes, position, envelope):
 def test_a_number_that_was_not_committed_to_is_refused_by_every_site():
     def change(ward, _, body):
         told = decode(read_envelope(body.envelopes[5]).body, Chance)
-        other = resigned(ward, LIAR, msgspec.structs.replace(told, chance=new_chance()))
+        other = resigned(ward, LIAR, msgspec.structs.replace(told, chance=os.urandom(32)))
         return Chances(envelopes=replaced(body.envelopes, 5, other))
 
     assert set(stopped("chances", change).values()) == {KeyAgreementError}

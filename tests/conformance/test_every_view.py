@@ -37,10 +37,10 @@ def same_chance():
     """Sites draw the same numbers for who deals: whoever simulates a view knows them, too."""
     numbers = itertools.count()
 
-    def chance():
+    def chance(_identity, _plan):
         return sha256(str(next(numbers)).encode()).digest()
 
-    with patch.object(handshake, "new_chance", chance):
+    with patch.object(handshake, "lasting_chance", chance):
         yield
 
 

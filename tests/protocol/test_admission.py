@@ -390,7 +390,7 @@ def test_a_signature_covers_everything_and_the_body_by_its_digest():
     envelope = read_envelope(invited(None, plan=Ward().session._plan, key=STRANGER))
     parts = (
         b"cipherdag envelope",
-        (9).to_bytes(2, "big"),
+        (10).to_bytes(2, "big"),
         envelope.session,
         b"coordinator",
         b"invite",

@@ -30,7 +30,8 @@ PERSON = {
         "Do what stands behind DECIDE", "Do what stands under each finding", "Report this",
     ),
     "somebody may be lying: people stop and find out": (
-        "Stop:", "Treat the ledger as altered", "Do not retry before", "Compare versions of",
+        "Stop:", "Find out why: other roles", "Treat the ledger as altered", "Do not retry before",
+        "Compare versions of",
         "Compare the party's key", "Compare its version", "Find out who altered it",
         "A site answered beyond", "The coordinator, its network", "Only the sum over the sites",
         "Put its newest folder back", "Restore ", "Repeat the run; if it recurs",

@@ -23,12 +23,13 @@ from cipherdag.privacy.secrecy import Secret, open_to_others
 
 
 class DrawKey(Secret):
-    """A key of HMAC-SHA256, as a function from a digest of rows to a seed; it does nothing else.
+    """A key of HMAC-SHA256, as a function from a digest to a seed; it does nothing else.
 
     A site's random numbers have to be the same at every asking, or they would be averaged out; so
     they follow from the rows, and from this key, so that nobody tries which rows they would follow
     from. Whoever has the key, or the identity key that it is derived from, computes them for any
-    rows. Made by `SigningIdentity.draw_key`.
+    rows. Its part in the lot of a cohort follows from it likewise. Made by
+    `SigningIdentity.draw_key`.
 
     Args:
         key: 32 bytes.
@@ -45,7 +46,7 @@ class DrawKey(Secret):
         return len(self._key)
 
     def __call__(self, digest: bytes) -> bytes:
-        """The seed of what is drawn about rows with this digest, 32 bytes."""
+        """The seed of what is drawn about rows, or a cohort, with this digest, 32 bytes."""
         return keyed_digest(self._key, digest)
 
 
