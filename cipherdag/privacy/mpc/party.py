@@ -83,7 +83,8 @@ class Party(Secret):
             InconsistentQuestionError: It is of another session, or has other roles than the run.
             CohortError: This party takes no part in it, or shares no key with one that has a role.
             ReplayError: It is not after the one before; or it repeats a question after this
-                holder's masked sums left, over other sites, with other tests, or twice.
+                holder's masked sums left, over other sites, with other tests, or twice; or it does
+                after this holder signed its bits.
         """
         if batch.session != self._session or batch.roles != self._roles:
             raise InconsistentQuestionError("secure tests of another session, or with other roles")
@@ -131,6 +132,8 @@ class Party(Secret):
             return
         if (batch.number, batch.attempt) <= (last.number, last.attempt):
             raise ReplayError("secure tests are asked once, and in order")
+        if seat.signed:
+            raise ReplayError("the bits of these secure tests were signed, and are found once")
         if seat.masked and last not in self._answered:
             self._answered.append(last)
         for before in self._answered:

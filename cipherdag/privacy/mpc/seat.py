@@ -84,6 +84,7 @@ class Seat(Secret):
         "_random",
         "_seed",
         "_seen",
+        "_signed",
         "_stored",
     )  # fmt: skip
 
@@ -102,7 +103,7 @@ class Seat(Secret):
         self._stored: dict[str, bytes] = {}
         self._seed = random_bytes(KEY_BYTES) if position == batch.roles.dealer else b""
         self._last = self._seen = b""
-        self._masked = False
+        self._masked = self._signed = False
 
     @property
     def secret_size(self) -> int:
@@ -118,6 +119,11 @@ class Seat(Secret):
     def masked(self) -> bool:
         """Whether this party, as a holder, answered with its share of the masked sums."""
         return self._masked
+
+    @property
+    def signed(self) -> bool:
+        """Whether this party, as a holder, signed the bits."""
+        return self._signed
 
     def end(self) -> None:
         """Let nothing more be asked of this part."""
@@ -244,6 +250,7 @@ class Seat(Secret):
                 named = [f"'{self._name(party)}'" for party in (roles.dealer, *roles.holders)]
                 error.message += f" (dealt by {named[0]}, held by {named[1]} and {named[2]})"
                 raise
+            self._signed = True
             return encode(sign_bits(self._batch, bits, self._dealt, identity))
 
     def _deal(self, said: Collected, others: Sequence[int]) -> Keys | Checks:
