@@ -20,6 +20,7 @@ from site_logs import REASONS
 
 from cipherdag import CausalGraph, FedCMFS, FedFCI, FedPC, GraphCheck
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import Voting
 from cipherdag.algorithms.graphcheck.algorithm import STEPS
 from cipherdag.algorithms.parameters import LEVELS
 from cipherdag.cli.main import cli
@@ -253,7 +254,7 @@ class Without(LocalEngine):
         return replies | {site: SiteFailure("timeout") for site in gone}
 
 
-STRICT = FedPC(alpha=1e-60, reference="code")
+STRICT = FedPC(alpha=1e-60, evidence="vote", voting=Voting(reference="code"))
 """A level at which sites differ, and votes in the first round; of the paper's that is a count."""
 
 
