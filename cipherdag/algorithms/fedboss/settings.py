@@ -14,7 +14,7 @@ from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.report import FedBOSSOutcome
 from cipherdag.algorithms.fedboss.set_families import Budget
 from cipherdag.algorithms.fedboss.set_sources import LikelihoodScores, SetPenalty, TableScores
-from cipherdag.algorithms.parameters import row_bound, settings, within
+from cipherdag.algorithms.parameters import PENALTIES, row_bound, settings, within
 from cipherdag.arrays import FloatVector
 from cipherdag.errors import DataError
 from cipherdag.findings.graph import LearntGraph
