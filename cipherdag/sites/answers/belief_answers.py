@@ -3,6 +3,13 @@
 An answer is a function of the question, the rows and the site's key alone: the generator is seeded
 from the run's seed, the round, a digest of the rows and that key, and networks are new in every
 round, so that a round that is asked again, even of a restarted site, has the same answer.
+
+Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
+is that of the published program. Rounding is ours: sums of exact weights disclose the rows of every
+intervention (ADR 49).
+
+Leaks:
+    Weights disclose the interventions of a site, so they leave it as protected summands.
 """
 
 from __future__ import annotations
@@ -12,8 +19,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cipherdag.arrays import FloatMatrix, FloatVector
+from cipherdag.arrays import BoolMatrix, FloatMatrix, FloatVector
 from cipherdag.errors import MalformedMessageError, SchemaError
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
@@ -24,13 +32,103 @@ from cipherdag.questions.local_beliefs import (
 )
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.compute.noise import Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
     import torch
 
     from cipherdag.sites.compute.beliefs.regimes import Regimes
+
+ROW_STEP = 25
+"""Rows of an intervention are rounded to multiples of it where small counts are restricted."""
+WEIGHT_STEPS = 8
+"""There, weights are rounded to multiples of one over it."""
+
+
+def stepped_rows(counts: FloatVector, least: int) -> FloatVector:
+    """Rounds the rows of every intervention to multiples of a public step, shape (p,).
+
+    The step does not depend on the question, so that no choice of `full_mass` discloses more.
+
+    Args:
+        counts: Rows in which each variable was intervened on, shape (p,).
+        least: Smallest count that may be disclosed; smaller ones are 0, others one step or more.
+    """
+    step = float(max(ROW_STEP, least))
+    return np.where(counts < least, 0.0, step * np.maximum(np.rint(counts / step), 1.0))
+
+
+def coarse_weights(weights: FloatMatrix, smallest: float) -> FloatMatrix:
+    """Rounds weights to multiples of 1 / `WEIGHT_STEPS`; 0 becomes ``smallest``."""
+    steps = np.rint(weights * WEIGHT_STEPS) / WEIGHT_STEPS
+    return np.where(steps > 0, steps, smallest)
+
+
+def mass_at(belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector) -> FloatVector:
+    """Computes the largest mass that reaches every variable along a path, shape (p,).
+
+    Mass flows along the edges of the graph without being divided, times the belief in each edge.
+
+    Args:
+        belief: psi, shape (p, p).
+        graph: The edges along which mass flows, shape (p, p).
+        mass: Mass injected at every variable, shape (p,); 0 where the site did not intervene.
+    """
+    flow = np.where(graph, belief, 0.0)
+    reached = mass.astype(np.float64)
+    for _ in range(len(mass)):  # a path that gains nothing by repeating has fewer than p edges
+        further = np.maximum(reached, (reached[:, None] * flow).max(axis=0))
+        if (further == reached).all():
+            break
+        reached = further
+    return reached
+
+
+def reliability(
+    belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector, *, reach: str = "edges"
+) -> FloatMatrix:
+    """Computes r_ij, the largest product of mass and beliefs along a path that ends with i -> j.
+
+    Args:
+        belief: psi, shape (p, p).
+        graph: Edges of the last round's graph, shape (p, p).
+        mass: Mass of every intervened variable, shape (p,), in [0, 1].
+        reach: ``edges``: 0 for pairs that are no edge, which the paper does not define; ``tails``:
+            all pairs are treated like edges, so that a site that intervened on i or an ancestor of
+            it has weight on the absence of i -> j, too; ``ends``: so has one that intervened on j.
+
+    Returns:
+        Shape (p, p), in [0, belief_ij].
+    """
+    arriving = mass_at(belief, graph, mass)[:, None]
+    if reach == "ends":
+        arriving = np.maximum(arriving, mass[None, :])
+    passing = arriving * belief
+    return np.where(graph, passing, 0.0) if reach == "edges" else passing
+
+
+def softmax_weights(scores: FloatMatrix, offset: FloatMatrix, sharpness: float) -> FloatMatrix:
+    """Computes exp(beta (r - c)) with a public offset c >= r, so that no weight exceeds 1 (Eq. 7).
+
+    The ratio of the sites' sums does not depend on c; the weights lie in [exp(-beta c), 1].
+    """
+    return np.exp(sharpness * np.minimum(scores - offset, 0.0))
+
+
+def distance_weights(
+    graph: BoolMatrix, intervened: NDArray[np.bool_], *, decay: float, least: float
+) -> FloatMatrix:
+    """Computes the published program's weights, shape (p, p): decay**distance, at least ``least``.
+
+    The distance of an edge i -> j is the number of edges on the shortest directed path from an
+    intervened variable to i, infinite where there is none: with a decay of 1 all edges weigh 1.
+    Pairs that are no edge of the graph weigh ``least``.
+    """
+    distance = np.where(intervened, 0.0, np.inf)
+    for _ in range(len(intervened)):
+        distance = np.minimum(distance, np.where(graph, distance[:, None] + 1, np.inf).min(axis=0))
+    return np.where(graph, np.maximum(decay**distance, least)[:, None], least)
 
 
 @answers(LocalBeliefs)
@@ -128,7 +226,7 @@ def site_generator(
 def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
     """Train the local method, and return psi, or gamma and theta, shape (m, p, p)."""
     from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
-    from cipherdag.statistics.threads import threads_for
+    from cipherdag.sites.compute.device import threads_for
 
     prior, training = question.belief_arrays(), question.training
     with threads_for(question.n_variables * training.batch * training.hidden):
@@ -184,7 +282,7 @@ def site_weights(
     beliefs and of counts in steps: two sites whose counts lie in the same steps have equal
     weights in every round.
     """
-    from cipherdag.sites.compute.beliefs.reliability import coarse_weights, stepped_rows
+    from cipherdag.sites.answers.belief_answers import coarse_weights, stepped_rows
 
     p = question.n_variables
     if question.aggregation == "naive":
@@ -199,7 +297,7 @@ def proximity_weights(
     question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector
 ) -> FloatMatrix:
     """Weights by how near a pair is to what the site intervened on, shape (p, p)."""
-    from cipherdag.sites.compute.beliefs.reliability import (
+    from cipherdag.sites.answers.belief_answers import (
         distance_weights,
         reliability,
         softmax_weights,

@@ -11,9 +11,9 @@ from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.described import missing_in, rows_of
-from cipherdag.sites.compute.pooled.location_scale_hints import column_hints, moments_of
-from cipherdag.sites.compute.pooled.shares import share_summands
+from cipherdag.sites.compute.descriptions.described import missing_in, rows_of
+from cipherdag.sites.compute.descriptions.location_scale_hints import column_hints, moments_of
+from cipherdag.sites.compute.descriptions.shares import share_summands
 
 LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
 

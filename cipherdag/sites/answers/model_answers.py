@@ -20,14 +20,14 @@ from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.statistics.regression_models import Regression
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+    from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
 
 
 @answers(RegressionSteps)
 def steps(question: RegressionSteps, view: SiteView) -> FloatVector:
     """Log likelihoods, gradients and Hessians of regressions."""
-    from cipherdag.sites.compute.pooled.regression.design import Expansion
-    from cipherdag.sites.compute.pooled.regression.steps import regression_steps
+    from cipherdag.sites.compute.models.design import Expansion
+    from cipherdag.sites.compute.models.steps import regression_steps
 
     view.check_min_rows()
     view.spend(len(question.models))
@@ -57,7 +57,7 @@ def _check_models(models: tuple[Regression, ...], view: SiteView) -> None:
 @answers(ScoreSums)
 def scores(question: ScoreSums, view: SiteView) -> FloatVector:
     """Scores and their null variances."""
-    from cipherdag.sites.compute.pooled.score_sums.answer import SiteScores
+    from cipherdag.sites.compute.score_tests.site_scores import SiteScores
 
     view.spend(question.n_tests)
     site_scores = view.remember(
@@ -71,7 +71,7 @@ def scores(question: ScoreSums, view: SiteView) -> FloatVector:
 @answers(LogLikelihoods)
 def likelihoods(question: LogLikelihoods, view: SiteView) -> FloatVector:
     """Log likelihoods of sets of columns, with noise where small counts may not leave."""
-    from cipherdag.sites.compute.pooled.likelihoods import likelihoods_answer
+    from cipherdag.sites.compute.models.set_likelihoods import likelihoods_answer
 
     view.spend(sum(question.counts))
     size = view.min_cell_size
@@ -89,7 +89,7 @@ def compared_scores(question: ScoreComparisons, view: SiteView) -> IndexArray:
 
 def _of_sets(view: SiteView, min_cell_size: int) -> SetLikelihoods:
     """Likelihoods of the site's rows; categories of fewer rows than the size are joined."""
-    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+    from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
 
     parent = view.parent
     return view.remember(
@@ -110,7 +110,7 @@ def _of_sets(view: SiteView, min_cell_size: int) -> SetLikelihoods:
 @answers(EffectSums)
 def effects(question: EffectSums, view: SiteView) -> FloatVector:
     """Estimating functions of an effect, summed over the rows."""
-    from cipherdag.sites.compute.pooled.effects.answer import effect_answer
+    from cipherdag.sites.compute.models.effect_answer import effect_answer
 
     if view.parent is not None:
         raise MalformedMessageError("an effect is not estimated from resampled rows")
@@ -127,7 +127,7 @@ def effects(question: EffectSums, view: SiteView) -> FloatVector:
 @answers(HazardSums)
 def survival(question: SurvivalCounts | HazardSteps | HazardSums, view: SiteView) -> FloatVector:
     """Counts until an event, and steps of Cox models."""
-    from cipherdag.sites.compute.pooled.survival_rows import survival_answer
+    from cipherdag.sites.compute.models.survival_rows import survival_answer
 
     view.spend(1)
     return survival_answer(

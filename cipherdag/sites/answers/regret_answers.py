@@ -32,7 +32,7 @@ from cipherdag.questions.regrets import (
 from cipherdag.sites.answers.registry import answers
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.answers.table_tests import odd_column
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
+from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.compute.scores.scores import (
     DiscreteBic,
     FamilyScore,
@@ -183,7 +183,7 @@ def table_scores(
 
 def _noise(spec: ScoreSpec, cell_keys: CellKeys) -> Noise:
     """Noise of likelihoods, equal to that of `LogLikelihoods`: both runs give one equation."""
-    from cipherdag.sites.compute.pooled.likelihoods import likelihood_noise
+    from cipherdag.sites.compute.models.set_likelihoods import likelihood_noise
 
     about = b"description length" if spec.score == "mdl" else b"likelihood"
     return partial(likelihood_noise, cell_keys, about)
@@ -193,7 +193,7 @@ def _collapsed(
     codes: NDArray[np.integer], levels: tuple[int, ...], min_cell_size: int
 ) -> NDArray[np.integer]:
     """Codes with rare categories collapsed into neighbours; rows with a gap stay as they are."""
-    from cipherdag.sites.compute.pooled.likelihoods import collapse_rare_codes
+    from cipherdag.sites.compute.models.set_likelihoods import collapse_rare_codes
 
     complete = (codes >= 0).all(axis=1)
     rows, collapsed = codes[complete], codes.copy()

@@ -23,21 +23,20 @@ from cipherdag.questions.regrets import ScoreSpec
 from cipherdag.sites.answers.registry import answer_to
 from cipherdag.sites.answers.table_tests import CountedTest, PossibleTest, far_number, table_tests
 from cipherdag.sites.compute.ci_tests.ci_test import CITest
-from cipherdag.sites.compute.device import Device, batch_bytes, resolve_device
-from cipherdag.sites.compute.few_values import repeated_values
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
-from cipherdag.sites.compute.pooled.described import (
+from cipherdag.sites.compute.descriptions.described import (
     DescribedColumns,
     column_of,
     levels_of,
     rows_of,
     without_gaps,
 )
-from cipherdag.sites.table.rows.digest import Keyed, rows_digest, unkeyed
+from cipherdag.sites.compute.device import Device, batch_bytes, resolve_device
+from cipherdag.sites.compute.few_values import repeated_values
+from cipherdag.sites.compute.noise import CellKeys, Keyed, rows_digest, unkeyed
 from cipherdag.sites.table.site_table import SiteTable
 
 if TYPE_CHECKING:
-    from cipherdag.sites.compute.counting.counter import DiscreteColumns
+    from cipherdag.sites.compute.counter import DiscreteColumns
     from cipherdag.sites.compute.scores.scores import LocalScores
 
 Value = TypeVar("Value")
@@ -280,7 +279,7 @@ class SiteView:
         return self.counts if self.codes is self.all_codes else self._counter(self.all_codes)
 
     def _counter(self, codes: NDArray[np.integer] | None) -> DiscreteColumns:
-        from cipherdag.sites.compute.counting.counter import DiscreteColumns
+        from cipherdag.sites.compute.counter import DiscreteColumns
 
         assert codes is not None, "only discrete columns are counted"
         half = batch_bytes(self.device) // 2

@@ -16,9 +16,9 @@ from cipherdag.errors import (
     SchemaError,
     UnreadableDataError,
 )
-from cipherdag.sites.drafts.as_written import as_written
 from cipherdag.sites.drafts.guessing import (
     FEW_VALUES,
+    as_written,
     guessed,
     is_free_text,
     many_numbers,
@@ -26,7 +26,7 @@ from cipherdag.sites.drafts.guessing import (
     refuse_infinite,
     with_missing,
 )
-from cipherdag.sites.drafts.relations.search import related_columns
+from cipherdag.sites.drafts.related_columns import related_columns
 from cipherdag.sites.drafts.suspicions import column_suspicions, suspicious_numbers
 from cipherdag.sites.drafts.table_suspicions import row_suspicions
 from cipherdag.sites.drafts.tally import (

@@ -21,7 +21,7 @@ from cipherdag.errors import CipherdagError, DataError, LedgerError, UnreadableD
 from cipherdag.pages.numerals import counted
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.protocol.plan import Protection
-from cipherdag.sites.drafts.relations.search import contradicted, related_columns
+from cipherdag.sites.drafts.related_columns import contradicted, related_columns
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger, clock_remark, ledger_lines, read_releases

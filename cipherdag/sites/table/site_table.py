@@ -33,8 +33,8 @@ from cipherdag.sites.table.column_reader import (
 from cipherdag.sites.table.file_description import DECLARED
 from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import TableSource, check_row_count, open_table
-from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
 from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.stored_rows import StoredRows, check_fits, code_type, taken_rows
 
 NEVER_MEASURED = (
     "If the site did not measure it, name the site under unmeasured_at of the column in "
@@ -64,7 +64,7 @@ class SiteTable:
         interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
             the schema names no column for it.
         folder: Where codes and values lie that are more than memory should hold, as
-            `rows.stored` says; None: where the system keeps temporary files.
+            `stored_rows` says; None: where the system keeps temporary files.
     """
 
     names: tuple[str, ...] = field(repr=False)

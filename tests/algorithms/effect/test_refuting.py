@@ -33,14 +33,14 @@ from cipherdag.questions.threshold import ContributorCounts
 from cipherdag.results.run import Run
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.cell_keys import CellKeys
-from cipherdag.sites.compute.pooled.effects.answer import effect_answer
-from cipherdag.sites.compute.pooled.effects.refuted_rows import (
+from cipherdag.sites.compute.models.effect_answer import effect_answer
+from cipherdag.sites.compute.models.refuted_rows import (
     EffectRows,
     fold_numbers,
     placebo,
     with_random_cause,
 )
+from cipherdag.sites.compute.noise import CellKeys
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 

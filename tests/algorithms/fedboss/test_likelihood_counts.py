@@ -18,7 +18,11 @@ from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.likelihoods import COARSE_BITS, LogLikelihoods
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.likelihoods import LOGLIK_NOISE_NATS, SetLikelihoods, of_tables
+from cipherdag.sites.compute.models.set_likelihoods import (
+    LOGLIK_NOISE_NATS,
+    SetLikelihoods,
+    of_tables,
+)
 
 ROWS = (230, 310, 260)
 LEVELS = (2, 2, 2, 2)

@@ -15,12 +15,12 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.answers.site_view import SiteView
-from cipherdag.sites.compute.pooled.described import (
+from cipherdag.sites.compute.descriptions.described import (
     DescribedColumns,
     snap_to_safe_counts,
     suppress_small_counts,
 )
-from cipherdag.sites.compute.pooled.site_comparison import site_outliers
+from cipherdag.sites.compute.descriptions.site_comparison import site_outliers
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=12)
 LEAST = st.integers(0, 12)

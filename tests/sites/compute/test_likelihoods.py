@@ -17,8 +17,8 @@ from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
 from cipherdag.questions.pooled_data import Moments
 from cipherdag.sites.answers.site_view import SiteView
 from cipherdag.sites.compute.device import PROCESSOR
-from cipherdag.sites.compute.pooled.cell_keys import VARIANCE_JITTER
-from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+from cipherdag.sites.compute.models.set_likelihoods import SetLikelihoods
+from cipherdag.sites.compute.noise import VARIANCE_JITTER
 
 SETS = [np.array([[0], [2]]), np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2]])]
 

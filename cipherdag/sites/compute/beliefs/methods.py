@@ -12,9 +12,8 @@ from torch import Tensor
 from cipherdag.arrays import FloatMatrix
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import DENSITIES, Dcdi
-from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco
+from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco, learn_sdi
 from cipherdag.sites.compute.beliefs.regimes import LEAST_BELIEF, Regimes
-from cipherdag.sites.compute.beliefs.sdi import learn_sdi
 
 DENSE = 0.95
 """Initial edge probability of DCDI: from below, edges that gain only jointly are lost at once."""

@@ -25,14 +25,14 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     half,
     not_done,
 )
-from cipherdag.sites.compute.counting.counter import (
+from cipherdag.sites.compute.counter import (
     MAX_CELLS,
     MAX_CODE,
     DiscreteColumns,
     PairCounts,
 )
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, batch_bytes, placed, resolve_device
-from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
+from cipherdag.sites.compute.noise import Renamed, first_met, rows_digest
 from cipherdag.statistics.array_functions import Array, host
 from cipherdag.statistics.contingency import (
     GSquared,

@@ -31,8 +31,7 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     not_done,
 )
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
-from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
-from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
+from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels, KernelMoments
 from cipherdag.sites.compute.device import PROCESSOR, batch_bytes, resolve_device
 
 MEMORY = 512 * 2**20

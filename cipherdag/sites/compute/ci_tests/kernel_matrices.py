@@ -15,7 +15,12 @@ import numpy as np
 import torch
 
 from cipherdag.arrays import FloatMatrix, IndexArray
-from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SCALE_OF_Z, inverse_square_width, tiles
+from cipherdag.sites.compute.ci_tests.kernel_factors import (
+    RIDGE,
+    SCALE_OF_Z,
+    inverse_square_width,
+    tiles,
+)
 
 PARTS_PER_MATRIX = 4  # a kernel matrix and the temporary ones of its computation
 

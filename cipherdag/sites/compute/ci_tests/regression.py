@@ -21,8 +21,8 @@ from cipherdag.sites.compute.ci_tests.ci_test import (
     not_done,
 )
 from cipherdag.sites.compute.device import DEFAULT_MEMORY, PROCESSOR, Device, resolve_device
-from cipherdag.sites.compute.pooled.regression.design import Expansion
-from cipherdag.sites.compute.pooled.regression.steps import site_fit, whole_step
+from cipherdag.sites.compute.models.design import Expansion
+from cipherdag.sites.compute.models.steps import site_fit, whole_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, likelihood_ratio
 from cipherdag.statistics.regression_models import Regression, nested_models, too_large
